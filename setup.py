@@ -1,0 +1,29 @@
+"""The list of Cython extensions; everything else about the build is in pyproject.toml."""
+
+from Cython.Build import cythonize
+from setuptools import Extension, setup
+
+# Listed by hand: a glob would also compile Cython's own files inside .venv.
+EXTENSIONS = [
+    "broker_core/protocol/primitives.pyx",
+    "broker_core/protocol/records.pyx",
+    "gateway/mqtt/codec.pyx",
+    "geoservice/index.pyx",
+    "load_tests/fleet.pyx",
+    "spark/stay_points.pyx",
+]
+
+setup(
+    ext_modules=cythonize(
+        [
+            Extension(
+                path.removesuffix(".pyx").replace("/", "."),
+                [path],
+                extra_compile_args=["-O3", "-g0"],
+            )
+            for path in EXTENSIONS
+        ],
+        build_dir="build/cython",
+        compiler_directives={"language_level": 3},
+    )
+)

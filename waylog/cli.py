@@ -1,0 +1,117 @@
+"""The command `waylog`: a table of subcommands, each loaded only when it is called.
+
+A command is a module with `add_arguments(parser)` and `run(arguments) -> int`. It is named here as
+text, because this package imports none of the others, and because `waylog --help` should not load
+Spark.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import logging
+import sys
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Protocol, cast
+
+from waylog.config import ConfigError
+
+EXIT_DONE = 0
+EXIT_FAILED = 1
+EXIT_USAGE = 2
+
+
+class Command(NamedTuple):
+    """One subcommand: its name, the module that has it, and its line in `waylog --help`."""
+
+    name: str
+    module: str
+    help: str
+
+
+class CommandModule(Protocol):
+    """What a command's module offers."""
+
+    add_arguments: Callable[[argparse.ArgumentParser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+class CommandError(Exception):
+    """A user's mistake or an expected failure: printed as one line, exit status 1."""
+
+
+COMMANDS = (
+    Command("up", "waylog.up", "the whole platform under a supervisor"),
+    Command("broker", "broker_core.command", "one broker process"),
+    Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
+    Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
+    Command("user", "gateway.user_command", "add, list and revoke users"),
+    Command("device", "gateway.device_command", "tokens for single devices"),
+    Command("geo", "geoservice.command", "ask, build and serve a geocoding index"),
+    Command("topics", "waylog.console.topics", "create, describe, alter and delete topics"),
+    Command("produce", "waylog.console.produce", "write records to a topic"),
+    Command("consume", "waylog.console.consume", "read records of a topic"),
+    Command("offsets", "waylog.console.offsets", "show the offsets of a topic"),
+    Command("groups", "waylog.console.groups", "list, describe and reset consumer groups"),
+    Command("replay", "waylog.replay.command", "send recorded tracks as devices would"),
+    Command("history", "spark.history_command", "keep the history as Parquet"),
+    Command("places", "spark.places_command", "find favourite places"),
+    Command("load", "load_tests.command", "load the platform and account for every fix"),
+)
+
+
+def _load(command: Command) -> CommandModule:
+    return cast(CommandModule, importlib.import_module(command.module))
+
+
+def _parser(loaded: Command | None) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="waylog",
+        description="A location platform: phones send where they are; every fix is in a "
+        "replicated log before it is acknowledged, and comes back as an address.",
+        epilog="examples:\n  waylog up\n  waylog geo reverse 47.1410 9.5209\n"
+        "  waylog COMMAND --help",
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    subparsers = parser.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    for command in COMMANDS:
+        subparser = subparsers.add_parser(
+            command.name,
+            help=command.help,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            # A command's own options are not known before its module is loaded.
+            add_help=command is loaded,
+        )
+        if command is loaded:
+            subparser.description = command.help
+            _load(command).add_arguments(subparser)
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command; returns its exit status: 0 done, 1 failed, 2 wrong usage."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    name = next((word for word in words if not word.startswith("-")), None)
+    command = next((each for each in COMMANDS if each.name == name), None)
+    arguments = _parser(command).parse_args(words)
+    assert command is not None
+    try:
+        return _load(command).run(arguments)
+    except ConfigError as error:
+        print(f"waylog {command.name}: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    except CommandError as error:
+        print(f"waylog {command.name}: {error}", file=sys.stderr)
+        return EXIT_FAILED
+    except KeyboardInterrupt:
+        return EXIT_FAILED
+    except BrokenPipeError:
+        # The reader of our output (`| head`) has seen enough.
+        sys.stderr.close()
+        return EXIT_DONE
+    finally:
+        logging.shutdown()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,110 @@
+"""Addresses, property files and the folders of one installation."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+DEFAULT_BOOTSTRAP_SERVERS = "127.0.0.1:9092"
+DEFAULT_HTTP = "127.0.0.1:8080"
+DEFAULT_MQTT = "127.0.0.1:1883"
+DEFAULT_DATA = "data"
+
+
+class ConfigError(ValueError):
+    """A setting is wrong; the message says which, where it stands and what is allowed."""
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """A host and a TCP port. Port 0 lets the system choose when it is listened on."""
+
+    host: str
+    port: int
+
+    def __str__(self) -> str:
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return f"{host}:{self.port}"
+
+
+def parse_endpoint(text: str) -> Endpoint:
+    """Parse `HOST:PORT`, `:PORT` (loopback) or `[IPV6]:PORT`; raises ConfigError."""
+    host, separator, port = text.rpartition(":")
+    if not separator or not port.isdigit() or int(port) > 65535:
+        raise ConfigError(
+            f"{text!r} is not an address: HOST:PORT is expected, as in 127.0.0.1:8080"
+        )
+    return Endpoint(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
+
+
+def load_properties(path: Path) -> dict[str, str]:
+    """Read `name=value` lines as in Kafka's server.properties; raises ConfigError."""
+    properties: dict[str, str] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
+    for number, line in enumerate(lines, start=1):
+        stripped = line.strip()
+        if not stripped or stripped.startswith(("#", "!")):
+            continue
+        name, separator, value = stripped.partition("=")
+        if not separator:
+            raise ConfigError(f"{path}, line {number}: expected name=value, found {stripped!r}")
+        properties[name.strip()] = value.strip()
+    return properties
+
+
+def save_properties(path: Path, properties: dict[str, str]) -> None:
+    """Write a property file that `load_properties` reads."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    text = "".join(f"{name}={value}\n" for name, value in properties.items())
+    path.write_text(text, encoding="utf-8")
+
+
+@dataclass(frozen=True)
+class DataDirectory:
+    """Where an installation keeps what it must not lose, and what it can rebuild."""
+
+    root: Path
+
+    @classmethod
+    def default(cls) -> DataDirectory:
+        """$WAYLOG_DATA, else `data` in the current directory."""
+        return cls(Path(os.environ.get("WAYLOG_DATA", DEFAULT_DATA)))
+
+    @property
+    def broker(self) -> Path:
+        """Parent of one folder a broker."""
+        return self.root / "broker"
+
+    @property
+    def users(self) -> Path:
+        """The database of users and tokens."""
+        return self.root / "users.db"
+
+    @property
+    def demo_token(self) -> Path:
+        """The demo user's password, readable by the owner alone."""
+        return self.root / "demo.token"
+
+    @property
+    def history(self) -> Path:
+        """Parquet of topic `location`."""
+        return self.root / "history"
+
+    @property
+    def places(self) -> Path:
+        """Parquet of favourite places."""
+        return self.root / "places"
+
+    @property
+    def checkpoints(self) -> Path:
+        """Spark's checkpoints."""
+        return self.root / "checkpoints"
+
+    @property
+    def logs(self) -> Path:
+        """What the processes print, one file each."""
+        return self.root / "logs"

@@ -1,0 +1,414 @@
+"""Ordinary Kafka clients, set up the way this platform needs them.
+
+Nothing here knows which broker it speaks to. Logic that produces or consumes on an asyncio event
+loop uses `Producer` and `LogReader`; a consumer group uses `consumer_config` with confluent_kafka's
+own Consumer.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import (
+    OFFSET_BEGINNING,
+    OFFSET_END,
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
+from confluent_kafka import Producer as LibrdkafkaProducer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from waylog.topics import TOPICS, Topic
+
+logger = logging.getLogger(__name__)
+
+#: Waiting this long lets one request carry many records; the time budget of an acknowledgement
+#: allows it, and the broker's cost is by request, not by record.
+LINGER_MS: Final = 20
+
+Headers = Sequence[tuple[str, bytes]]
+
+
+class RecordPosition(NamedTuple):
+    """Where the log keeps a record."""
+
+    topic: str
+    partition: int
+    offset: int
+
+
+class AppendError(Exception):
+    """The log did not acknowledge a record; it may or may not be stored."""
+
+
+class AppendQueueFull(AppendError):
+    """More records wait for the log than the producer may hold. Nothing was queued."""
+
+
+class LogUnreachable(Exception):
+    """No broker answered in the given time."""
+
+
+def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
+    """What all clients have in common. Names of `more` have `_` where Kafka's have a dot."""
+    return {
+        "bootstrap.servers": bootstrap_servers,
+        "client.id": client_id,
+        # A broker that is restarted is back within a second: find it as quickly.
+        "reconnect.backoff.ms": 50,
+        "reconnect.backoff.max.ms": 1000,
+        "topic.metadata.refresh.interval.ms": 30_000,
+        "allow.auto.create.topics": False,
+        "log.connection.close": False,
+    } | {name.replace("_", "."): value for name, value in more.items()}
+
+
+def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
+    """For a producer whose records are acknowledged by all in-sync replicas and never doubled."""
+    return client_config(
+        bootstrap_servers,
+        client_id,
+        **{
+            "acks": "all",
+            "enable_idempotence": True,
+            "linger_ms": LINGER_MS,
+            "compression_type": "lz4",
+            # Java's default partitioner, so that every client agrees where a key lives.
+            "partitioner": "murmur2_random",
+            "delivery_timeout_ms": 30_000,
+            "retry_backoff_ms": 50,
+            "retry_backoff_max_ms": 500,
+            "batch_num_messages": 10_000,
+            "queue_buffering_max_messages": 200_000,
+            "queue_buffering_max_kbytes": 128 * 1024,
+        }
+        | more,
+    )
+
+
+def consumer_config(
+    bootstrap_servers: str, client_id: str, group_id: str, **more: Any
+) -> dict[str, Any]:
+    """For a member of a consumer group that commits its offsets itself."""
+    return client_config(
+        bootstrap_servers,
+        client_id,
+        **{
+            "group_id": group_id,
+            "enable_auto_commit": False,
+            "enable_auto_offset_store": False,
+            "auto_offset_reset": "earliest",
+            "partition_assignment_strategy": "cooperative-sticky",
+            "session_timeout_ms": 10_000,
+            "fetch_wait_max_ms": 100,
+            "fetch_error_backoff_ms": 50,
+            "queued_max_messages_kbytes": 16 * 1024,
+            # A reset to the beginning or to the end is a decision, never an accident of timing.
+            "isolation_level": "read_committed",
+        }
+        | more,
+    )
+
+
+def ensure_topics(
+    bootstrap_servers: str,
+    topics: Iterable[Topic] = TOPICS,
+    *,
+    replication_factor: int = -1,
+    timeout_s: float = 60.0,
+) -> list[str]:
+    """Create what is missing of `topics`; returns the names of those that were created.
+
+    Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
+    when the log refuses. `replication_factor` -1 is the broker's default.
+    """
+    admin = AdminClient(client_config(bootstrap_servers, "waylog-topics"))
+    deadline = time.monotonic() + timeout_s
+    wanted = {topic.name: topic for topic in topics}
+    while True:
+        try:
+            existing = admin.list_topics(timeout=2.0).topics
+            break
+        except KafkaException as error:
+            if time.monotonic() > deadline:
+                raise LogUnreachable(
+                    f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:.0f} s"
+                ) from error
+    missing = [topic for name, topic in wanted.items() if name not in existing]
+    if not missing:
+        return []
+    created: list[str] = []
+    results = admin.create_topics(
+        [
+            NewTopic(
+                topic.name,
+                num_partitions=topic.partitions,
+                replication_factor=replication_factor,
+                config=topic.config,
+            )
+            for topic in missing
+        ],
+        request_timeout=30.0,
+    )
+    for name, future in results.items():
+        try:
+            future.result()
+            created.append(name)
+        except KafkaException as error:
+            if error.args[0].code() != KafkaError.TOPIC_ALREADY_EXISTS:
+                raise
+    return created
+
+
+class Producer:
+    """Appends records and resolves futures on one event loop when the log has acknowledged them.
+
+    One thread of its own serves librdkafka's delivery reports; it wakes the event loop once for
+    each batch of them. All methods are called on the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        loop: asyncio.AbstractEventLoop,
+        **more: Any,
+    ) -> None:
+        self._loop = loop
+        self._delivered: list[tuple[asyncio.Future[RecordPosition], Any, Message]] = []
+        self._fatal: str | None = None
+        self._closed = False
+        self._producer = LibrdkafkaProducer(
+            producer_config(bootstrap_servers, client_id, **more) | {"error_cb": self._on_error}
+        )
+        self._thread = threading.Thread(target=self._serve, name=client_id, daemon=True)
+        self._thread.start()
+
+    def append(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordPosition]:
+        """Queue one record; the future has its position, or AppendError.
+
+        Raises AppendQueueFull at once when too much is waiting already, AppendError when this
+        producer can never append again.
+        """
+        if self._fatal is not None:
+            raise AppendError(self._fatal)
+        future: asyncio.Future[RecordPosition] = self._loop.create_future()
+        try:
+            self._producer.produce(
+                topic,
+                value,
+                key,
+                on_delivery=partial(self._on_delivery, future),
+                headers=headers,  # type: ignore[arg-type]
+            )
+        except BufferError as error:
+            raise AppendQueueFull("the log does not keep up: too many records wait") from error
+        except KafkaException as error:
+            raise AppendError(str(error.args[0])) from error
+        return future
+
+    def __len__(self) -> int:
+        """Records that wait for their acknowledgement."""
+        return len(self._producer)
+
+    @property
+    def fatal(self) -> str | None:
+        """Why this producer can never append again; None while it can."""
+        return self._fatal
+
+    async def close(self, timeout_s: float = 10.0) -> int:
+        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        remaining = await self._loop.run_in_executor(None, self._producer.flush, timeout_s)
+        self._closed = True
+        await self._loop.run_in_executor(None, self._thread.join, 2.0)
+        self._resolve()
+        return int(remaining)
+
+    def _serve(self) -> None:
+        while not self._closed:
+            self._producer.poll(0.1)
+            if self._delivered:
+                try:
+                    self._loop.call_soon_threadsafe(self._resolve)
+                except RuntimeError:
+                    return  # the event loop has been closed under us: nobody waits any more
+
+    def _on_delivery(
+        self, future: asyncio.Future[RecordPosition], error: Any, message: Message
+    ) -> None:
+        self._delivered.append((future, error, message))
+
+    def _resolve(self) -> None:
+        delivered, self._delivered = self._delivered, []
+        for future, error, message in delivered:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(
+                    RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
+                )
+            else:
+                future.set_exception(AppendError(error.str()))
+                # Whoever gave up waiting (a closed connection) does not retrieve the exception.
+                future.exception()
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error.str()
+            logger.critical("the producer cannot go on: %s", error.str())
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            logger.warning("no broker can be reached: %s", error.str())
+
+
+class LogReader:
+    """Reads all partitions of some topics in order, outside of any group, for views.
+
+    `on_records` gets each batch on the event loop; `on_caught_up` is called once, when everything
+    that was in the log at the start has been handed over. At most four batches wait, so that a slow
+    view slows its reader down instead of filling the memory.
+
+    `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
+    each partition.
+    """
+
+    BATCH_RECORDS: Final = 5000
+    BATCHES_WAITING: Final = 4
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        topics: Sequence[str],
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_records: Callable[[list[Message]], None],
+        on_caught_up: Callable[[], None] | None = None,
+        tail: int | None = None,
+        **more: Any,
+    ) -> None:
+        self._topics = topics
+        self._loop = loop
+        self._on_records = on_records
+        self._on_caught_up = on_caught_up
+        self._tail = tail
+        self._slots = threading.Semaphore(self.BATCHES_WAITING)
+        self._stopping = threading.Event()
+        self._consumer = Consumer(
+            consumer_config(bootstrap_servers, client_id, f"{client_id}-view", **more)
+        )
+        self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
+
+    def start(self) -> None:
+        """Start reading, in a thread of its own."""
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stop reading; no batch is handed over afterwards."""
+        self._stopping.set()
+        self._slots.release()
+        if self._thread.is_alive():
+            await self._loop.run_in_executor(None, self._thread.join, 5.0)
+
+    def _run(self) -> None:
+        try:
+            waiting_for = self._assign()
+            if not waiting_for:
+                self._hand_over(self._caught_up)
+            while not self._stopping.is_set():
+                messages = self._consumer.consume(self.BATCH_RECORDS, timeout=0.1)
+                records = [message for message in messages if message.error() is None]
+                if records:
+                    self._slots.acquire()
+                    if self._stopping.is_set():
+                        break
+                    self._hand_over(self._deliver, records)
+                if waiting_for:
+                    self._tick_off(waiting_for)
+                    if not waiting_for:
+                        self._hand_over(self._caught_up)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+        finally:
+            self._consumer.close()
+
+    def _assign(self) -> dict[tuple[str, int], int]:
+        """Assign every partition; returns the end offset of each that has something to catch up."""
+        waiting_for: dict[tuple[str, int], int] = {}
+        assignment: list[TopicPartition] = []
+        for topic in self._topics:
+            for partition in self._partitions(topic):
+                low, high = self._watermarks(topic, partition)
+                if self._tail is None:
+                    start = OFFSET_BEGINNING
+                elif self._tail == 0:
+                    start = high
+                else:
+                    start = max(low, high - self._tail)
+                assignment.append(TopicPartition(topic, partition, start))
+                if high > (low if start == OFFSET_BEGINNING else start):
+                    waiting_for[(topic, partition)] = high
+        self._consumer.assign(assignment)
+        return waiting_for
+
+    def _partitions(self, topic: str) -> list[int]:
+        while not self._stopping.is_set():
+            try:
+                metadata = self._consumer.list_topics(topic, timeout=2.0).topics[topic]
+                if metadata.error is None and metadata.partitions:
+                    return sorted(metadata.partitions)
+            except KafkaException as error:
+                logger.debug("no metadata of %s yet: %s", topic, error)
+            self._stopping.wait(0.1)
+        return []
+
+    def _watermarks(self, topic: str, partition: int) -> tuple[int, int]:
+        while not self._stopping.is_set():
+            try:
+                low, high = self._consumer.get_watermark_offsets(
+                    TopicPartition(topic, partition), timeout=2.0
+                )
+                return low, high
+            except KafkaException as error:
+                logger.debug("no offsets of %s-%d yet: %s", topic, partition, error)
+            self._stopping.wait(0.1)
+        return OFFSET_END, OFFSET_END
+
+    def _tick_off(self, waiting_for: dict[tuple[str, int], int]) -> None:
+        positions = self._consumer.position(
+            [TopicPartition(topic, partition) for topic, partition in waiting_for]
+        )
+        for position in positions:
+            # Compaction and transactions leave holes: only the position tells, not a record.
+            if position.offset >= waiting_for[(position.topic, position.partition)]:
+                del waiting_for[(position.topic, position.partition)]
+
+    def _hand_over(self, callback: Callable[..., None], *arguments: Any) -> None:
+        if not self._stopping.is_set():
+            self._loop.call_soon_threadsafe(callback, *arguments)
+
+    def _deliver(self, records: list[Message]) -> None:
+        try:
+            if not self._stopping.is_set():
+                self._on_records(records)
+        finally:
+            self._slots.release()
+
+    def _caught_up(self) -> None:
+        if self._on_caught_up is not None and not self._stopping.is_set():
+            self._on_caught_up()

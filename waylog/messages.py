@@ -1,0 +1,134 @@
+"""The messages of the platform's topics, as JSON.
+
+Members are only ever added, and readers ignore members they do not know, so that programs of
+different ages can share a log. Pure Python on top of msgspec: Spark's executors load this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Any
+
+import msgspec
+
+_ID_BYTES = 12
+
+
+class Fix(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
+    """Where a device was at one moment: a record of topic `location`.
+
+    Units are SI and degrees WGS84; times are milliseconds since 1970-01-01 UTC. A value that the
+    device did not know is None, never a sentinel such as -1.
+    """
+
+    id: str  # idempotency key, see fix_id
+    device: str  # "user/device"; the record's key
+    user: str
+    lat: float  # degrees, -90..90
+    lon: float  # degrees, -180..180
+    time: int  # when the device was there, ms
+    received: int  # when the gateway accepted it, ms
+    accuracy: float | None = None  # m, radius of 68 % confidence
+    altitude: float | None = None  # m above WGS84 or sea level, as the device says
+    vertical_accuracy: float | None = None  # m
+    speed: float | None = None  # m/s
+    course: float | None = None  # degrees clockwise from true north
+    battery: float | None = None  # percent, 0..100
+    charging: bool | None = None
+    trigger: str | None = None  # why the app reported, in the app's own words
+    source: str | None = None  # name of the device format, e.g. "owntracks"
+    attributes: dict[str, Any] | None = None  # what the format has beyond these members
+
+
+class Address(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """The address of the newest resolved fix of a device: a record of topic `address`."""
+
+    device: str  # the record's key
+    fix_id: str
+    time: int  # the fix's time, ms
+    lat: float
+    lon: float
+    display_name: str
+    address: dict[str, str]  # Nominatim's keys: house_number, road, city, country_code, ...
+    distance: float | None = None  # m from the fix to the named feature
+    resolved: int = 0  # when it was looked up, ms
+    index_version: str = ""  # of the geocoding index that answered
+
+
+class Rejected(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """What could not be accepted, kept whole: a record of topic `error`."""
+
+    reason: str
+    source: str  # name of the device format or of the program that refused it
+    time: int  # ms
+    raw: bytes  # base64 in JSON
+    device: str | None = None
+    user: str | None = None
+    headers: dict[str, str] | None = None  # without credentials
+
+
+class Event(msgspec.Struct, kw_only=True, omit_defaults=True):
+    """Something that happened to a device and is not a fix: a record of topic `event`."""
+
+    id: str
+    device: str  # the record's key
+    user: str
+    type: str  # transition, waypoint, status, lwt, visit, ...
+    time: int  # ms
+    received: int  # ms
+    source: str | None = None
+    attributes: dict[str, Any] | None = None
+
+
+_encoder = msgspec.json.Encoder()
+_fix_decoder = msgspec.json.Decoder(Fix)
+_address_decoder = msgspec.json.Decoder(Address)
+_rejected_decoder = msgspec.json.Decoder(Rejected)
+_event_decoder = msgspec.json.Decoder(Event)
+
+
+def encode(message: Fix | Address | Rejected | Event) -> bytes:
+    """The message as compact JSON."""
+    return _encoder.encode(message)
+
+
+def decode_fix(value: bytes) -> Fix:
+    """Raises msgspec.DecodeError (msgspec.ValidationError for wrong types) on anything else."""
+    return _fix_decoder.decode(value)
+
+
+def decode_address(value: bytes) -> Address:
+    """Raises msgspec.DecodeError on anything else."""
+    return _address_decoder.decode(value)
+
+
+def decode_rejected(value: bytes) -> Rejected:
+    """Raises msgspec.DecodeError on anything else."""
+    return _rejected_decoder.decode(value)
+
+
+def decode_event(value: bytes) -> Event:
+    """Raises msgspec.DecodeError on anything else."""
+    return _event_decoder.decode(value)
+
+
+def fix_id(
+    device: str,
+    time: int,
+    lat: float,
+    lon: float,
+    trigger: str | None = None,
+    message_id: str | None = None,
+) -> str:
+    """The idempotency key of a fix: 24 hexadecimal digits.
+
+    Apps repeat a fix when an answer was lost, sometimes with other members changed, so only what
+    stays the same over repeats goes in: the app's own message id with device and time where the
+    app has one (such an id alone may be as short as four random bytes), else device, time,
+    place and trigger. The same place at another time is another fix.
+    """
+    if message_id is not None:
+        identity = f"{device}\0{time}\0{message_id}"
+    else:
+        identity = f"{device}\0{time}\0{lat!r}\0{lon!r}\0{trigger or ''}"
+    return hashlib.blake2b(identity.encode(), digest_size=_ID_BYTES).hexdigest()

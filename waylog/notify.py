@@ -1,0 +1,32 @@
+"""Telling whoever started this process that it is ready: the protocol of sd_notify(3).
+
+systemd understands it (`Type=notify`), and so does our own supervisor.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+
+
+def notify(state: str) -> None:
+    """Send one notification, e.g. "READY=1" or "STATUS=...".
+
+    Does nothing when the process was started by hand (no NOTIFY_SOCKET in its environment).
+    """
+    address = os.environ.get("NOTIFY_SOCKET")
+    if not address:
+        return
+    if address.startswith("@"):
+        address = "\0" + address[1:]
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as sender:
+        try:
+            sender.sendto(state.encode(), address)
+        except OSError:
+            # A supervisor that has gone away must not take a working process down with it.
+            return
+
+
+def notify_ready() -> None:
+    """Say that this process now serves."""
+    notify("READY=1")

@@ -1,0 +1,45 @@
+"""The platform's topics and their settings."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+LOCATION = "location"
+ADDRESS = "address"
+ERROR = "error"
+PERFORMANCE = "performance"
+PARAMETER = "parameter"
+LOG = "log"
+EVENT = "event"
+
+_DAY_MS = 24 * 60 * 60 * 1000
+
+#: Few partitions keep batches large, which is what the cost of a broker and of a producer depends
+#: on; four leave room for four resolvers.
+KEYED_PARTITIONS = 4
+
+
+@dataclass(frozen=True)
+class Topic:
+    """A topic as it is created when it does not exist yet. `config` has Kafka's property names."""
+
+    name: str
+    partitions: int
+    config: dict[str, str] = field(default_factory=dict)
+
+
+# `location`, `address` and `event` have the same key (the device) and the same number of
+# partitions: partition n of one holds the same devices as partition n of the others.
+TOPICS = (
+    Topic(LOCATION, KEYED_PARTITIONS, {"retention.ms": str(7 * _DAY_MS)}),
+    Topic(
+        ADDRESS,
+        KEYED_PARTITIONS,
+        {"cleanup.policy": "compact,delete", "retention.ms": str(30 * _DAY_MS)},
+    ),
+    Topic(EVENT, KEYED_PARTITIONS, {"retention.ms": str(30 * _DAY_MS)}),
+    Topic(ERROR, 1, {"retention.ms": str(30 * _DAY_MS)}),
+    Topic(PERFORMANCE, 1, {"retention.ms": str(1 * _DAY_MS)}),
+    Topic(PARAMETER, 1, {"retention.ms": str(1 * _DAY_MS)}),
+    Topic(LOG, 1, {"retention.ms": str(7 * _DAY_MS)}),
+)
