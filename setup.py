@@ -1,5 +1,7 @@
 """The list of Cython extensions; everything else about the build is in pyproject.toml."""
 
+import os
+
 from Cython.Build import cythonize
 from setuptools import Extension, setup
 
@@ -13,8 +15,12 @@ EXTENSIONS = [
     "spark/stay_points.pyx",
 ]
 
+# The set-up installs the packages first and compiles afterwards, so that a change of one .pyx does
+# not install everything again.
 setup(
-    ext_modules=cythonize(
+    ext_modules=[]
+    if os.environ.get("WAYLOG_SKIP_EXTENSIONS")
+    else cythonize(
         [
             Extension(
                 path.removesuffix(".pyx").replace("/", "."),

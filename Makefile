@@ -1,0 +1,44 @@
+# Targets for people; `make help` lists them. Everything is set up on first use (deploy/setup.sh).
+.DEFAULT_GOAL := help
+.PHONY: help run setup setup-test test test-long test-kafka lint bench docs clean
+
+PYTHON := .venv/bin/python
+SOURCES := waylog broker_core gateway geoservice consumers spark load_tests tests
+
+help:  ## list the targets
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14
+
+run: setup  ## set up what is missing and start the platform; Ctrl-C stops it
+	@exec .venv/bin/waylog up $(UP)
+
+setup:  ## install what `make run` needs
+	@deploy/setup.sh run
+
+setup-test:  ## install what the tests need
+	@deploy/setup.sh test
+
+test: setup-test  ## the tests, in less than 15 minutes on two cores
+	$(PYTHON) -m pytest -m "not long and not kafka" $(PYTEST)
+
+test-long: setup-test  ## the long tests too
+	$(PYTHON) -m pytest -m "not kafka" $(PYTEST)
+
+test-kafka: setup-test  ## contract and end-to-end tests on Apache Kafka (Java 17, Maven Central)
+	$(PYTHON) -m pytest -m kafka $(PYTEST)
+
+lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+
+bench: setup-test  ## rates of the parts and CPU per fix, as docs/performance.md has them
+	$(PYTHON) -m load_tests.bench $(BENCH)
+
+docs: setup  ## check the commands of README.md and docs/
+	$(PYTHON) -m pytest tests/docs $(PYTEST)
+
+clean:  ## remove the environment and everything that was built; data stays
+	rm -rf .venv build *.egg-info geoservice/world/*.bin gateway/web/vendor gateway/web/world
+	find $(SOURCES) -name '*.so' -delete
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -1,0 +1,94 @@
+#!/usr/bin/env bash
+# Sets up Waylog in .venv, from Debian's packages and PyPI alone. Every step is skipped when it is done.
+#   deploy/setup.sh run     what `waylog up` needs
+#   deploy/setup.sh test    that, and what the tests need (a headless browser among it)
+# Debian's packages are installed by apt where this user may (root, or sudo without a password);
+# otherwise the one command to type is printed.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+purpose=${1:-run}
+venv=.venv
+stamps=$venv/.setup
+say() { printf 'setup: %s\n' "$*" >&2; }
+
+debian_packages() {
+  local missing=()
+  python3 -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null \
+    || { say "Python 3.11 or newer is needed as python3"; exit 1; }
+  [ -x $venv/bin/pip ] || python3 -c 'import ensurepip, venv' 2>/dev/null || missing+=(python3-venv)
+  command -v cc >/dev/null || missing+=(gcc libc6-dev)
+  [ -f "$(python3 -c 'import sysconfig; print(sysconfig.get_path("include"))')/Python.h" ] \
+    || missing+=(python3-dev)
+  if [ "$purpose" = test ] && ! browser_there && apt-cache show chromium-headless-shell >/dev/null 2>&1; then
+    missing+=(chromium-headless-shell)
+  fi
+  [ ${#missing[@]} -eq 0 ] && return
+  local install="apt-get install -y --no-install-recommends ${missing[*]}"
+  if [ "$(id -u)" = 0 ]; then
+    say "installing ${missing[*]}"
+    (apt-get update -qq && DEBIAN_FRONTEND=noninteractive $install -qq) >/dev/null || optional
+  elif command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
+    say "installing ${missing[*]} (sudo)"
+    (sudo apt-get update -qq && sudo DEBIAN_FRONTEND=noninteractive $install -qq) >/dev/null || optional
+  elif [ "${missing[*]}" = chromium-headless-shell ]; then
+    say "the browser test will be skipped; for it, type: sudo $install"
+  else
+    say "please type this, then start again: sudo $install"
+    exit 1
+  fi
+}
+
+# Without the browser only one test is skipped; without the compiler nothing works.
+optional() { command -v cc >/dev/null && say "a package could not be installed; going on"; }
+
+browser_there() {
+  command -v chromium-headless-shell >/dev/null || command -v chromium >/dev/null \
+    || command -v google-chrome >/dev/null
+}
+
+# done_for NAME FILE...: was step NAME done for exactly these contents?
+done_for() { [ "$(cat "$stamps/$1" 2>/dev/null)" = "$(cat "${@:2}" | sha256sum)" ]; }
+mark_done() { mkdir -p $stamps; cat "${@:2}" | sha256sum >"$stamps/$1"; }
+
+python_packages() {
+  local extras=world,replay,spark,load inputs=(pyproject.toml deploy/constraints.txt)
+  [ "$purpose" = test ] && extras+=,test
+  done_for "packages-$purpose" "${inputs[@]}" && return
+  [ -x $venv/bin/pip ] || { say "creating $venv"; python3 -m venv $venv; }
+  say "installing Python packages from PyPI (the first time takes minutes: Spark alone is 450 MB)"
+  $venv/bin/pip install -q --disable-pip-version-check -c deploy/constraints.txt setuptools wheel Cython
+  WAYLOG_SKIP_EXTENSIONS=1 $venv/bin/pip install -q --disable-pip-version-check --no-build-isolation \
+    -c deploy/constraints.txt -e ".[$extras]"
+  mark_done "packages-$purpose" "${inputs[@]}"
+  [ "$purpose" = test ] && mark_done packages-run "${inputs[@]}"
+  return 0
+}
+
+extensions() {
+  local sources
+  sources=$(git ls-files '*.pyx' '*.pxd' 2>/dev/null || find . -name '*.p[yx][xd]' -not -path './.venv/*')
+  # shellcheck disable=SC2086
+  done_for extensions setup.py $sources && return
+  say "compiling Cython extensions"
+  $venv/bin/python setup.py -q build_ext --inplace -j 2 >build-extensions.log 2>&1 \
+    || { tail -n 40 build-extensions.log >&2; exit 1; }
+  rm -f build-extensions.log
+  # shellcheck disable=SC2086
+  mark_done extensions setup.py $sources
+}
+
+world() {
+  local inputs=(pyproject.toml geoservice/world.py gateway/web/vendor.py gateway/web/base_map.py)
+  done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
+    && [ -d gateway/web/world ] && return
+  say "building the embedded world: towns, borders, base map"
+  $venv/bin/waylog geo world --output geoservice/world/world.bin >&2
+  $venv/bin/python -m gateway.web.vendor >&2
+  $venv/bin/python -m gateway.web.base_map >&2
+  mark_done world "${inputs[@]}"
+}
+
+debian_packages
+python_packages
+extensions
+world

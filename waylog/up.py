@@ -1,0 +1,309 @@
+"""`waylog up`: the platform on one machine, under a supervisor.
+
+Broker, gateway, geocoder, resolvers and the history job are ordinary processes that know each other
+by address only; each can run on another machine instead (docs/deploy.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import fcntl
+import logging
+import random
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from waylog.cli import EXIT_DONE, CommandError
+from waylog.config import (
+    DEFAULT_HTTP,
+    DEFAULT_MQTT,
+    DataDirectory,
+    Endpoint,
+    parse_endpoint,
+    save_properties,
+)
+from waylog.supervisor import ProcessSpec, StartError, Supervisor
+
+DEMO_USER: Final = "demo"
+DEFAULT_KAFKA: Final = "127.0.0.1:9092"
+
+#: Below the range from which the system takes the ports of outgoing connections, so that a broker
+#: that is started again finds its port free.
+_FREE_PORTS: Final = range(20_000, 32_000)
+
+_EXAMPLES: Final = """examples:
+  waylog up                                  broker, gateway, resolver, history; data in ./data
+  waylog up --data /srv/waylog --http 0.0.0.0:8080 --mqtt 0.0.0.0:1883
+  waylog up --bootstrap-servers kafka1:9092  on an Apache Kafka cluster
+  waylog up --no-history --open              for a load test: no Spark, every user accepted
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog up`."""
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add(
+        "--data",
+        type=Path,
+        metavar="DIR",
+        help="what must not be lost (default $WAYLOG_DATA, ./data)",
+    )
+    add("--http", default=DEFAULT_HTTP, metavar="H:P", help="HTTP listener (default %(default)s)")
+    add("--mqtt", default=DEFAULT_MQTT, metavar="H:P", help="MQTT listener (default %(default)s)")
+    add(
+        "--kafka",
+        default=DEFAULT_KAFKA,
+        metavar="H:P",
+        help="broker's listener (default %(default)s)",
+    )
+    add("--brokers", type=int, default=1, metavar="N", help="broker processes (this version: 1)")
+    add("--bootstrap-servers", metavar="LIST", help="use this Kafka cluster, start no broker")
+    add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
+    add("--resolvers", type=int, default=1, metavar="N", help="resolver processes (default 1)")
+    add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
+    history = parser.add_mutually_exclusive_group()
+    history.add_argument("--history", metavar="DIR_OR_URL", help="Parquet (default DATA/history)")
+    history.add_argument("--no-history", action="store_true", help="start no history job, no JVM")
+    add(
+        "--places-interval",
+        type=int,
+        default=300,
+        metavar="S",
+        help="seconds between two searches for favourite places (default 300)",
+    )
+    add("--open", action="store_true", help="accept every user: for demonstrations and load tests")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until SIGINT or SIGTERM, then stop everything."""
+    logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
+    if arguments.brokers != 1:
+        raise CommandError(
+            "this version runs one broker; for replication use an Apache Kafka cluster "
+            "with --bootstrap-servers"
+        )
+    if min(arguments.gateway_workers, arguments.resolvers) < 1:
+        raise CommandError("--gateway-workers and --resolvers must be at least 1")
+    data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
+    data.root.mkdir(parents=True, exist_ok=True)
+    with _lock(data.root / "lock"):
+        asyncio.run(_Platform.plan(arguments, data).run())
+    return EXIT_DONE
+
+
+def _lock(path: Path) -> IO[str]:
+    handle = path.open("w", encoding="utf-8")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        handle.close()
+        raise CommandError(
+            f"another `waylog up` is running on {path.parent.resolve()}; stop it, or choose "
+            "another folder with --data"
+        ) from None
+    return handle
+
+
+def _with_port(text: str) -> Endpoint:
+    """The address with a free port in place of port 0: it must stay the same over restarts."""
+    endpoint = parse_endpoint(text)
+    if endpoint.port:
+        _check_free(endpoint)
+        return endpoint
+    for port in random.sample(_FREE_PORTS, 200):
+        candidate = Endpoint(endpoint.host, port)
+        try:
+            _check_free(candidate)
+        except CommandError:
+            continue
+        return candidate
+    raise CommandError(f"no free port found for {text}")
+
+
+def _check_free(endpoint: Endpoint) -> None:
+    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((endpoint.host, endpoint.port))
+        except OSError as error:
+            raise CommandError(
+                f"cannot listen on {endpoint}: {error.strerror}; is another program there?"
+            ) from None
+
+
+@dataclass(frozen=True)
+class _Platform:
+    """What one `waylog up` starts."""
+
+    data: DataDirectory
+    http: Endpoint
+    mqtt: Endpoint
+    kafka: Endpoint | None  # None: somebody else's cluster
+    bootstrap_servers: str
+    geo_http: Endpoint
+    geo: Path | None
+    history: str | None
+    places_interval_s: int
+    gateway_workers: int
+    resolvers: int
+    open: bool
+
+    @classmethod
+    def plan(cls, arguments: argparse.Namespace, data: DataDirectory) -> _Platform:
+        """Settle addresses and folders; raises CommandError when a port is taken."""
+        kafka = None if arguments.bootstrap_servers else _with_port(arguments.kafka)
+        history = None if arguments.no_history else arguments.history or str(data.history)
+        return cls(
+            data=data,
+            http=_with_port(arguments.http),
+            mqtt=_with_port(arguments.mqtt),
+            kafka=kafka,
+            bootstrap_servers=arguments.bootstrap_servers or str(kafka),
+            geo_http=_with_port("127.0.0.1:0"),
+            geo=arguments.geo,
+            history=history,
+            places_interval_s=arguments.places_interval,
+            gateway_workers=arguments.gateway_workers,
+            resolvers=arguments.resolvers,
+            open=arguments.open,
+        )
+
+    async def run(self) -> None:
+        """Start in order, print the ready line, wait for the signal, stop in the other order."""
+        stopping = asyncio.Event()
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopping.set)
+        supervisor = Supervisor(self.data.root, self.data.logs)
+        starting = asyncio.create_task(self._start(supervisor))
+        waiting = asyncio.create_task(stopping.wait())
+        try:
+            await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
+            if starting.done():
+                starting.result()
+                self._print_ready()
+                await waiting
+            print("waylog stopping", flush=True)
+        except StartError as error:
+            raise CommandError(str(error)) from None
+        finally:
+            starting.cancel()
+            await supervisor.stop()
+
+    async def _start(self, supervisor: Supervisor) -> None:
+        loop = asyncio.get_running_loop()
+        if self.kafka is not None:
+            supervisor.start(self._broker(self.kafka))
+            await supervisor.wait_ready("broker")
+        await loop.run_in_executor(None, self._prepare)
+        names = []
+        specs = [
+            ProcessSpec(
+                "geo",
+                self._waylog(
+                    "geo", "serve", "--listen", str(self.geo_http), *self._geo_index("--index")
+                ),
+            ),
+            *(self._gateway(number) for number in range(1, self.gateway_workers + 1)),
+            *(self._resolver(number) for number in range(1, self.resolvers + 1)),
+        ]
+        for spec in specs:
+            supervisor.start(spec)
+            names.append(spec.name)
+        await asyncio.gather(*(supervisor.wait_ready(name) for name in names))
+        if self.history is not None:
+            # A JVM takes ten seconds to start, and nothing that a phone sees waits for it.
+            supervisor.start(self._history_job(self.history))
+
+    def _prepare(self) -> None:
+        from confluent_kafka import KafkaException
+
+        from waylog.kafka import LogUnreachable, ensure_topics
+
+        try:
+            ensure_topics(self.bootstrap_servers)
+        except (LogUnreachable, KafkaException) as error:
+            raise StartError(f"the topics could not be created: {error}") from error
+
+    def _print_ready(self) -> None:
+        print(f"live map     http://{self.http}/")
+        if not self.open:
+            print(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
+        print(f"data, logs   {self.data.root.resolve()}")
+        print(
+            f"waylog ready http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}",
+            flush=True,
+        )
+
+    def _waylog(self, *words: str) -> list[str]:
+        return [sys.executable, "-m", "waylog.cli", *words]
+
+    def _geo_index(self, option: str) -> list[str]:
+        return [option, str(self.geo)] if self.geo else []
+
+    def _broker(self, listener: Endpoint) -> ProcessSpec:
+        folder = self.data.broker / "0"
+        config = folder / "server.properties"
+        save_properties(
+            config,
+            {
+                "node.id": "0",
+                "listeners": f"PLAINTEXT://{listener}",
+                "advertised.listeners": f"PLAINTEXT://{listener}",
+                "log.dirs": str((folder / "logs").resolve()),
+                "auto.create.topics.enable": "false",
+                # One broker has nobody else who could still hold a record after a power cut, so it
+                # acknowledges after fdatasync; one fdatasync covers all appends that wait.
+                "log.flush.interval.messages": "1",
+                "group.initial.rebalance.delay.ms": "0",
+                "offsets.topic.num.partitions": "4",
+            },
+        )
+        return ProcessSpec("broker", self._waylog("broker", "--config", str(config)))
+
+    def _gateway(self, number: int) -> ProcessSpec:
+        words = [
+            "gateway",
+            "--bootstrap-servers", self.bootstrap_servers,
+            "--http", str(self.http),
+            "--mqtt", str(self.mqtt),
+            "--users", str(self.data.users),
+            "--places", str(self.data.places),
+            "--geo-url", f"http://{self.geo_http}",
+            "--data", str(self.data.root),
+            "--viewer", "local",
+        ]  # fmt: skip
+        if self.open:
+            words.append("--open")
+        elif number == 1:
+            words += ["--demo-user", DEMO_USER, "--demo-token", str(self.data.demo_token)]
+        if self.gateway_workers > 1:
+            words.append("--workers-share-port")
+        return ProcessSpec(f"gateway-{number}", self._waylog(*words))
+
+    def _resolver(self, number: int) -> ProcessSpec:
+        words = [
+            "resolver",
+            "--bootstrap-servers",
+            self.bootstrap_servers,
+            *self._geo_index("--geo"),
+        ]
+        return ProcessSpec(f"resolver-{number}", self._waylog(*words))
+
+    def _history_job(self, history: str) -> ProcessSpec:
+        words = [
+            "history", "run",
+            "--bootstrap-servers", self.bootstrap_servers,
+            "--out", history,
+            "--checkpoint", str(self.data.checkpoints / "history"),
+            "--places", str(self.data.places),
+            "--places-interval", str(self.places_interval_s),
+        ]  # fmt: skip
+        return ProcessSpec("history", self._waylog(*words), ready_timeout_s=120.0)
