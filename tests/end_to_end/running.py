@@ -1,0 +1,123 @@
+"""A platform as a user starts it: `waylog up` in a process of its own, on ports of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+WAYLOG = (sys.executable, "-m", "waylog.cli")
+READY = re.compile(r"waylog ready http=(\S+) mqtt=(\S+) kafka=(\S+)")
+
+
+def await_condition(condition: Callable[[], object], timeout_s: float, what: str) -> None:
+    """Wait until `condition()` is true; fails the test with `what` after `timeout_s`."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            pytest.fail(f"not within {timeout_s:.0f} s: {what}")
+        time.sleep(0.05)
+
+
+@dataclass
+class Platform:
+    """A running `waylog up`."""
+
+    process: subprocess.Popen[str]
+    data: Path
+    http: str
+    mqtt: str
+    kafka: str
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
+    def demo_token(self) -> str:
+        return (self.data / "demo.token").read_text(encoding="utf-8").strip()
+
+    def processes(self) -> dict[str, dict[str, Any]]:
+        """What the supervisor runs: name -> pid, ready, restarts."""
+        state: dict[str, dict[str, Any]] = json.loads((self.data / "processes.json").read_text())
+        return state
+
+    def kill(self, name: str) -> None:
+        """kill -9 of one process; returns when the supervisor's next one is ready."""
+        before = self.processes()[name]
+        os.kill(before["pid"], signal.SIGKILL)
+
+        def back() -> bool:
+            now = self.processes()[name]
+            return bool(now["restarts"] > before["restarts"] and now["ready"])
+
+        await_condition(back, 30, f"{name} back after kill -9")
+
+    def waylog(self, *words: str, timeout_s: float = 120) -> str:
+        """Run one `waylog` command against this platform; returns what it printed."""
+        done = subprocess.run(
+            [*WAYLOG, *words], capture_output=True, text=True, timeout=timeout_s, check=False,
+            env=os.environ | {"WAYLOG_DATA": str(self.data)},
+        )  # fmt: skip
+        assert done.returncode == 0, f"waylog {' '.join(words)}: {done.stdout}{done.stderr}"
+        return done.stdout
+
+    def add_user(self, name: str) -> Path:
+        """Make a user; returns the file with the token."""
+        token_file = self.data / f"{name}.token"
+        self.waylog(
+            "user", "add", name, "--users", str(self.data / "users.db"),
+            "--token-file", str(token_file),
+        )  # fmt: skip
+        return token_file
+
+    def logs(self) -> str:
+        """The last lines of every process, for a failed test."""
+        return "\n".join(
+            f"--- {path.name}\n" + "\n".join(path.read_text(errors="replace").splitlines()[-15:])
+            for path in sorted((self.data / "logs").glob("*.log"))
+        )
+
+    def stop(self) -> int:
+        """Ctrl-C; returns the exit status."""
+        if self.process.poll() is None:
+            self.process.send_signal(signal.SIGINT)
+        try:
+            self.process.communicate(timeout=40)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.communicate()
+        return self.process.returncode
+
+
+def start_platform(data: Path, *options: str, timeout_s: float = 60) -> Platform:
+    """Start `waylog up` with ports chosen by the system; returns when it is ready."""
+    listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
+    process = subprocess.Popen(
+        [*WAYLOG, "up", "--data", str(data), *listeners, *options],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    assert process.stdout is not None
+    printed: list[str] = []
+    deadline = time.monotonic() + timeout_s
+    for line in process.stdout:
+        printed.append(line)
+        if match := READY.search(line):
+            return Platform(process, data, *match.groups())
+        if time.monotonic() > deadline:
+            break
+    process.kill()
+    process.communicate()
+    pytest.fail("waylog up did not become ready:\n" + "".join(printed))
