@@ -1,4 +1,4 @@
-"""The main job, as a user does it: real tracks in, addresses back on the devices, history in Parquet.
+"""The main job, as a user does it: tracks in, addresses on the devices, history in Parquet.
 
 While three apps' worth of phones send, the broker, the gateway and a resolver are killed with -9.
 """

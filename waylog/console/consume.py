@@ -126,12 +126,17 @@ def _line(message: Message, arguments: argparse.Namespace) -> bytes:
             "timestamp": message.timestamp()[1],
             "key": _text(message.key()),
             "value": _value(message.value()),
-            "headers": {name: _text(item) for name, item in message.headers() or ()},
+            "headers": _headers(message),
         }
         return msgspec.json.encode(record) + b"\n"
     if arguments.key:
         return bytes(message.key() or b"") + b"\t" + value + b"\n"
     return bytes(value) + b"\n"
+
+
+def _headers(message: Message) -> dict[str, str | None]:
+    headers: Any = message.headers() or ()  # librdkafka's stubs leave the type of an item open
+    return {name: _text(item) for name, item in headers}
 
 
 def _text(data: bytes | None) -> str | None:

@@ -61,20 +61,20 @@ def run(arguments: argparse.Namespace) -> int:
         )
     )
     for line in sys.stdin.buffer:
-        value: bytes = line.rstrip(b"\r\n")
+        text: bytes = line.rstrip(b"\r\n")
         key = arguments.key.encode() if arguments.key is not None else None
         if arguments.key_separator is not None:
-            first, separator_bytes, rest = value.partition(arguments.key_separator.encode())
+            first, separator_bytes, rest = text.partition(arguments.key_separator.encode())
             if separator_bytes:
-                key, value = first, rest
+                key, text = first, rest
         while True:
             try:
                 producer.produce(
                     arguments.topic,
-                    value,
+                    text,
                     key,
                     partition=arguments.partition,
-                    headers=headers,  # type: ignore[arg-type]
+                    headers=headers,
                     on_delivery=on_delivery,
                 )
                 break
