@@ -1,0 +1,174 @@
+"""The settings of one broker, with Apache Kafka's property names and defaults.
+
+Where a default is not Kafka's, the field says why.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+from waylog.config import ConfigError, Endpoint, parse_endpoint
+
+_MINUTE_MS: Final = 60_000
+_HOUR_MS: Final = 3_600_000
+_LONG_MAX: Final = 2**63 - 1
+
+#: Broker properties that are the defaults of a topic's properties, in the order of precedence
+#: where several set the same one: (broker's name, topic's name, factor to the topic's unit).
+TOPIC_DEFAULTS: Final = (
+    ("log.retention.hours", "retention.ms", _HOUR_MS),
+    ("log.retention.minutes", "retention.ms", _MINUTE_MS),
+    ("log.retention.ms", "retention.ms", 1),
+    ("log.retention.bytes", "retention.bytes", 1),
+    ("log.segment.bytes", "segment.bytes", 1),
+    ("log.roll.hours", "segment.ms", _HOUR_MS),
+    ("log.roll.ms", "segment.ms", 1),
+    ("log.index.size.max.bytes", "segment.index.bytes", 1),
+    ("log.index.interval.bytes", "index.interval.bytes", 1),
+    ("log.cleanup.policy", "cleanup.policy", None),
+    ("log.cleaner.delete.retention.ms", "delete.retention.ms", 1),
+    ("log.cleaner.min.cleanable.ratio", "min.cleanable.dirty.ratio", None),
+    ("log.cleaner.min.compaction.lag.ms", "min.compaction.lag.ms", 1),
+    ("log.cleaner.max.compaction.lag.ms", "max.compaction.lag.ms", 1),
+    ("log.flush.interval.messages", "flush.messages", 1),
+    ("log.flush.interval.ms", "flush.ms", 1),
+    ("log.message.timestamp.type", "message.timestamp.type", None),
+    ("message.max.bytes", "max.message.bytes", 1),
+    ("compression.type", "compression.type", None),
+    ("min.insync.replicas", "min.insync.replicas", 1),
+    ("log.segment.delete.delay.ms", "file.delete.delay.ms", 1),
+)
+
+
+def _listener(text: str) -> Endpoint:
+    protocol, separator, address = text.strip().partition("://")
+    if not separator or protocol.upper() != "PLAINTEXT" or "," in address:
+        raise ConfigError(
+            f"{text!r} is not a listener: one PLAINTEXT://HOST:PORT is expected (this version "
+            "has no TLS and no second listener)"
+        )
+    return parse_endpoint(address)
+
+
+def _boolean(text: str) -> bool:
+    if text.lower() not in {"true", "false"}:
+        raise ValueError("true or false is expected")
+    return text.lower() == "true"
+
+
+T = TypeVar("T")
+
+
+def _setting(name: str, default: T, parse: Callable[[str], T], *, low: int | None = None) -> Any:
+    return field(default=default, metadata={"property": name, "parse": parse, "low": low})
+
+
+@dataclass(frozen=True)
+class BrokerConfig:
+    """One broker's settings; see `from_properties`."""
+
+    #: Identity of this node; `broker.id` is understood too. aiokafka's own test suite wants 0.
+    node_id: int = _setting("node.id", 0, int, low=0)
+    listener: Endpoint = _setting("listeners", Endpoint("127.0.0.1", 9092), _listener)  # noqa: RUF009
+    #: What clients are told to connect to; None is the listener itself.
+    advertised_listener: Endpoint | None = _setting("advertised.listeners", None, _listener)  # noqa: RUF009
+    log_dir: Path = _setting("log.dirs", Path("data/broker/0/logs"), Path)  # noqa: RUF009
+    num_partitions: int = _setting("num.partitions", 1, int, low=1)
+    auto_create_topics: bool = _setting("auto.create.topics.enable", True, _boolean)
+    delete_topics: bool = _setting("delete.topic.enable", True, _boolean)
+
+    socket_request_max_bytes: int = _setting(
+        "socket.request.max.bytes", 100 * 1024 * 1024, int, low=1
+    )
+    connections_max_idle_ms: int = _setting("connections.max.idle.ms", 10 * _MINUTE_MS, int, low=1)
+    #: Kafka has no limit unless told; a limit by default keeps descriptors for segments.
+    max_connections: int = _setting("max.connections", 4096, int, low=1)
+    fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
+    #: Requests of one connection that may wait for their response before we stop reading it.
+    queued_max_requests: int = _setting("queued.max.requests", 500, int, low=1)
+
+    flush_scheduler_interval_ms: int = _setting(
+        "log.flush.scheduler.interval.ms", 1000, int, low=10
+    )
+    retention_check_interval_ms: int = _setting(
+        "log.retention.check.interval.ms", 5 * _MINUTE_MS, int, low=10
+    )
+    cleaner_enable: bool = _setting("log.cleaner.enable", True, _boolean)
+    cleaner_backoff_ms: int = _setting("log.cleaner.backoff.ms", 15_000, int, low=10)
+
+    #: Kafka has 50; one broker has no other to share the groups with, and every partition costs
+    #: a directory and descriptors.
+    offsets_topic_partitions: int = _setting("offsets.topic.num.partitions", 4, int, low=1)
+    offsets_topic_segment_bytes: int = _setting(
+        "offsets.topic.segment.bytes", 100 * 1024 * 1024, int, low=1024
+    )
+    offsets_retention_minutes: int = _setting("offsets.retention.minutes", 7 * 24 * 60, int, low=1)
+    offsets_retention_check_interval_ms: int = _setting(
+        "offsets.retention.check.interval.ms", 10 * _MINUTE_MS, int, low=10
+    )
+    offset_metadata_max_bytes: int = _setting("offset.metadata.max.bytes", 4096, int, low=0)
+    group_initial_rebalance_delay_ms: int = _setting(
+        "group.initial.rebalance.delay.ms", 3000, int, low=0
+    )
+    group_min_session_timeout_ms: int = _setting("group.min.session.timeout.ms", 6000, int, low=1)
+    group_max_session_timeout_ms: int = _setting(
+        "group.max.session.timeout.ms", 30 * _MINUTE_MS, int, low=1
+    )
+    group_max_size: int = _setting("group.max.size", 2**31 - 1, int, low=1)
+
+    #: Defaults of topics, by the topic's property names ("retention.ms").
+    topic_defaults: Mapping[str, str] = field(default_factory=dict)
+    #: All properties as they were given, for DescribeConfigs.
+    properties: Mapping[str, str] = field(default_factory=dict)
+
+    @classmethod
+    def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
+        """Read Kafka's property names; unknown ones are ignored as Kafka does.
+
+        Raises ConfigError when a value is malformed or out of its range.
+        """
+        given = dict(properties)
+        if "broker.id" in given:
+            given.setdefault("node.id", given["broker.id"])
+        if "log.dir" in given:
+            given.setdefault("log.dirs", given["log.dir"])
+        if "," in given.get("log.dirs", ""):
+            raise ConfigError("log.dirs: this version keeps its logs in one directory")
+        values: dict[str, Any] = {}
+        for name, attribute in cls.__dataclass_fields__.items():
+            metadata = attribute.metadata
+            text = given.get(metadata.get("property", ""))
+            if text is None or text == "":
+                continue
+            try:
+                value = metadata["parse"](text)
+            except ConfigError as error:
+                raise ConfigError(f"{metadata['property']}: {error}") from error
+            except ValueError as error:
+                raise ConfigError(f"{metadata['property']}={text}: {error}") from error
+            low = metadata["low"]
+            if low is not None and value < low:
+                raise ConfigError(f"{metadata['property']}={text}: at least {low} is expected")
+            values[name] = value
+        return cls(**values, topic_defaults=_topic_defaults(given), properties=given)
+
+
+def _topic_defaults(given: Mapping[str, str]) -> dict[str, str]:
+    defaults: dict[str, str] = {}
+    for name, topic_name, factor in TOPIC_DEFAULTS:
+        text = given.get(name)
+        if not text:
+            continue
+        if factor is None:
+            defaults[topic_name] = text
+            continue
+        try:
+            value = int(text)
+        except ValueError as error:
+            raise ConfigError(f"{name}={text}: a number is expected") from error
+        # -1 is "no limit" and has no unit.
+        defaults[topic_name] = str(value if value < 0 else min(value * factor, _LONG_MAX))
+    return defaults

@@ -1,0 +1,72 @@
+"""Every API that is served, one module each; the tables follow Kafka's message definitions."""
+
+from typing import Final
+
+from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
+from broker_core.protocol.definitions.api_versions import API_VERSIONS
+from broker_core.protocol.definitions.create_partitions import CREATE_PARTITIONS
+from broker_core.protocol.definitions.create_topics import CREATE_TOPICS
+from broker_core.protocol.definitions.delete_groups import DELETE_GROUPS
+from broker_core.protocol.definitions.delete_records import DELETE_RECORDS
+from broker_core.protocol.definitions.delete_topics import DELETE_TOPICS
+from broker_core.protocol.definitions.describe_cluster import DESCRIBE_CLUSTER
+from broker_core.protocol.definitions.describe_configs import DESCRIBE_CONFIGS
+from broker_core.protocol.definitions.describe_groups import DESCRIBE_GROUPS
+from broker_core.protocol.definitions.describe_log_dirs import DESCRIBE_LOG_DIRS
+from broker_core.protocol.definitions.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from broker_core.protocol.definitions.fetch import FETCH
+from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
+from broker_core.protocol.definitions.heartbeat import HEARTBEAT
+from broker_core.protocol.definitions.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
+from broker_core.protocol.definitions.init_producer_id import INIT_PRODUCER_ID
+from broker_core.protocol.definitions.join_group import JOIN_GROUP
+from broker_core.protocol.definitions.leave_group import LEAVE_GROUP
+from broker_core.protocol.definitions.list_groups import LIST_GROUPS
+from broker_core.protocol.definitions.list_offsets import LIST_OFFSETS
+from broker_core.protocol.definitions.metadata import METADATA
+from broker_core.protocol.definitions.offset_commit import OFFSET_COMMIT
+from broker_core.protocol.definitions.offset_delete import OFFSET_DELETE
+from broker_core.protocol.definitions.offset_fetch import OFFSET_FETCH
+from broker_core.protocol.definitions.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
+from broker_core.protocol.definitions.produce import PRODUCE
+from broker_core.protocol.definitions.sync_group import SYNC_GROUP
+from broker_core.protocol.schema import Api
+
+APIS: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        ALTER_CONFIGS,
+        API_VERSIONS,
+        CREATE_PARTITIONS,
+        CREATE_TOPICS,
+        DELETE_GROUPS,
+        DELETE_RECORDS,
+        DELETE_TOPICS,
+        DESCRIBE_CLUSTER,
+        DESCRIBE_CONFIGS,
+        DESCRIBE_GROUPS,
+        DESCRIBE_LOG_DIRS,
+        DESCRIBE_TOPIC_PARTITIONS,
+        FETCH,
+        FIND_COORDINATOR,
+        HEARTBEAT,
+        INCREMENTAL_ALTER_CONFIGS,
+        INIT_PRODUCER_ID,
+        JOIN_GROUP,
+        LEAVE_GROUP,
+        LIST_GROUPS,
+        LIST_OFFSETS,
+        METADATA,
+        OFFSET_COMMIT,
+        OFFSET_DELETE,
+        OFFSET_FETCH,
+        OFFSET_FOR_LEADER_EPOCH,
+        PRODUCE,
+        SYNC_GROUP,
+    )
+}
+
+#: What ApiVersions says where it differs from what is served. Produce before version 3 has no batch
+#: that could be stored, but librdkafka before 2.1 takes a missing version 0 to mean "no
+#: compression" (KAFKA-18659); Apache Kafka does the same.
+ADVERTISED_FROM: Final[dict[int, int]] = {PRODUCE.key: 0}

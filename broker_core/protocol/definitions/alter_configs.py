@@ -1,0 +1,27 @@
+"""AlterConfigs, API key 33."""
+
+from broker_core.protocol.schema import Api
+
+ALTER_CONFIGS = Api(
+    key=33,
+    name="AlterConfigs",
+    versions=(0, 2),
+    flexible_from=2,
+    request="""
+    resources [] 0+
+        resource_type int8 0+
+        resource_name string 0+
+        configs [] 0+
+            name string 0+
+            value string 0+ nullable 0+
+    validate_only bool 0+
+""",
+    response="""
+    throttle_time_ms int32 0+
+    responses [] 0+
+        error_code int16 0+
+        error_message string 0+ nullable 0+
+        resource_type int8 0+
+        resource_name string 0+
+""",
+)

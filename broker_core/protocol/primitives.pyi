@@ -1,0 +1,53 @@
+from typing import Any
+
+class ProtocolError(ValueError): ...
+class RemoteProtocolError(ProtocolError): ...
+class LocalProtocolError(ProtocolError): ...
+
+class FieldPlan:
+    name: str
+    kind: int
+    array: bool
+    nullable: bool
+    flexible: bool
+    default: Any
+    struct: Plan | None
+    size_min: int
+    def __init__(
+        self,
+        name: str,
+        kind: str,
+        *,
+        array: bool,
+        nullable: bool,
+        flexible: bool,
+        default: Any,
+        struct: Plan | None,
+    ) -> None: ...
+
+class Plan:
+    fields: list[FieldPlan]
+    tagged: dict[int, FieldPlan]
+    tags: list[int]
+    flexible: bool
+    absent: dict[str, Any]
+    size_min: int
+    def __init__(
+        self,
+        fields: list[FieldPlan],
+        tagged: dict[int, FieldPlan],
+        flexible: bool,
+        absent: dict[str, Any],
+    ) -> None: ...
+
+_Buffer = bytes | bytearray | memoryview
+
+def decode(plan: Plan, view: _Buffer, start: int = 0) -> tuple[dict[str, Any], int]: ...
+def decode_request_header(
+    view: _Buffer, start: int = 0
+) -> tuple[int, int, int, str | None, int]: ...
+def skip_tagged_fields(view: _Buffer, start: int) -> int: ...
+def encode(plan: Plan, message: dict[str, Any]) -> bytes: ...
+def encode_response_frame(
+    plan: Plan, correlation_id: int, flexible_header: bool, message: dict[str, Any]
+) -> list[bytes | bytearray | memoryview]: ...
