@@ -128,31 +128,42 @@ class _Process:
         return "\n".join(self._last_lines)
 
     async def _run_once(self) -> int:
+        # A pipe of our own: asyncio's `wait` would also wait until the process's own children, which
+        # inherit its output, have closed asyncio's.
+        reading, writing = os.pipe()
+        output = asyncio.StreamReader(limit=_LINE_BYTES)
+        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb")
+        )
+        try:
+            return await self._run_with_output(writing, output)
+        finally:
+            transport.close()
+            self.pid = None
+
+    async def _run_with_output(self, writing: int, output: asyncio.StreamReader) -> int:
         self._process = await asyncio.create_subprocess_exec(
             *self.spec.argv,
             stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
+            stdout=writing,
             stderr=asyncio.subprocess.STDOUT,
-            limit=_LINE_BYTES,
             # Ctrl-C on the terminal is for the supervisor, which then stops all in order.
             start_new_session=True,
             preexec_fn=_die_with_parent,
             env=os.environ | self.spec.environment | {"NOTIFY_SOCKET": "@" + self._notify_name},
         )
+        os.close(writing)
         self.pid = self._process.pid
         self._changed()
-        assert self._process.stdout is not None
-        copying = asyncio.create_task(self._copy_output(self._process.stdout))
+        copying = asyncio.create_task(self._copy_output(output))
         try:
-            status = await self._process.wait()
+            return await self._process.wait()
         finally:
-            # Its own children (a JVM) must neither work on nor keep the output open.
+            # Its own children (a JVM) must not work on beside the next one.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, signal.SIGKILL)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(copying, 1.0)
-        self.pid = None
-        return status
 
     async def _copy_output(self, output: asyncio.StreamReader) -> None:
         while True:

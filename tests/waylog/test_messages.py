@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waylog.messages import Address, Fix, decode_address, decode_fix, encode, fix_id
+
+FIX = Fix(
+    id="0" * 24,
+    device="anna/phone",
+    user="anna",
+    lat=47.141,
+    lon=9.5209,
+    time=1_000,
+    received=2_000,
+)
+
+
+def test_a_fix_survives_the_log() -> None:
+    assert decode_fix(encode(FIX)) == FIX
+
+
+def test_members_that_are_not_known_are_not_written() -> None:
+    assert b"accuracy" not in encode(FIX)
+
+
+def test_members_of_a_newer_program_are_ignored() -> None:
+    newer = msgspec.json.encode(msgspec.to_builtins(FIX) | {"invented_later": [1, 2]})
+    assert decode_fix(newer) == FIX
+
+
+def test_a_fix_without_a_place_is_refused() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_fix(b'{"id":"1","device":"a/b","user":"a","time":1,"received":1}')
+
+
+@given(st.binary(max_size=200))
+def test_anything_else_is_refused_with_one_kind_of_error(value: bytes) -> None:
+    try:
+        decode_fix(value)
+    except msgspec.DecodeError:
+        pass
+    except UnicodeDecodeError:
+        pass
+
+
+def test_an_address_survives_the_log() -> None:
+    address = Address(
+        device="anna/phone", fix_id="1", time=1, lat=47.1, lon=9.5, display_name="Vaduz",
+        address={"town": "Vaduz", "country_code": "li"}, distance=12.5,
+    )  # fmt: skip
+    assert decode_address(encode(address)) == address
+
+
+def test_a_repeated_fix_has_the_same_id() -> None:
+    assert fix_id("a/b", 5, 1.5, 2.5, "t") == fix_id("a/b", 5, 1.5, 2.5, "t")
+
+
+def test_the_same_place_at_another_time_is_another_fix() -> None:
+    assert fix_id("a/b", 5, 1.5, 2.5) != fix_id("a/b", 6, 1.5, 2.5)
+
+
+def test_an_apps_own_id_decides_whatever_else_was_changed() -> None:
+    assert fix_id("a/b", 5, 1.5, 2.5, "t", "5fd2") == fix_id("a/b", 5, 9.0, 9.0, None, "5fd2")
+
+
+@given(st.text(min_size=1), st.text(min_size=1))
+def test_ids_of_two_devices_differ(one: str, other: str) -> None:
+    if one != other:
+        assert fix_id(one, 1, 2.0, 3.0) != fix_id(other, 1, 2.0, 3.0)
