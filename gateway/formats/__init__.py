@@ -1,0 +1,52 @@
+"""What phone apps and trackers send: one file per app, each a pure function `parse`.
+
+`parse(body, context) -> Parsed` never raises on bad input: what cannot be understood comes back as
+`Rejected`, with its reason and its raw bytes, and everything beside it is still accepted. Neither
+clocks nor sockets are used here; the caller says when the bytes arrived and who sent them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import TypeAlias
+
+import msgspec
+
+from waylog.messages import Event, Fix, Rejected
+
+
+class Context(msgspec.Struct, frozen=True):
+    """Who sent the bytes, when they arrived, and what was said about them outside of the body."""
+
+    user: str  # the authenticated user, or the user a topic names once the ACL has allowed it
+    device: str | None  # name (or `user/name`) given by topic, header or token; wins over the body
+    received: int  # ms
+    any_user: bool = False  # the sender may name devices of other users (admin, open mode)
+    topic: str | None = None  # MQTT topic; None over HTTP
+    query: Mapping[str, str] | None = None  # parameters of the URL or of a form, no credentials
+    headers: Mapping[str, str] | None = None  # those worth keeping, no credentials
+    content_type: str = ""
+
+
+@dataclass(slots=True)
+class Parsed:
+    """What one request or message held."""
+
+    fixes: list[Fix] = field(default_factory=list)
+    events: list[Event] = field(default_factory=list)
+    rejected: list[Rejected] = field(default_factory=list)
+    #: Place in the batch of each of `rejected`.
+    rejected_at: list[int] = field(default_factory=list)
+    #: The sender's own name for each of `fixes`, None where it gave none; empty if no fix has one.
+    client_ids: list[str | None] = field(default_factory=list)
+    #: OwnTracks' two-letter name of the device, wanted in answers.
+    tid: str | None = None
+    #: Why nothing of the request was looked at (a batch beyond the limit); None if it was.
+    refused: str | None = None
+
+
+Parser: TypeAlias = Callable[[bytes, Context], Parsed]
+
+#: Items in one request.
+BATCH_ITEMS_MAX = 10_000

@@ -1,0 +1,332 @@
+"""Reading single values the way apps really write them, and building fixes from them.
+
+Numbers come as text, unknown ones as -1, times as seconds, milliseconds or ISO 8601: the rules of
+docs on device formats that hold for every app are here, once.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from gateway.formats import Context, Parsed
+from waylog.messages import Event, Fix, Rejected, fix_id
+
+DAY_MS: Final = 24 * 60 * 60 * 1000
+YEAR_2000_MS: Final = 946_684_800_000
+_YEAR_1_MS: Final = -62_135_596_800_000
+_YEAR_9999_MS: Final = 253_402_300_799_999
+
+#: Raw bytes kept with a Rejected; base64 of it and the rest must fit into one record of 1 MB.
+RAW_BYTES_MAX: Final = 256 * 1024
+DEVICE_CHARACTERS_MAX: Final = 128
+ATTRIBUTES_MAX: Final = 64
+ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
+NESTING_MAX: Final = 16
+
+_decoder = msgspec.json.Decoder()
+# A device's name is a level of MQTT topics and a part of the record key.
+_FORBIDDEN = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
+
+
+class Unacceptable(Exception):
+    """This item can never be accepted; the text says why, to the person who sent it."""
+
+
+def decode_json(body: bytes | memoryview) -> Any:
+    """Any JSON value; raises Unacceptable."""
+    try:
+        return _decoder.decode(body)
+    except msgspec.DecodeError as error:
+        raise Unacceptable(f"not JSON: {error}") from error
+    except (RecursionError, ValueError) as error:
+        raise Unacceptable("not JSON that can be read: nested too deeply or malformed") from error
+
+
+def number(value: object) -> float | None:
+    """A finite number, also when written as text; None for anything else."""
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, int | float | str):
+        try:
+            result = float(value)
+        except (ValueError, OverflowError):
+            return None
+        return result if math.isfinite(result) else None
+    return None
+
+
+def positive(value: object) -> float | None:
+    """A number >= 0; apps write -1 for "unknown"."""
+    result = number(value)
+    return result if result is not None and result >= 0 else None
+
+
+def percent(value: object) -> float | None:
+    """0..100."""
+    result = number(value)
+    return result if result is not None and 0 <= result <= 100 else None
+
+
+def share(value: object) -> float | None:
+    """A share 0..1 as percent."""
+    result = number(value)
+    return round(result * 100, 2) if result is not None and 0 <= result <= 1 else None
+
+
+def degrees(value: object) -> float | None:
+    """A course, 0 <= value < 360."""
+    result = number(value)
+    return result % 360 if result is not None and 0 <= result <= 360 else None
+
+
+def boolean(value: object) -> bool | None:
+    """true, false, 1, 0 and their usual spellings."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, int | float):
+        return value != 0
+    if isinstance(value, str):
+        lowered = value.strip().lower()
+        if lowered in ("true", "1", "yes", "on"):
+            return True
+        if lowered in ("false", "0", "no", "off"):
+            return False
+    return None
+
+
+def text(value: object, characters_max: int = 256) -> str | None:
+    """Non-empty text, cut; None for anything else."""
+    if isinstance(value, str):
+        stripped = value.strip()
+        return stripped[:characters_max] or None
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)[:characters_max]
+    return None
+
+
+def charging_state(value: object) -> bool | None:
+    """OwnTracks' `bs`: 0 unknown, 1 unplugged, 2 charging, 3 full."""
+    state = number(value)
+    return None if state is None else {1.0: False, 2.0: True, 3.0: True}.get(state)
+
+
+def iso_time(value: str) -> int | None:
+    """ISO 8601 or `yyyy-MM-dd HH:mm:ss` as ms since 1970; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(value.strip())
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return round(moment.timestamp() * 1000)
+    except (ValueError, OverflowError):
+        return None
+
+
+def time_ms(value: object) -> int | None:
+    """Seconds, milliseconds or ISO 8601 as ms since 1970; None if it is none of these.
+
+    Seconds and milliseconds cannot be confused: 2^31 s is the year 2038, 2^31 ms is January 1970.
+    """
+    if isinstance(value, bool) or value is None:
+        return None
+    if isinstance(value, str):
+        stripped = value.strip()
+        try:
+            value = float(stripped)
+        except ValueError:
+            return iso_time(stripped)
+    if isinstance(value, int):
+        return value * 1000 if -(2**31) <= value < 2**32 else value
+    if isinstance(value, float) and math.isfinite(value):
+        return round(value * 1000) if -(2**31) <= value < 2**32 else round(value)
+    return None
+
+
+def live_time(time: int, arrived: int) -> int:
+    """The time by which "last known" is decided: the fix's own, or its arrival's if that is absurd.
+
+    A fix from the future would otherwise stay the last known one for ever.
+    """
+    return arrived if time > arrived + DAY_MS or time < YEAR_2000_MS else time
+
+
+def device_key(context: Context, named: object, default: str) -> str:
+    """`user/name` of the device an item belongs to; raises Unacceptable."""
+    name = context.device or text(named, 1000) or default
+    user, separator, rest = name.partition("/")
+    if separator and rest:
+        if user != context.user and not context.any_user:
+            raise Unacceptable(f"device {name[:200]!r} belongs to another user")
+        name = rest
+    else:
+        user = context.user
+    if len(name) > DEVICE_CHARACTERS_MAX:
+        raise Unacceptable(f"the device's name is longer than {DEVICE_CHARACTERS_MAX} characters")
+    if _FORBIDDEN.search(name) is not None:
+        name = _FORBIDDEN.sub("_", name)
+    if not user or _FORBIDDEN.search(user) is not None or len(user) > DEVICE_CHARACTERS_MAX:
+        raise Unacceptable("no user is named to whom the device belongs")
+    return f"{user}/{name}"
+
+
+def build_fix(
+    context: Context,
+    source: str,
+    device: str,
+    lat: object,
+    lon: object,
+    time: int | None,
+    *,
+    message_id: str | None = None,
+    trigger: str | None = None,
+    accuracy: float | None = None,
+    altitude: float | None = None,
+    vertical_accuracy: float | None = None,
+    speed: float | None = None,
+    course: float | None = None,
+    battery: float | None = None,
+    charging: bool | None = None,
+    attributes: dict[str, Any] | None = None,
+) -> Fix:
+    """A fix with everything checked that every format has; raises Unacceptable.
+
+    `time` None is the time of arrival.
+    """
+    latitude = number(lat)
+    longitude = number(lon)
+    if latitude is None or longitude is None:
+        raise Unacceptable("no coordinates: lat and lon must be numbers")
+    if not -90 <= latitude <= 90:
+        raise Unacceptable("lat is outside -90..90")
+    if not -180 <= longitude <= 180:
+        raise Unacceptable("lon is outside -180..180")
+    received = context.received
+    if time is None:
+        # A repeat must have the same id, but arrives at another time.
+        identity_time = 0 if message_id is not None else received
+        time = received
+    else:
+        identity_time = time
+        if not _YEAR_1_MS <= time <= _YEAR_9999_MS:
+            raise Unacceptable("the time is outside the years 1 to 9999")
+        if time > received + DAY_MS or time < YEAR_2000_MS:
+            attributes = {} if attributes is None else attributes
+            attributes["time_suspect"] = "future" if time > received else "past"
+    return Fix(
+        id=fix_id(device, identity_time, latitude, longitude, trigger, message_id),
+        device=device,
+        user=device.partition("/")[0],
+        lat=latitude,
+        lon=longitude,
+        time=time,
+        received=received,
+        accuracy=accuracy,
+        altitude=altitude,
+        vertical_accuracy=vertical_accuracy,
+        speed=speed,
+        course=course,
+        battery=battery,
+        charging=charging,
+        trigger=trigger,
+        source=source,
+        attributes=attributes or None,
+    )
+
+
+def build_event(
+    context: Context,
+    source: str,
+    device: str,
+    kind: str,
+    time: int | None,
+    attributes: dict[str, Any] | None = None,
+    identity: str = "",
+) -> Event:
+    """An event; `identity` tells apart events of one kind at one time. Raises Unacceptable."""
+    if time is not None and not _YEAR_1_MS <= time <= _YEAR_9999_MS:
+        raise Unacceptable("the time is outside the years 1 to 9999")
+    moment = context.received if time is None else time
+    return Event(
+        id=fix_id(device, moment, 0.0, 0.0, message_id=f"{source}\0{kind}\0{identity}"),
+        device=device,
+        user=device.partition("/")[0],
+        type=kind,
+        time=moment,
+        received=context.received,
+        source=source,
+        attributes=attributes or None,
+    )
+
+
+def build_rejected(
+    context: Context, source: str, reason: str, raw: bytes, device: str | None = None
+) -> Rejected:
+    """What could not be accepted, its raw bytes cut to what one record can hold."""
+    headers = dict(context.headers) if context.headers else {}
+    if context.topic is not None:
+        headers["topic"] = context.topic
+    if len(raw) > RAW_BYTES_MAX:
+        headers["raw-bytes"] = str(len(raw))
+        raw = raw[:RAW_BYTES_MAX]
+    return Rejected(
+        reason=reason[:1000],
+        source=source,
+        time=context.received,
+        raw=raw,
+        device=device,
+        user=context.user or None,
+        headers=headers or None,
+    )
+
+
+def reject(
+    parsed: Parsed, context: Context, source: str, reason: str, raw: bytes, index: int = 0
+) -> Parsed:
+    """Add one rejection, and return `parsed`."""
+    parsed.rejected.append(build_rejected(context, source, reason, raw))
+    parsed.rejected_at.append(index)
+    return parsed
+
+
+def other_members(members: Mapping[str, Any], known: Collection[str]) -> dict[str, Any]:
+    """The members a format does not map, so that nothing an app says is lost; bounded.
+
+    What is too large (pictures) is named in `omitted`. Raises Unacceptable for absurd nesting.
+    """
+    others: dict[str, Any] = {}
+    omitted: list[str] = []
+    for name, value in members.items():
+        if name in known or value is None or value == "":
+            continue
+        if len(others) >= ATTRIBUTES_MAX or _too_large(value):
+            omitted.append(name[:100])
+        else:
+            others[name[:100]] = value
+    if omitted:
+        others["omitted"] = omitted[:ATTRIBUTES_MAX]
+    return others
+
+
+def _too_large(value: Any) -> bool:
+    if isinstance(value, str):
+        return len(value) > ATTRIBUTE_BYTES_MAX
+    if isinstance(value, dict | list):
+        if _depth_exceeds(value, NESTING_MAX):
+            raise Unacceptable(f"nested more than {NESTING_MAX} levels deep")
+        return len(msgspec.json.encode(value)) > ATTRIBUTE_BYTES_MAX
+    return False
+
+
+def _depth_exceeds(value: Any, levels: int) -> bool:
+    if isinstance(value, dict):
+        value = value.values()
+    elif not isinstance(value, list):
+        return False
+    if levels == 0:
+        return True
+    return any(_depth_exceeds(item, levels - 1) for item in value)
