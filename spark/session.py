@@ -1,0 +1,109 @@
+"""The one Spark session of a job: small, quiet, on loopback unless it is given a cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from spark.jvm import find_java, private_cache
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+DEFAULT_MASTER: Final = "local[2]"
+DEFAULT_DRIVER_MEMORY: Final = "768m"
+
+#: Spark's own lines start at this level; what our job has to say goes through Python's logging.
+_LOG4J: Final = """
+rootLogger.level = error
+rootLogger.appenderRef.stderr.ref = stderr
+appender.stderr.type = Console
+appender.stderr.name = stderr
+appender.stderr.target = SYSTEM_ERR
+appender.stderr.layout.type = PatternLayout
+appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %-7p %c: %m%n%ex{short}
+"""
+
+# A job's JVM plans and schedules while Python does the work on the rows: the serial collector and
+# few malloc arenas keep it small, and cost nothing measurable there.
+_JVM_OPTIONS: Final = "-XX:+UseSerialGC -XX:-UsePerfData -Xss2m"
+
+
+def open_session(
+    name: str,
+    *,
+    master: str = DEFAULT_MASTER,
+    driver_memory: str = DEFAULT_DRIVER_MEMORY,
+    jars: Sequence[str] = (),
+    packages: Sequence[str] = (),
+) -> SparkSession:
+    """Start Spark, or return the session that runs already.
+
+    `jars` are paths or URLs, `packages` Maven coordinates. Raises ConfigError when no Java is found.
+    """
+    _prepare_environment()
+    from pyspark.sql import SparkSession
+
+    builder = SparkSession.builder.appName(name).master(master)
+    for key, value in _settings(master, driver_memory, jars, packages).items():
+        builder = builder.config(key, value)
+    session: SparkSession = builder.getOrCreate()
+    session.sparkContext.setLogLevel("ERROR")
+    return session
+
+
+def _prepare_environment() -> None:
+    os.environ["JAVA_HOME"] = str(find_java())
+    # Otherwise workers take the first `python3` of the PATH, which has none of our packages.
+    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    os.environ.setdefault("MALLOC_ARENA_MAX", "2")
+    # Workers import our packages from where this process has them.
+    root = str(Path(__file__).resolve().parents[1])
+    paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path]
+    if root not in paths:
+        os.environ["PYTHONPATH"] = os.pathsep.join([root, *paths])
+
+
+def _settings(
+    master: str, driver_memory: str, jars: Sequence[str], packages: Sequence[str]
+) -> dict[str, str]:
+    cache = private_cache(os.environ)
+    options = f"{_JVM_OPTIONS} -Dlog4j2.configurationFile={_log4j_file(cache)}"
+    settings = {
+        "spark.driver.memory": driver_memory,
+        "spark.driver.extraJavaOptions": options,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        "spark.log.level": "ERROR",
+        "spark.sql.session.timeZone": "UTC",
+        "spark.sql.shuffle.partitions": "8",
+        "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # A history is written for years: what Spark remembers of past batches stays small.
+        "spark.sql.streaming.numRecentProgressUpdates": "5",
+        "spark.sql.streaming.minBatchesToRetain": "20",
+        "spark.cleaner.periodicGC.interval": "10min",
+        "spark.sql.warehouse.dir": str(cache / "warehouse"),
+    }
+    if master.startswith("local"):
+        settings["spark.driver.host"] = "127.0.0.1"
+        settings["spark.driver.bindAddress"] = "127.0.0.1"
+    if jars:
+        settings["spark.jars"] = ",".join(jars)
+    if packages:
+        settings["spark.jars.packages"] = ",".join(packages)
+    return settings
+
+
+def _log4j_file(cache: Path) -> Path:
+    digest = hashlib.blake2b(_LOG4J.encode(), digest_size=8).hexdigest()
+    path = cache / f"log4j2-{digest}.properties"
+    if not path.exists():
+        aside = path.with_name(f".{path.name}.{os.getpid()}")
+        aside.write_text(_LOG4J, encoding="utf-8")
+        aside.replace(path)
+    return path
