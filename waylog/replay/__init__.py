@@ -1,0 +1,1 @@
+"""Sending recorded tracks as the devices would have sent them."""

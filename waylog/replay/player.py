@@ -1,0 +1,82 @@
+"""Playing recorded fixes: which file, in what order, and when each is due."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import zipfile
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, Protocol
+
+from waylog.cli import CommandError
+from waylog.replay.detection import reader_of
+from waylog.replay.recorded import RecordedFix, Skipped, UnreadableTrack
+from waylog.replay.source import Source
+from waylog.replay.wire import Outgoing, device_name, outgoing
+
+#: So many fixes may pass before the event loop gets a turn.
+_FIXES_A_TURN: Final = 100
+
+
+class Sender(Protocol):
+    """A way into the platform."""
+
+    async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
+        """Send all fixes; returns when all are answered."""
+
+
+def read_files(
+    paths: Iterable[Path], *, device: str | None, limit: int | None, skipped: Skipped
+) -> Iterator[RecordedFix]:
+    """Yield the fixes of all files, at most `limit`, each with the name of its device.
+
+    That is `device` if given, else what the file says, else the file's name. Raises CommandError.
+    """
+    fixes = itertools.chain.from_iterable(_read_file(path, device, skipped) for path in paths)
+    return itertools.islice(fixes, limit)
+
+
+def _read_file(path: Path, device: str | None, skipped: Skipped) -> Iterator[RecordedFix]:
+    source = Source(path)
+    try:
+        for fix in reader_of(source)(source, skipped):
+            fix.device = device_name(device or fix.device or source.name)
+            yield fix
+    except UnreadableTrack as error:
+        raise CommandError(str(error)) from error
+    except (OSError, EOFError, zipfile.BadZipFile) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CommandError(f"{path}: {reason}") from error
+
+
+async def play(
+    fixes: Iterable[RecordedFix],
+    *,
+    user: str,
+    wire_format: str,
+    speed: float | None = None,
+    gap_max_s: float | None = None,
+    on_played: Callable[[], None] = lambda: None,
+) -> AsyncIterator[Outgoing]:
+    """Yield the fixes when they are due.
+
+    They are in the order of their time. The recorded gaps are divided by `speed`, and then cut to
+    `gap_max_s`; without `speed` everything is due at once.
+    """
+    loop = asyncio.get_running_loop()
+    due, previous = loop.time(), None
+    for index, fix in enumerate(fixes):
+        if speed is not None:
+            if previous is not None:
+                gap_s = max(0, fix.time - previous) / 1000 / speed
+                due += gap_s if gap_max_s is None else min(gap_s, gap_max_s)
+            previous = fix.time
+            wait_s = due - loop.time()
+            if wait_s > 0:
+                await asyncio.sleep(wait_s)
+        if index % _FIXES_A_TURN == 0:
+            await asyncio.sleep(0)
+        assert fix.device is not None
+        yield outgoing(fix, user, fix.device, wire_format)
+        on_played()

@@ -1,0 +1,175 @@
+"""CSV with a header, in the dialects that trackers and data sets use.
+
+Columns are found by their names, in any order and case. A GeoLife table (`uid,lat,lon,alt_ft,ts`)
+is such a file, each `uid` a device.
+"""
+
+from __future__ import annotations
+
+import csv
+import io
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from waylog.replay.recorded import (
+    RecordedFix,
+    Skipped,
+    UnreadableTrack,
+    not_negative,
+    on_earth,
+)
+from waylog.replay.source import Source
+from waylog.replay.times import parse_time
+
+_FOOT: Final = 0.3048  # m
+_KNOT: Final = 1852 / 3600  # m/s
+
+#: In each list the better name comes first; a name in two units stands under each.
+_ALIASES: Final[dict[str, tuple[str, ...]]] = {
+    "lat": ("lat", "latitude", "y", "lat_deg", "position_lat"),
+    "lon": ("lon", "lng", "long", "longitude", "x", "lon_deg", "position_long"),
+    "time": (
+        *("time", "timestamp", "fixtime", "tst", "ts", "datetime", "date_time", "tracked_at"),
+        *("recorded_at", "isotst", "time_utc", "utc", "devicetime", "date", "t"),
+    ),
+    "device": ("device", "device_id", "deviceid", "tid", "uid", "user_id", "userid", "mmsi"),
+    "altitude": ("alt", "altitude", "ele", "elevation"),
+    "altitude_ft": ("alt_ft", "altitude_ft"),
+    "accuracy": ("acc", "accuracy", "horizontal_accuracy"),
+    "vertical_accuracy": ("vac", "vertical_accuracy"),
+    "speed": ("speed", "velocity", "speed_ms"),
+    "speed_kmh": ("speed_kmh", "speed_kph", "vel", "kmh"),
+    "speed_knots": ("speed_knots", "sog"),
+    "course": ("course", "bearing", "cog", "heading", "direction"),
+    "battery": ("batt", "battery"),
+}
+_ROW_NUMBER_NAMES: Final = ("id",)
+_ROWS_LOOKED_AT: Final = 200
+_LINE_CHARACTERS_MAX: Final = 1024 * 1024
+
+
+class _Columns(NamedTuple):
+    lat: int
+    lon: int
+    time: int
+    optional: dict[str, int]
+
+
+def has_header(head: bytes) -> bool:
+    """Whether the first line names latitude, longitude and time."""
+    line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
+    names = next(csv.reader([line], delimiter=_delimiter(line)), [])
+    return _columns(names) is not None
+
+
+def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
+    """Yield a fix a row, as the rows come; raises UnreadableTrack."""
+    try:
+        with source.open() as stream:
+            yield from _read(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline=""), skipped)
+    except (csv.Error, EOFError) as error:
+        raise UnreadableTrack(f"{source}: {error}") from error
+
+
+def _read(text: io.TextIOWrapper, skipped: Skipped) -> Iterator[RecordedFix]:
+    header = text.readline(_LINE_CHARACTERS_MAX)
+    delimiter = _delimiter(header)
+    names = next(csv.reader([header], delimiter=delimiter), [])
+    columns = _columns(names)
+    if columns is None:
+        raise csv.Error("the header does not name latitude, longitude and time")
+    rows = csv.reader(text, delimiter=delimiter)
+    first = list(itertools.islice(rows, _ROWS_LOOKED_AT))
+    _use_id_as_device(columns, names, first)
+    for row in itertools.chain(first, rows):
+        fix = _fix(row, columns, skipped)
+        if fix is not None:
+            yield fix
+
+
+def _delimiter(header: str) -> str:
+    return max(",;\t|", key=header.count)
+
+
+def _columns(names: list[str]) -> _Columns | None:
+    normal = [name.strip().lower().replace(" ", "_") for name in names]
+    found = {
+        meaning: next(normal.index(alias) for alias in aliases if alias in normal)
+        for meaning, aliases in _ALIASES.items()
+        if any(alias in normal for alias in aliases)
+    }
+    if "time" not in found:
+        # As in `ais_pos_timestamp`.
+        similar = [name for name in normal if name.endswith(("timestamp", "_time", "datetime"))]
+        if similar:
+            found["time"] = normal.index(similar[0])
+    if not {"lat", "lon", "time"} <= found.keys():
+        return None
+    return _Columns(found.pop("lat"), found.pop("lon"), found.pop("time"), found)
+
+
+def _use_id_as_device(columns: _Columns, names: list[str], rows: list[list[str]]) -> None:
+    """A column `id` may number the devices or the rows; numbers that repeat are devices."""
+    normal = [name.strip().lower() for name in names]
+    column = next((normal.index(name) for name in _ROW_NUMBER_NAMES if name in normal), None)
+    if column is None or "device" in columns.optional:
+        return
+    values = [row[column] for row in rows if len(row) > column]
+    if len(set(values)) < len(values):
+        columns.optional["device"] = column
+
+
+def _fix(row: list[str], columns: _Columns, skipped: Skipped) -> RecordedFix | None:
+    if not row:
+        return None
+    try:
+        lat, lon, time = row[columns.lat], row[columns.lon], row[columns.time]
+    except IndexError:
+        skipped["row too short"] += 1
+        return None
+    lat_deg, lon_deg = _number(lat), _number(lon)
+    if lat_deg is None or lon_deg is None or not on_earth(lat_deg, lon_deg):
+        skipped["no coordinates"] += 1
+        return None
+    try:
+        fix = RecordedFix(time=parse_time(time), lat=lat_deg, lon=lon_deg)
+    except ValueError:
+        skipped["no time"] += 1
+        return None
+    for meaning, column in columns.optional.items():
+        if column < len(row) and row[column]:
+            _set(fix, meaning, row[column])
+    return fix
+
+
+def _set(fix: RecordedFix, meaning: str, text: str) -> None:
+    if meaning == "device":
+        fix.device = text.strip() or None
+        return
+    value = _number(text)
+    if meaning == "altitude":
+        fix.altitude = value
+    elif meaning == "altitude_ft":
+        # GeoLife writes -777 where the altitude is not valid.
+        fix.altitude = None if value is None or value <= -777 else round(value * _FOOT, 2)
+    elif (value := not_negative(value)) is None:
+        return
+    elif meaning == "speed_kmh":
+        fix.speed = round(value / 3.6, 3)
+    elif meaning == "speed_knots":
+        fix.speed = round(value * _KNOT, 3)
+    else:
+        setattr(fix, meaning, value)
+
+
+def _number(text: str) -> float | None:
+    try:
+        value = float(text)
+    except ValueError:
+        try:
+            value = float(text.replace(",", "."))  # decimal comma
+        except ValueError:
+            return None
+    return value if math.isfinite(value) else None

@@ -1,0 +1,49 @@
+"""GPX 1.0 and 1.1: the track points that have a time.
+
+Waypoints and routes are not where a device was, and are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from waylog.replay.readers.xml import elements, number
+from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.source import Source
+from waylog.replay.times import parse_time
+
+
+def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
+    """Yield the points of all tracks and segments as they come."""
+    for point in elements(source, "trkpt"):
+        fix = _fix(point, skipped)
+        if fix is not None:
+            yield fix
+
+
+def _fix(point: Any, skipped: Skipped) -> RecordedFix | None:
+    members: dict[str, str] = {}
+    # In any name space, and also what 1.1 keeps under <extensions>; the first of a name wins.
+    for element in point.iter("{*}*"):
+        text = element.text
+        if text and not text.isspace():
+            members.setdefault(element.tag.rpartition("}")[2], text.strip())
+    lat, lon = number(point.get("lat")), number(point.get("lon"))
+    if lat is None or lon is None or not on_earth(lat, lon):
+        skipped["no coordinates"] += 1
+        return None
+    try:
+        time = parse_time(members.get("time"))
+    except ValueError:
+        skipped["no time"] += 1
+        return None
+    return RecordedFix(
+        time=time,
+        lat=lat,
+        lon=lon,
+        altitude=number(members.get("ele")),
+        speed=not_negative(number(members.get("speed"))),
+        course=not_negative(number(members.get("course"))),
+        accuracy=not_negative(number(members.get("accuracy"))),
+    )

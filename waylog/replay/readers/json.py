@@ -1,0 +1,63 @@
+"""Streaming over the objects of a JSON file that may be larger than the memory."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from waylog.replay.recorded import UnreadableTrack
+from waylog.replay.source import Source
+
+_LINE_BYTES_MAX = 4 * 1024 * 1024
+
+
+def objects(source: Source, prefix: str) -> Iterator[dict[str, Any]]:
+    """Yield the objects at a path of ijson's (`features.item`); raises UnreadableTrack."""
+    import ijson
+
+    with source.open() as stream:
+        if stream.read(3) != b"\xef\xbb\xbf":
+            stream.seek(0)
+        try:
+            for each in ijson.items(stream, prefix, use_float=True):
+                if isinstance(each, dict):
+                    yield each
+        except (ijson.JSONError, EOFError, UnicodeDecodeError) as error:
+            raise UnreadableTrack(f"{source}: {error}") from error
+
+
+def lines(source: Source) -> Iterator[bytes]:
+    """Yield the lines that are not empty; raises UnreadableTrack for a line beyond all reason."""
+    with source.open() as stream:
+        try:
+            while line := stream.readline(_LINE_BYTES_MAX):
+                if len(line) == _LINE_BYTES_MAX:
+                    raise UnreadableTrack(
+                        f"{source}: a line is longer than {_LINE_BYTES_MAX} bytes"
+                    )
+                if not line.isspace():
+                    yield line
+        except EOFError as error:
+            raise UnreadableTrack(f"{source}: {error}") from error
+
+
+def number(value: object) -> float | None:
+    """A finite number, also when it is written as text, or None."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str):
+        return None
+    try:
+        result = float(value)
+    except (ValueError, OverflowError):
+        return None
+    return result if math.isfinite(result) else None
+
+
+def mapping(value: object) -> dict[str, Any]:
+    """The value if it is an object, else an empty one."""
+    return value if isinstance(value, dict) else {}
+
+
+def sequence(value: object) -> list[Any]:
+    """The value if it is an array, else an empty one."""
+    return value if isinstance(value, list) else []

@@ -1,0 +1,69 @@
+"""The OwnTracks Recorder's `.rec` files (time, tab, kind, tab, JSON), and bare JSON lines."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import msgspec
+
+from waylog.replay.readers.json import lines, mapping, number
+from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.source import Source
+from waylog.replay.times import parse_time
+
+_KMH = 3.6
+_CHARGING = {1: False, 2: True, 3: True}
+
+
+def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
+    """Yield the messages of type `location`."""
+    for line in lines(source):
+        try:
+            message = msgspec.json.decode(line[max(0, line.find(b"{")) :])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            skipped["not JSON"] += 1
+            continue
+        fix = _fix(mapping(message), skipped)
+        if fix is not None:
+            yield fix
+
+
+def _fix(message: dict[str, Any], skipped: Skipped) -> RecordedFix | None:
+    if message.get("_type") != "location":
+        skipped["not a fix"] += 1
+        return None
+    lat, lon = number(message.get("lat")), number(message.get("lon"))
+    if lat is None or lon is None or not on_earth(lat, lon):
+        skipped["no coordinates"] += 1
+        return None
+    try:
+        time = parse_time(message.get("tst"))
+    except ValueError:
+        skipped["no time"] += 1
+        return None
+    speed = not_negative(number(message.get("vel")))
+    state = message.get("bs")
+    return RecordedFix(
+        time=time,
+        lat=lat,
+        lon=lon,
+        device=_device(message),
+        accuracy=not_negative(number(message.get("acc"))),
+        altitude=number(message.get("alt")),
+        vertical_accuracy=not_negative(number(message.get("vac"))),
+        speed=None if speed is None else round(speed / _KMH, 3),
+        course=not_negative(number(message.get("cog"))),
+        battery=not_negative(number(message.get("batt"))),
+        charging=_CHARGING.get(state) if isinstance(state, int) else None,
+    )
+
+
+def _device(message: dict[str, Any]) -> str | None:
+    """The device's level of `owntracks/user/device`, else the tracker id."""
+    topic = message.get("topic")
+    levels = topic.split("/") if isinstance(topic, str) else []
+    if len(levels) >= 3 and levels[2]:
+        return str(levels[2])
+    tracker = message.get("tid")
+    return tracker if isinstance(tracker, str) and tracker else None

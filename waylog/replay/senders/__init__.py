@@ -1,0 +1,1 @@
+"""Ways into the platform: HTTP, MQTT, or straight into the log."""

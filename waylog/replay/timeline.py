@@ -1,0 +1,78 @@
+"""Recorded fixes in the order of their time, however many there are."""
+
+from __future__ import annotations
+
+import heapq
+import tempfile
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from typing import IO, Final
+
+import msgspec
+
+from waylog.replay.recorded import RecordedFix
+
+_BLOCK_FIXES: Final = 1000
+
+
+class Timeline:
+    """Sorts fixes by time, on disk when they are more than `chunk_fixes`.
+
+    Files hold one device after another, or whole months out of order; devices are to send side by
+    side, each in its own order. Fixes of the same time stay in the order they came in. Iterate as
+    often as needed; close it (or leave its `with`) to remove its temporary file.
+    """
+
+    def __init__(self, fixes: Iterable[RecordedFix], *, chunk_fixes: int = 100_000) -> None:
+        self._encoder = msgspec.msgpack.Encoder()
+        self._decoder = msgspec.msgpack.Decoder(list[RecordedFix])
+        self._newest: list[RecordedFix] = []
+        self._spilled: IO[bytes] | None = None
+        self._runs: list[tuple[int, int]] = []  # where each sorted run begins and ends in the file
+        self.count = 0
+        iterator = iter(fixes)
+        while chunk := list(islice(iterator, chunk_fixes)):
+            if self._newest:
+                self._spill(self._newest)
+            chunk.sort(key=_time)
+            self._newest = chunk
+            self.count += len(chunk)
+
+    def __enter__(self) -> Timeline:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def __iter__(self) -> Iterator[RecordedFix]:
+        # The file's runs came first, and heapq.merge is stable over its inputs.
+        return heapq.merge(*(self._run(run) for run in self._runs), self._newest, key=_time)
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        if self._spilled is not None:
+            self._spilled.close()
+
+    def _spill(self, chunk: list[RecordedFix]) -> None:
+        if self._spilled is None:
+            self._spilled = tempfile.TemporaryFile(prefix="waylog-replay-")  # noqa: SIM115 - close() does
+        start = self._spilled.tell()
+        for first in range(0, len(chunk), _BLOCK_FIXES):
+            block = self._encoder.encode(chunk[first : first + _BLOCK_FIXES])
+            self._spilled.write(len(block).to_bytes(4, "big"))
+            self._spilled.write(block)
+        self._runs.append((start, self._spilled.tell()))
+
+    def _run(self, run: tuple[int, int]) -> Iterator[RecordedFix]:
+        assert self._spilled is not None
+        position, end = run
+        while position < end:
+            self._spilled.seek(position)
+            size = int.from_bytes(self._spilled.read(4), "big")
+            block = self._spilled.read(size)
+            position += 4 + size
+            yield from self._decoder.decode(block)
+
+
+def _time(fix: RecordedFix) -> int:
+    return fix.time
