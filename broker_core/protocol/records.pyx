@@ -1,0 +1,718 @@
+"""Record batches, version 2: check, number, find, read and build them.
+
+Layout (big-endian), `org.apache.kafka.common.record.DefaultRecordBatch`:
+base offset 8, batch length 4 (of what follows), partition leader epoch 4, magic 1, CRC-32C 4 (of what
+follows), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8, producer
+epoch 2, base sequence 4, record count 4, then the records, together compressed or not.
+Base offset and leader epoch lie before the CRC, so that a broker can set them in place.
+"""
+
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBUF_WRITABLE,
+    PyBuffer_Release,
+    PyObject_GetBuffer,
+)
+from cpython.bytearray cimport PyByteArray_AS_STRING
+from cpython.bytes cimport PyBytes_FromStringAndSize
+from libc.stdint cimport INT32_MAX, INT64_MAX, INT64_MIN, int16_t, int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+
+from broker_core.protocol.crc32c cimport (
+    crc32c_extend,
+    crc32c_extend_by_table,
+    crc32c_initialise,
+)
+
+from broker_core.errors import (
+    CorruptMessage,
+    InvalidRecord,
+    InvalidTimestamp,
+    MessageTooLarge,
+    UnsupportedCompressionType,
+)
+from broker_core.protocol.compression import EXPANDED_BYTES_MAX, compress, decompress
+
+crc32c_initialise(True)
+
+HEADER_BYTES = HEADER_SIZE
+
+# What the C functions answer instead of raising, which needs the GIL.
+cdef enum Problem:
+    FINE = 0
+    SHORT = 1
+    BAD_LENGTH = 2
+    BAD_MAGIC = 3
+    BAD_CRC = 4
+    BAD_OFFSETS = 5
+    BAD_RECORD = 6
+    BAD_RECORD_COUNT = 7
+    BAD_RECORD_OFFSET = 8
+
+cdef dict _PROBLEMS = {
+    SHORT: "the batch is cut short",
+    BAD_LENGTH: "the batch length is impossible",
+    BAD_MAGIC: "the batch is not of version 2",
+    BAD_CRC: "the CRC does not match",
+    BAD_OFFSETS: "the batch's offsets are impossible",
+    BAD_RECORD: "a record's lengths do not fit into its batch",
+    BAD_RECORD_COUNT: "the batch has bytes after its last record",
+    BAD_RECORD_OFFSET: "the records are not numbered 0, 1, 2, ...",
+}
+
+
+cdef inline uint32_t get32(const unsigned char *at) noexcept nogil:
+    return (<uint32_t>at[0] << 24) | (<uint32_t>at[1] << 16) | (<uint32_t>at[2] << 8) | at[3]
+
+
+cdef inline int64_t get64(const unsigned char *at) noexcept nogil:
+    return <int64_t>((<uint64_t>get32(at) << 32) | get32(at + 4))
+
+
+cdef inline int16_t get16(const unsigned char *at) noexcept nogil:
+    return <int16_t>((<uint32_t>at[0] << 8) | at[1])
+
+
+cdef inline void put32(unsigned char *at, uint32_t value) noexcept nogil:
+    at[0] = <unsigned char>(value >> 24)
+    at[1] = <unsigned char>(value >> 16)
+    at[2] = <unsigned char>(value >> 8)
+    at[3] = <unsigned char>value
+
+
+cdef inline void put64(unsigned char *at, int64_t value) noexcept nogil:
+    put32(at, <uint32_t>(<uint64_t>value >> 32))
+    put32(at + 4, <uint32_t>value)
+
+
+cdef inline void put16(unsigned char *at, uint32_t value) noexcept nogil:
+    at[0] = <unsigned char>(value >> 8)
+    at[1] = <unsigned char>value
+
+
+cdef inline const unsigned char *get_varint(
+    const unsigned char *at, const unsigned char *end, int64_t *value
+) noexcept nogil:
+    """Read a zigzag varint of at most 64 bits; NULL when it is longer or passes the end."""
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    while at < end:
+        raw |= <uint64_t>(at[0] & 0x7F) << shift
+        if at[0] < 0x80:
+            value[0] = <int64_t>(raw >> 1) ^ -<int64_t>(raw & 1)
+            return at + 1
+        at += 1
+        shift += 7
+        if shift > 63:
+            return NULL
+    return NULL
+
+
+cdef inline const unsigned char *skip_field(
+    const unsigned char *at, const unsigned char *end, int64_t *size
+) noexcept nogil:
+    """Skip a length (-1 = null) and that many bytes."""
+    at = get_varint(at, end, size)
+    if at == NULL or size[0] < -1 or size[0] > end - at:
+        return NULL
+    return at + size[0] if size[0] > 0 else at
+
+
+cdef int walk_records(
+    const unsigned char *at,
+    const unsigned char *end,
+    int32_t count,
+    int64_t base_timestamp,
+    int64_t *max_timestamp,
+    bint *has_null_key,
+) noexcept nogil:
+    """Check every length of uncompressed records; find the newest timestamp and missing keys."""
+    cdef int64_t size, timestamp, delta, headers
+    cdef const unsigned char *record_end
+    cdef int32_t index
+    max_timestamp[0] = INT64_MIN
+    has_null_key[0] = False
+    for index in range(count):
+        at = get_varint(at, end, &size)
+        if at == NULL or size < 1 or size > end - at:
+            return BAD_RECORD
+        record_end = at + size
+        at = get_varint(at + 1, record_end, &delta)  # after the attributes, which are unused
+        if at == NULL:
+            return BAD_RECORD
+        # Unsigned, since a signed overflow would be undefined.
+        timestamp = <int64_t>(<uint64_t>base_timestamp + <uint64_t>delta)
+        if timestamp > max_timestamp[0]:
+            max_timestamp[0] = timestamp
+        at = get_varint(at, record_end, &delta)
+        if at == NULL:
+            return BAD_RECORD
+        if delta != index:
+            return BAD_RECORD_OFFSET
+        at = skip_field(at, record_end, &size)
+        if at == NULL:
+            return BAD_RECORD
+        if size < 0:
+            has_null_key[0] = True
+        at = skip_field(at, record_end, &size)
+        if at == NULL:
+            return BAD_RECORD
+        at = get_varint(at, record_end, &headers)
+        if at == NULL or headers < 0 or headers > record_end - at:
+            return BAD_RECORD
+        while headers > 0:
+            at = skip_field(at, record_end, &size)
+            if at == NULL or size < 0:
+                return BAD_RECORD
+            at = skip_field(at, record_end, &size)
+            if at == NULL:
+                return BAD_RECORD
+            headers -= 1
+        if at != record_end:
+            return BAD_RECORD
+    return FINE if at == end else BAD_RECORD_COUNT
+
+
+cdef int check_batch(
+    const unsigned char *batch, int64_t available, bint check_crc, int64_t *size
+) noexcept nogil:
+    """Check the frame around a batch: what recovery and replication rely on."""
+    cdef int32_t length, last_offset_delta
+    cdef int64_t base_offset
+    if available < 12:
+        return SHORT
+    length = <int32_t>get32(batch + AT_LENGTH)
+    if length < HEADER_SIZE - 12:
+        return BAD_LENGTH
+    size[0] = <int64_t>length + 12
+    if size[0] > available:
+        return SHORT
+    if batch[AT_MAGIC] != 2:
+        return BAD_MAGIC
+    if check_crc and crc32c_extend(0, batch + AT_ATTRIBUTES, size[0] - AT_ATTRIBUTES) != get32(
+        batch + AT_CRC
+    ):
+        return BAD_CRC
+    base_offset = get64(batch)
+    last_offset_delta = <int32_t>get32(batch + AT_LAST_OFFSET_DELTA)
+    if base_offset < 0 or last_offset_delta < 0 or base_offset > INT64_MAX - last_offset_delta - 1:
+        return BAD_OFFSETS
+    return FINE
+
+
+cdef class BatchHeader:
+    """The header of one batch and where it lies in the buffer that it was read from."""
+
+    cdef void read(self, const unsigned char *batch, int64_t position, int64_t size) noexcept:
+        self.position = position
+        self.size = size
+        self.base_offset = get64(batch)
+        self.leader_epoch = <int32_t>get32(batch + AT_LEADER_EPOCH)
+        self.attributes = get16(batch + AT_ATTRIBUTES)
+        self.last_offset_delta = <int32_t>get32(batch + AT_LAST_OFFSET_DELTA)
+        self.base_timestamp = get64(batch + AT_BASE_TIMESTAMP)
+        self.max_timestamp = get64(batch + AT_MAX_TIMESTAMP)
+        self.producer_id = get64(batch + AT_PRODUCER_ID)
+        self.producer_epoch = get16(batch + AT_PRODUCER_EPOCH)
+        self.base_sequence = <int32_t>get32(batch + AT_BASE_SEQUENCE)
+        self.record_count = <int32_t>get32(batch + AT_RECORD_COUNT)
+        self.has_null_key = False
+        self.newest_timestamp = self.max_timestamp
+
+    @property
+    def last_offset(self):
+        return self.base_offset + self.last_offset_delta
+
+    @property
+    def next_offset(self):
+        return self.base_offset + self.last_offset_delta + 1
+
+    @property
+    def last_sequence(self):
+        # Sequence numbers go on at 0 after 2^31 - 1.
+        return (<int64_t>self.base_sequence + self.last_offset_delta) & INT32_MAX
+
+    @property
+    def compression(self):
+        return self.attributes & COMPRESSION_MASK
+
+    @property
+    def is_log_append_time(self):
+        return self.attributes & LOG_APPEND_TIME_BIT != 0
+
+    @property
+    def is_transactional(self):
+        return self.attributes & TRANSACTIONAL_BIT != 0
+
+    @property
+    def is_control(self):
+        return self.attributes & CONTROL_BIT != 0
+
+    def __repr__(self):
+        return (
+            f"BatchHeader(base_offset={self.base_offset}, records={self.record_count}, "
+            f"size={self.size}, producer_id={self.producer_id}, "
+            f"producer_epoch={self.producer_epoch}, base_sequence={self.base_sequence})"
+        )
+
+
+def crc32c(data, value=0, *, by_table=False):
+    """CRC-32C of a buffer, going on from `value`; `by_table` takes the way of old processors."""
+    cdef Py_buffer view
+    cdef uint32_t crc = value
+    cdef bint table = by_table
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        with nogil:
+            if table:
+                crc = crc32c_extend_by_table(crc, <const unsigned char *>view.buf, view.len)
+            else:
+                crc = crc32c_extend(crc, <const unsigned char *>view.buf, view.len)
+        return crc
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object _refuse(int problem, int64_t position):
+    text = f"{_PROBLEMS[problem]} (byte {position} of the batches)"
+    if problem in (BAD_MAGIC, BAD_RECORD, BAD_RECORD_COUNT, BAD_RECORD_OFFSET):
+        return InvalidRecord(text)
+    return CorruptMessage(text)
+
+
+cdef int _check_produced(BatchHeader header, const unsigned char *batch) except -1:
+    """What a producer must keep to beyond the frame; see Kafka's LogValidator."""
+    cdef int problem
+    cdef int64_t newest = 0
+    cdef bint has_null_key = False
+    if header.record_count <= 0 or header.record_count != header.last_offset_delta + 1:
+        raise InvalidRecord(
+            f"the batch says {header.record_count} records and a last offset delta of "
+            f"{header.last_offset_delta}"
+        )
+    if header.attributes & CONTROL_BIT:
+        raise InvalidRecord("a client must not write control records")
+    if header.attributes & LOG_APPEND_TIME_BIT:
+        raise InvalidTimestamp("a client must not set the log append time")
+    if header.attributes & COMPRESSION_MASK > LAST_CODEC:
+        raise UnsupportedCompressionType(f"codec {header.attributes & COMPRESSION_MASK}")
+    if header.producer_id >= 0:
+        if header.producer_epoch < 0 or header.base_sequence < 0:
+            raise InvalidRecord(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch} and "
+                f"sequence {header.base_sequence}"
+            )
+    elif header.producer_id != -1 or header.attributes & TRANSACTIONAL_BIT:
+        raise InvalidRecord("the batch has no producer id where it needs one")
+    if header.attributes & COMPRESSION_MASK == 0:
+        with nogil:
+            problem = walk_records(
+                batch + HEADER_SIZE,
+                batch + header.size,
+                header.record_count,
+                header.base_timestamp,
+                &newest,
+                &has_null_key,
+            )
+        if problem != FINE:
+            raise _refuse(problem, header.position)
+        header.has_null_key = has_null_key
+        header.newest_timestamp = newest
+    return 0
+
+
+def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX):
+    """Check batches as a producer sent them and return their headers.
+
+    Uncompressed records are walked, compressed ones are not opened. Raises CorruptMessage,
+    InvalidRecord, InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType.
+    """
+    cdef Py_buffer view
+    cdef const unsigned char *start
+    cdef int64_t position = 0, size = 0, available
+    cdef int problem
+    cdef BatchHeader header
+    cdef list headers = []
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        start = <const unsigned char *>view.buf
+        while position < view.len:
+            available = view.len - position
+            if available >= 12 and <int32_t>get32(start + position + AT_LENGTH) > max_batch_bytes - 12:
+                raise MessageTooLarge(
+                    f"a batch of {<int64_t>get32(start + position + AT_LENGTH) + 12} bytes; "
+                    f"{max_batch_bytes} are allowed"
+                )
+            with nogil:
+                problem = check_batch(start + position, available, True, &size)
+            # A producer's base offset is its own affair: it is about to be replaced.
+            if problem == BAD_OFFSETS and <int32_t>get32(start + position + AT_LAST_OFFSET_DELTA) >= 0:
+                problem = FINE
+            if problem != FINE:
+                raise _refuse(problem, position)
+            header = BatchHeader.__new__(BatchHeader)
+            header.read(start + position, position, size)
+            _check_produced(header, start + position)
+            headers.append(header)
+            position += size
+        if not headers:
+            raise InvalidRecord("there is no batch")
+        return headers
+    finally:
+        PyBuffer_Release(&view)
+
+
+def assign_offsets(
+    data, list headers, int64_t base_offset, int32_t leader_epoch, int64_t log_append_time_ms=-1
+):
+    """Number batches from `base_offset` on, in place; the headers follow. Returns the next offset.
+
+    The CRC is computed again only where a field behind it changes: for a log append time, and where
+    the producer's max timestamp was not that of its records.
+    """
+    cdef Py_buffer view
+    cdef unsigned char *batch
+    cdef BatchHeader header
+    PyObject_GetBuffer(data, &view, PyBUF_WRITABLE)
+    try:
+        for header in headers:
+            if header.position + header.size > view.len:
+                raise ValueError("the headers belong to other data")
+            batch = <unsigned char *>view.buf + header.position
+            put64(batch, base_offset)
+            put32(batch + AT_LEADER_EPOCH, leader_epoch)
+            header.base_offset = base_offset
+            header.leader_epoch = leader_epoch
+            if log_append_time_ms >= 0:
+                header.newest_timestamp = log_append_time_ms
+                header.attributes |= LOG_APPEND_TIME_BIT
+            if header.newest_timestamp != header.max_timestamp or log_append_time_ms >= 0:
+                header.max_timestamp = header.newest_timestamp
+                put16(batch + AT_ATTRIBUTES, <uint32_t>header.attributes)
+                put64(batch + AT_MAX_TIMESTAMP, header.max_timestamp)
+                put32(
+                    batch + AT_CRC,
+                    crc32c_extend(0, batch + AT_ATTRIBUTES, header.size - AT_ATTRIBUTES),
+                )
+            base_offset += <int64_t>header.last_offset_delta + 1
+        return base_offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+def scan_batches(data, *, check_crc=True):
+    """Read batches that a log holds, up to the first that is not whole and sound.
+
+    Returns (headers, bytes they take, what is wrong with the next or None at the end of the data).
+    """
+    cdef Py_buffer view
+    cdef int64_t position = 0, size = 0
+    cdef int problem = FINE
+    cdef bint with_crc = check_crc
+    cdef BatchHeader header
+    cdef list headers = []
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while position < view.len:
+            with nogil:
+                problem = check_batch(
+                    <const unsigned char *>view.buf + position, view.len - position, with_crc, &size
+                )
+            if problem != FINE:
+                break
+            header = BatchHeader.__new__(BatchHeader)
+            header.read(<const unsigned char *>view.buf + position, position, size)
+            headers.append(header)
+            position += size
+        return headers, position, None if problem == FINE else _PROBLEMS[problem]
+    finally:
+        PyBuffer_Release(&view)
+
+
+def find_batch(data, int64_t offset, int64_t timestamp_ms=INT64_MIN):
+    """Find the first batch that reaches `offset` and holds a timestamp of `timestamp_ms` or later.
+
+    Returns (position, size). Where the data ends before such a batch, the size is 0 and the position
+    that of the batch after the last one looked at, which can lie behind the end of the data.
+    Raises CorruptMessage.
+    """
+    cdef Py_buffer view
+    cdef const unsigned char *batch
+    cdef int64_t position = 0, size
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while view.len - position >= HEADER_SIZE:
+            batch = <const unsigned char *>view.buf + position
+            size = <int64_t><int32_t>get32(batch + AT_LENGTH) + 12
+            if size < HEADER_SIZE:
+                raise _refuse(BAD_LENGTH, position)
+            if (
+                get64(batch) + <int32_t>get32(batch + AT_LAST_OFFSET_DELTA) >= offset
+                and get64(batch + AT_MAX_TIMESTAMP) >= timestamp_ms
+            ):
+                return position, size
+            position += size
+        return position, 0
+    finally:
+        PyBuffer_Release(&view)
+
+
+def whole_batches(data, int64_t up_to_offset=INT64_MAX):
+    """How much of the data is whole batches that end before `up_to_offset`.
+
+    Returns (bytes, offset after the last of them, or -1 where there is none). Raises CorruptMessage.
+    """
+    cdef Py_buffer view
+    cdef const unsigned char *batch
+    cdef int64_t position = 0, size, next_offset = -1, following
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        while view.len - position >= HEADER_SIZE:
+            batch = <const unsigned char *>view.buf + position
+            size = <int64_t><int32_t>get32(batch + AT_LENGTH) + 12
+            if size < HEADER_SIZE:
+                raise _refuse(BAD_LENGTH, position)
+            following = get64(batch) + <int32_t>get32(batch + AT_LAST_OFFSET_DELTA) + 1
+            if size > view.len - position or following > up_to_offset:
+                break
+            next_offset = following
+            position += size
+        return position, next_offset
+    finally:
+        PyBuffer_Release(&view)
+
+
+cdef object _field(const unsigned char *after, int64_t size):
+    return None if size < 0 else PyBytes_FromStringAndSize(<const char *>(after - size), size)
+
+
+cdef list _read_records(BatchHeader header, const unsigned char *at, const unsigned char *end):
+    cdef list records = [], record_headers
+    cdef int64_t size = 0, timestamp = 0, offset = 0, headers = 0, newest = 0
+    cdef int32_t index
+    cdef bint has_null_key = False
+    cdef bint append_time = header.attributes & LOG_APPEND_TIME_BIT
+    cdef const unsigned char *record_end
+    for index in range(header.record_count):
+        # Nothing is checked yet: the bytes can be what a codec made of garbage.
+        at = get_varint(at, end, &size)
+        if at == NULL or size < 1 or size > end - at:
+            raise _refuse(BAD_RECORD, header.position)
+        record_end = at + size
+        at = get_varint(at + 1, record_end, &timestamp)
+        if at != NULL:
+            at = get_varint(at, record_end, &offset)
+        if at != NULL:
+            at = skip_field(at, record_end, &size)
+        if at == NULL:
+            raise _refuse(BAD_RECORD, header.position)
+        key = _field(at, size)
+        at = skip_field(at, record_end, &size)
+        if at == NULL:
+            raise _refuse(BAD_RECORD, header.position)
+        value = _field(at, size)
+        at = get_varint(at, record_end, &headers)
+        if at == NULL or headers < 0 or headers > record_end - at:
+            raise _refuse(BAD_RECORD, header.position)
+        record_headers = []
+        while headers > 0:
+            at = skip_field(at, record_end, &size)
+            if at == NULL or size < 0:
+                raise _refuse(BAD_RECORD, header.position)
+            name = (<bytes>_field(at, size)).decode("utf-8", "replace")
+            at = skip_field(at, record_end, &size)
+            if at == NULL:
+                raise _refuse(BAD_RECORD, header.position)
+            record_headers.append((name, _field(at, size)))
+            headers -= 1
+        if at != record_end:
+            raise _refuse(BAD_RECORD, header.position)
+        if append_time:
+            timestamp = header.max_timestamp
+        else:
+            timestamp = <int64_t>(<uint64_t>header.base_timestamp + <uint64_t>timestamp)
+        records.append(
+            (
+                <int64_t>(<uint64_t>header.base_offset + <uint64_t>offset),
+                timestamp,
+                key,
+                value,
+                record_headers,
+            )
+        )
+    if at != end:
+        raise _refuse(BAD_RECORD_COUNT, header.position)
+    return records
+
+
+def read_records(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
+    """The records of one batch as a list of (offset, timestamp in ms, key, value, headers).
+
+    Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
+    """
+    cdef Py_buffer view
+    cdef const unsigned char *batch
+    cdef bytes expanded
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        if header.position + header.size > view.len:
+            raise ValueError("the header belongs to other data")
+        batch = <const unsigned char *>view.buf + header.position
+        if header.attributes & COMPRESSION_MASK == 0:
+            return _read_records(header, batch + HEADER_SIZE, batch + header.size)
+        # The codecs take one contiguous buffer that begins at the records.
+        expanded = decompress(
+            header.attributes & COMPRESSION_MASK,
+            PyBytes_FromStringAndSize(
+                <const char *>batch + HEADER_SIZE, header.size - HEADER_SIZE
+            ),
+            max_bytes,
+        )
+        batch = <const unsigned char *><char *>expanded
+        return _read_records(header, batch, batch + len(expanded))
+    finally:
+        PyBuffer_Release(&view)
+
+
+def iterate_records(data, *, check_crc=True, max_bytes=EXPANDED_BYTES_MAX):
+    """Yield (offset, timestamp in ms, key, value, headers) of all records of one or more batches.
+
+    A batch expands to at most `max_bytes`. Raises CorruptMessage, also for a batch that is cut
+    short, InvalidRecord, MessageTooLarge, UnsupportedCompressionType.
+    """
+    headers, _, problem = scan_batches(data, check_crc=check_crc)
+    for header in headers:
+        yield from read_records(data, header, max_bytes=max_bytes)
+    if problem is not None:
+        raise CorruptMessage(problem)
+
+
+cdef inline int64_t varint_size(int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    cdef int64_t size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+cdef inline unsigned char *put_varint(unsigned char *at, int64_t value) noexcept nogil:
+    cdef uint64_t raw = (<uint64_t>value << 1) ^ <uint64_t>(value >> 63)
+    while raw >= 0x80:
+        at[0] = <unsigned char>(raw | 0x80)
+        raw >>= 7
+        at += 1
+    at[0] = <unsigned char>raw
+    return at + 1
+
+
+cdef int64_t _field_size(bytes field) except -1:
+    if field is None:
+        return 1
+    return varint_size(len(field)) + len(field)
+
+
+cdef unsigned char *_put_field(unsigned char *at, bytes field) noexcept:
+    if field is None:
+        return put_varint(at, -1)
+    at = put_varint(at, len(field))
+    memcpy(at, <const char *>field, len(field))
+    return at + len(field)
+
+
+cdef int64_t _record_size(int64_t delta, int64_t index, bytes key, bytes value, list headers) except -1:
+    cdef int64_t size = 1 + varint_size(delta) + varint_size(index)
+    size += _field_size(key) + _field_size(value) + varint_size(len(headers))
+    for name, content in headers:
+        size += _field_size(name) + _field_size(content)
+    return size
+
+
+cdef bytearray _put_records(list records, list deltas, int64_t base_timestamp, int64_t start):
+    """Records behind `start` free bytes. `deltas` are the offset deltas."""
+    cdef list rows = []
+    cdef int64_t total = start, size, delta, index
+    cdef bytearray data
+    cdef unsigned char *at
+    for (timestamp, key, value, headers), offset_delta in zip(records, deltas):
+        encoded = [(name.encode(), content) for name, content in headers]
+        delta = timestamp - base_timestamp
+        size = _record_size(delta, offset_delta, key, value, encoded)
+        total += varint_size(size) + size
+        rows.append((size, delta, offset_delta, key, value, encoded))
+    data = bytearray(total)
+    at = <unsigned char *>PyByteArray_AS_STRING(data) + start
+    for size, delta, index, key, value, encoded in rows:
+        at = put_varint(at, size)
+        at[0] = 0
+        at = put_varint(at + 1, delta)
+        at = put_varint(at, index)
+        at = _put_field(at, key)
+        at = _put_field(at, value)
+        at = put_varint(at, len(encoded))
+        for name, content in encoded:
+            at = _put_field(at, name)
+            at = _put_field(at, content)
+    return data
+
+
+def build_batch(
+    records,
+    *,
+    int64_t base_offset=0,
+    int compression=0,
+    int32_t leader_epoch=-1,
+    int64_t producer_id=-1,
+    int producer_epoch=-1,
+    int32_t base_sequence=-1,
+    bint is_transactional=False,
+    bint is_control=False,
+    offset_deltas=None,
+    last_offset_delta=None,
+    int attributes=0,
+):
+    """Build one batch of (timestamp in ms, key, value, headers) records, ready for `Log.append`.
+
+    Headers are (name, bytes or None) pairs. `offset_deltas` and `last_offset_delta` number the
+    records otherwise than 0, 1, 2, ...: the batches of a compacted log have gaps; `attributes` are
+    further attribute bits. Raises ValueError for no records, UnsupportedCompressionType.
+    """
+    cdef list rows = list(records)
+    cdef bytearray data
+    cdef unsigned char *batch
+    cdef int64_t newest
+    if not rows:
+        raise ValueError("a batch has at least one record")
+    base_timestamp = rows[0][0]
+    newest = max([row[0] for row in rows])
+    deltas = list(range(len(rows))) if offset_deltas is None else list(offset_deltas)
+    if len(deltas) != len(rows):
+        raise ValueError("every record needs an offset delta")
+    if compression == 0:
+        data = _put_records(rows, deltas, base_timestamp, HEADER_SIZE)
+    else:
+        data = bytearray(HEADER_SIZE)
+        data += compress(compression, _put_records(rows, deltas, base_timestamp, 0))
+    batch = <unsigned char *>PyByteArray_AS_STRING(data)
+    attributes |= compression
+    if is_transactional:
+        attributes |= TRANSACTIONAL_BIT
+    if is_control:
+        attributes |= CONTROL_BIT
+    put64(batch, base_offset)
+    put32(batch + AT_LENGTH, len(data) - 12)
+    put32(batch + AT_LEADER_EPOCH, <uint32_t>leader_epoch)
+    batch[AT_MAGIC] = 2
+    put16(batch + AT_ATTRIBUTES, <uint32_t>attributes)
+    put32(
+        batch + AT_LAST_OFFSET_DELTA,
+        <uint32_t>(deltas[-1] if last_offset_delta is None else last_offset_delta),
+    )
+    put64(batch + AT_BASE_TIMESTAMP, base_timestamp)
+    put64(batch + AT_MAX_TIMESTAMP, newest)
+    put64(batch + AT_PRODUCER_ID, producer_id)
+    put16(batch + AT_PRODUCER_EPOCH, <uint32_t>producer_epoch)
+    put32(batch + AT_BASE_SEQUENCE, <uint32_t>base_sequence)
+    put32(batch + AT_RECORD_COUNT, len(rows))
+    put32(batch + AT_CRC, crc32c_extend(0, batch + AT_ATTRIBUTES, len(data) - AT_ATTRIBUTES))
+    return data
