@@ -128,7 +128,7 @@ class _Process:
         return "\n".join(self._last_lines)
 
     async def _run_once(self) -> int:
-        # A pipe of our own: asyncio's `wait` would also wait until the process's own children, which
+        # A pipe of our own: asyncio's `wait` would also wait until the process's children, which
         # inherit its output, have closed asyncio's.
         reading, writing = os.pipe()
         output = asyncio.StreamReader(limit=_LINE_BYTES)

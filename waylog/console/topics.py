@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.console.common import add_bootstrap, add_json, connect, print_rows, reason
-from waylog.kafka import consumer_config
+from waylog.kafka import LogUnreachable, consumer_config, ensure_topics
 
 _EXAMPLES: Final = """examples:
   waylog topics list
@@ -26,6 +26,7 @@ _EXAMPLES: Final = """examples:
   waylog topics describe location
   waylog topics alter location --config retention.ms=1209600000 --partitions 8
   waylog topics delete trips
+  waylog topics ensure --bootstrap-servers kafka1:9092     before a gateway starts there
 """
 
 
@@ -38,7 +39,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     describe = actions.add_parser("describe", help="partitions and settings of a topic")
     alter = actions.add_parser("alter", help="change settings, add partitions")
     delete = actions.add_parser("delete", help="delete a topic and its records")
-    for each in (listing, create, describe, alter, delete):
+    ensure = actions.add_parser("ensure", help="create the platform's own topics, if missing")
+    for each in (listing, create, describe, alter, delete, ensure):
         add_bootstrap(each)
     for each in (listing, describe):
         add_json(each)
@@ -54,6 +56,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
+    if arguments.action == "ensure":
+        return _ensure(arguments)
     admin = connect(arguments.bootstrap_servers)
     actions = {
         "list": _list,
@@ -66,6 +70,15 @@ def run(arguments: argparse.Namespace) -> int:
         actions[arguments.action](admin, arguments)
     except KafkaException as error:
         raise CommandError(reason(error)) from None
+    return EXIT_DONE
+
+
+def _ensure(arguments: argparse.Namespace) -> int:
+    try:
+        created = ensure_topics(arguments.bootstrap_servers)
+    except (LogUnreachable, KafkaException) as error:
+        raise CommandError(str(error)) from None
+    print(f"created {', '.join(created)}" if created else "all topics were there")
     return EXIT_DONE
 
 

@@ -6,6 +6,7 @@ will make of it: the time and, from that, the id.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any, Final, NamedTuple
 from urllib.parse import urlencode
@@ -19,8 +20,14 @@ from waylog.replay.times import format_time
 _KMH: Final = 3.6
 _KNOT: Final = 1852 / 3600  # m/s
 
-#: What separates levels or selects them in MQTT topics can't be part of a device's name.
-_NAME_CHARACTERS: Final = str.maketrans("/+#\0", "----")
+#: What the platform does not take in a device's name, which is a level of MQTT topics.
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
+_NAME_CHARACTERS_MAX: Final = 128
+
+#: 1970-02-19 in milliseconds; as a number, anything smaller is taken for seconds.
+_SECONDS_BELOW: Final = 2**32
+#: OwnTracks times before this are taken for Overland's seconds since 2001 unless `created_at` is there.
+_OVERLAND_SECONDS_BELOW: Final = 10**9
 
 
 class Outgoing(NamedTuple):
@@ -35,8 +42,8 @@ class Outgoing(NamedTuple):
 
 
 def device_name(text: str) -> str:
-    """A name that can be a level of an MQTT topic."""
-    return text.strip().translate(_NAME_CHARACTERS) or "device"
+    """The name as the platform will spell it."""
+    return _FORBIDDEN.sub("_", text.strip())[:_NAME_CHARACTERS_MAX] or "device"
 
 
 def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> Outgoing:
@@ -53,13 +60,15 @@ def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> O
 def owntracks(fix: Outgoing) -> bytes:
     """`_type: location`. Without `_id` and `t`, so that the id is that of `outgoing`."""
     recorded = fix.recorded
+    seconds = fix.time // 1000
     return msgspec.json.encode(
         _known(
             _type="location",
             tid=fix.name[-2:],
             lat=recorded.lat,
             lon=recorded.lon,
-            tst=fix.time // 1000,
+            tst=seconds,
+            created_at=seconds if seconds < _OVERLAND_SECONDS_BELOW else None,
             acc=_rounded(recorded.accuracy),
             alt=_rounded(recorded.altitude),
             vac=_rounded(recorded.vertical_accuracy),
@@ -148,7 +157,7 @@ def _position(fix: Outgoing) -> dict[str, Any]:
         device=fix.name,
         lat=recorded.lat,
         lon=recorded.lon,
-        time=fix.time,
+        time=fix.time if fix.time >= _SECONDS_BELOW else format_time(fix.time),
         accuracy=recorded.accuracy,
         altitude=recorded.altitude,
         vertical_accuracy=recorded.vertical_accuracy,
