@@ -31,8 +31,10 @@ from gateway.formats.values import (
 SOURCE: Final = "overland"
 
 _FIX_MEMBERS: Final = frozenset(
-    ("timestamp", "altitude", "horizontal_accuracy", "vertical_accuracy", "speed", "course")
-    + ("battery_state", "battery_level", "device_id", "locations_in_payload")
+    (
+        *("timestamp", "altitude", "horizontal_accuracy", "vertical_accuracy", "speed", "course"),
+        *("battery_state", "battery_level", "device_id", "locations_in_payload"),
+    )
 )
 _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}
 
@@ -103,10 +105,6 @@ def _parse_feature(
     altitude = number(properties.get("altitude"))
     if altitude is None and len(place) > 2:
         altitude = number(place[2])
-    vertical_accuracy = number(properties.get("vertical_accuracy"))
-    if vertical_accuracy is not None and vertical_accuracy < 0:
-        # CoreLocation: a negative vertical accuracy says that the altitude is not valid.
-        altitude = vertical_accuracy = None
     attributes = {
         name: value
         for name, value in other_members(properties, _FIX_MEMBERS).items()
@@ -122,7 +120,7 @@ def _parse_feature(
             time,
             accuracy=positive(properties.get("horizontal_accuracy")),
             altitude=altitude,
-            vertical_accuracy=vertical_accuracy,
+            vertical_accuracy=positive(properties.get("vertical_accuracy")),
             speed=positive(properties.get("speed")),
             course=degrees(properties.get("course")),
             battery=share(properties.get("battery_level")),

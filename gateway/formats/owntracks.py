@@ -32,9 +32,25 @@ SOURCE: Final = "owntracks"
 _EPOCH_2001_S: Final = 978_307_200
 
 _FIX_MEMBERS: Final = frozenset(
-    ("_type", "_id", "lat", "lon", "tst", "acc", "alt", "vac", "vel", "cog", "batt", "bs", "t")
-    # Added by the app for itself, or known from the topic.
-    + ("topic", "source", "qos", "retained", "modeId")
+    (
+        *(
+            "_type",
+            "_id",
+            "lat",
+            "lon",
+            "tst",
+            "acc",
+            "alt",
+            "vac",
+            "vel",
+            "cog",
+            "batt",
+            "bs",
+            "t",
+        ),
+        # Added by the app for itself, or known from the topic.
+        *("topic", "source", "qos", "retained", "modeId"),
+    )
 )
 
 #: Kept in topic `event`; a waypoint is not a fix: who stored it as one drew false jumps.
@@ -83,16 +99,12 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
     if kind == "location":
         _parse_location(message, device, context, parsed)
     elif kind in _EVENT_TYPES:
-        attributes = (
-            {} if kind in _WITHOUT_CONTENT else other_members(message, ("_type", "topic"))
-        )
+        attributes = {} if kind in _WITHOUT_CONTENT else other_members(message, ("_type", "topic"))
         identity = "\0".join(
             str(message.get(name, "")) for name in ("event", "wtst", "desc", "rid", "uuid", "_id")
         )
         time = time_ms(message.get("tst"))
-        parsed.events.append(
-            build_event(context, SOURCE, device, kind, time, attributes, identity)
-        )
+        parsed.events.append(build_event(context, SOURCE, device, kind, time, attributes, identity))
     else:
         raise Unacceptable(f"unknown _type {str(kind)[:64]!r}")
 
@@ -108,9 +120,7 @@ def _named_device(message: dict[str, Any], context: Context) -> str | None:
     return f"{levels[1]}/{levels[2]}" if levels[1] == context.user else levels[2]
 
 
-def _parse_location(
-    message: dict[str, Any], device: str, context: Context, parsed: Parsed
-) -> None:
+def _parse_location(message: dict[str, Any], device: str, context: Context, parsed: Parsed) -> None:
     message_id = text(message.get("_id"), 64)
     seconds = number(message.get("tst"))
     if (

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
+from urllib.parse import parse_qsl, urlencode
 
 import msgspec
 
@@ -145,6 +146,31 @@ def time_ms(value: object) -> int | None:
     if isinstance(value, float) and math.isfinite(value):
         return round(value * 1000) if -(2**31) <= value < 2**32 else round(value)
     return None
+
+
+def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
+    """Parameters of a URL or a form as a dict; values of a repeated name are joined by ";"."""
+    result: dict[str, str] = {}
+    for name, value in pairs:
+        result[name] = f"{result[name]};{value}" if name in result else value
+    return result
+
+
+def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]:
+    """The parameters of the URL, or of the form in the body if the URL has none; and their raw
+    bytes. Raises Unacceptable.
+    """
+    form: dict[str, str] = {}
+    if body.strip():
+        try:
+            pairs = parse_qsl(body.decode(), max_num_fields=1000, errors="replace")
+        except ValueError as error:
+            raise Unacceptable(f"not a form: {error}") from error
+        form = parameters(pairs)
+    query = dict(context.query or {})
+    # A URL with nothing but settings of ours (speed_unit, device) comes with a form, too.
+    merged = form | query
+    return merged, body if form and not query else urlencode(merged).encode()
 
 
 def live_time(time: int, arrived: int) -> int:
