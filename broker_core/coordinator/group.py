@@ -1,0 +1,593 @@
+"""The state machine of one classic consumer group (KIP-62, 345, 394).
+
+    Empty -> PreparingRebalance -> CompletingRebalance -> Stable
+      ^________________|___________________|________________|     (the last member leaves)
+
+A step is handed a request and the time and appends effects to `effects`. Members and their metadata
+are opaque: Kafka Connect and others bring protocols of their own.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from enum import Enum
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
+from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
+from broker_core.coordinator.offsets import CommittedOffset, encode_group_key, encode_group_value
+
+logger = logging.getLogger(__name__)
+
+#: How long a new member may wait for a rebalance before it is given up (as in Kafka).
+_NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
+
+
+class GroupState(Enum):
+    """The states, under the names that DescribeGroups shows."""
+
+    EMPTY = "Empty"
+    PREPARING_REBALANCE = "PreparingRebalance"
+    COMPLETING_REBALANCE = "CompletingRebalance"
+    STABLE = "Stable"
+    DEAD = "Dead"
+
+
+class Group:
+    """One group: its members, its generation and its committed offsets."""
+
+    def __init__(
+        self,
+        group_id: str,
+        effects: list[Effect],
+        *,
+        new_id: Callable[[], str],
+        initial_rebalance_delay_ms: int,
+        size_max: int,
+    ) -> None:
+        self.group_id = group_id
+        self.state = GroupState.EMPTY
+        #: Only grows; names one assignment of partitions.
+        self.generation = 0
+        self.protocol_type: str | None = None
+        self.protocol: str | None = None
+        self.leader: str | None = None
+        self.members: dict[str, Member] = {}
+        #: Static members by their instance id; every value is a key of `members`.
+        self.static_members: dict[str, str] = {}
+        #: Ids handed out that have not joined yet, and until when (monotonic ms) they may.
+        self.pending_members: dict[str, int] = {}
+        self.offsets: dict[tuple[str, int], CommittedOffset] = {}
+        #: Wall ms of the last change of state, for the expiry of offsets.
+        self.state_changed_ms = -1
+        self._effects = effects
+        self._new_id = new_id
+        self._initial_rebalance_delay_ms = initial_rebalance_delay_ms
+        self._size_max = size_max
+        # Monotonic ms when the running rebalance stops waiting for members.
+        self._join_deadline: int | None = None
+        # While a group forms, a rebalance waits for members that nobody knows of yet.
+        self._forming = False
+        self._forming_until = 0
+        self._joined_while_forming = False
+        # Members that owe a SyncGroup, and until when.
+        self._sync_deadline: int | None = None
+
+    # ------------------------------------------------------------------------------------ joining
+
+    def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
+        """A member joins, or joins again."""
+        if not self._supports(request):
+            self._respond(
+                token, join_error(errors.InconsistentGroupProtocol.code, request.member_id)
+            )
+        elif (
+            request.member_id not in self.members
+            and request.instance_id not in self.static_members
+            and len(self.members) >= self._size_max
+        ):
+            self._respond(token, join_error(errors.GroupMaxSizeReached.code, request.member_id))
+        elif request.member_id:
+            self._join_known(request, token, now)
+        elif request.instance_id is not None:
+            self._join_static(request, request.instance_id, token, now)
+        else:
+            self._join_new(request, token, now)
+
+    def _join_new(self, request: JoinRequest, token: Token, now: Moment) -> None:
+        member_id = f"{request.client_id}-{self._new_id()}"
+        if request.require_known_member_id:
+            # A client that lost the response to its first join would leave a ghost behind.
+            self.pending_members[member_id] = now.monotonic_ms + request.session_timeout_ms
+            self._respond(token, join_error(errors.MemberIdRequired.code, member_id))
+        else:
+            self._add_member(request, member_id, token, now)
+
+    def _join_static(
+        self, request: JoinRequest, instance_id: str, token: Token, now: Moment
+    ) -> None:
+        member_id = f"{instance_id}-{self._new_id()}"
+        old_id = self.static_members.get(instance_id)
+        if old_id is None:
+            self._add_member(request, member_id, token, now)
+            return
+        member = self.members.pop(old_id)
+        if member.join_token is not None:
+            self._respond(
+                member.join_token, join_error(errors.FencedInstanceId.code, member.member_id)
+            )
+            member.join_token = None
+        if member.sync_token is not None:
+            self._respond(member.sync_token, sync_error(errors.FencedInstanceId.code))
+            member.sync_token = None
+        logger.info("group %s: instance %s is back", self.group_id, instance_id)
+        was_leader = self.leader == old_id
+        member.member_id = member_id
+        self.members[member_id] = member
+        self.static_members[instance_id] = member_id
+        if was_leader:
+            self.leader = member_id
+        if self.state is GroupState.STABLE and member.protocols == request.protocols:
+            # The instance takes over its predecessor's assignment: no rebalance.
+            member.heard(now.monotonic_ms)
+            response = self._join_response(member, skip_assignment=was_leader)
+            if was_leader and not request.supports_skipping_assignment:
+                # An older client would compute an assignment that nobody waits for.
+                response["leader"] = old_id
+            self._persist([Respond(token, response)], now)
+            return
+        self._update_member(member, request, token, now)
+
+    def _join_known(self, request: JoinRequest, token: Token, now: Moment) -> None:
+        if request.member_id in self.pending_members:
+            del self.pending_members[request.member_id]
+            self._add_member(request, request.member_id, token, now)
+            return
+        error = self._check_member(request.member_id, request.instance_id)
+        if error:
+            self._respond(token, join_error(error, request.member_id))
+            return
+        member = self.members[request.member_id]
+        unchanged = member.protocols == request.protocols
+        if self.state is GroupState.COMPLETING_REBALANCE and unchanged:
+            # The response to its join was lost on the way.
+            self._respond(token, self._join_response(member))
+        elif self.state is GroupState.STABLE and unchanged and self.leader != member.member_id:
+            self._respond(token, self._join_response(member))
+        else:
+            self._update_member(member, request, token, now)
+
+    def _supports(self, request: JoinRequest) -> bool:
+        if not request.protocol_type or not request.protocols:
+            return False
+        if not self.members:
+            return True
+        return request.protocol_type == self.protocol_type and any(
+            name in self._common_protocols() for name, _ in request.protocols
+        )
+
+    def _common_protocols(self) -> set[str]:
+        """Protocols that every member supports."""
+        return set.intersection(
+            *({name for name, _ in member.protocols} for member in self.members.values())
+        )
+
+    def _add_member(self, request: JoinRequest, member_id: str, token: Token, now: Moment) -> None:
+        member = Member(
+            member_id,
+            request.instance_id,
+            request.client_id,
+            request.client_host,
+            request.rebalance_timeout_ms,
+            request.session_timeout_ms,
+            request.protocol_type,
+            request.protocols,
+            join_token=token,
+            new_member_deadline=now.monotonic_ms + _NEW_MEMBER_TIMEOUT_MS,
+        )
+        if not self.members:
+            self.protocol_type = request.protocol_type
+        self.members[member_id] = member
+        if request.instance_id is not None:
+            self.static_members[request.instance_id] = member_id
+        if self.leader is None:
+            self.leader = member_id
+        self._joined_while_forming = True
+        logger.info("group %s: %s joins", self.group_id, member_id)
+        self._rebalance(now)
+
+    def _update_member(
+        self, member: Member, request: JoinRequest, token: Token, now: Moment
+    ) -> None:
+        if member.join_token is not None:
+            # The client gave up on its first request and asks again.
+            self._respond(
+                member.join_token, join_error(errors.RebalanceInProgress.code, member.member_id)
+            )
+        member.protocols = request.protocols
+        member.session_timeout_ms = request.session_timeout_ms
+        member.rebalance_timeout_ms = request.rebalance_timeout_ms
+        member.client_id = request.client_id
+        member.client_host = request.client_host
+        member.join_token = token
+        self._rebalance(now)
+
+    # -------------------------------------------------------------------------------- rebalancing
+
+    def _rebalance(self, now: Moment) -> None:
+        """Start a rebalance unless one is collecting members, and end it if all are here."""
+        if self.state is not GroupState.PREPARING_REBALANCE:
+            self._start_rebalance(now)
+        self._complete_join_if_all_here(now)
+
+    def _start_rebalance(self, now: Moment) -> None:
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            self._cancel_sync(errors.RebalanceInProgress.code)
+        timeout_ms = self._rebalance_timeout_ms()
+        delay_ms = self._initial_rebalance_delay_ms
+        if self.state is GroupState.EMPTY and delay_ms > 0:
+            self._forming = True
+            self._joined_while_forming = False
+            self._forming_until = now.monotonic_ms + max(timeout_ms, delay_ms)
+            self._join_deadline = now.monotonic_ms + delay_ms
+        else:
+            self._forming = False
+            self._join_deadline = now.monotonic_ms + timeout_ms
+        self._change_state(GroupState.PREPARING_REBALANCE, now)
+
+    def _rebalance_timeout_ms(self) -> int:
+        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
+
+    def _complete_join_if_all_here(self, now: Moment) -> None:
+        if self.state is not GroupState.PREPARING_REBALANCE or self._forming:
+            return
+        if self.pending_members:
+            return
+        if all(member.join_token is not None for member in self.members.values()):
+            self._complete_join(now)
+
+    def _join_deadline_passed(self, now: Moment) -> None:
+        if self._forming and self._joined_while_forming:
+            # Somebody came: wait once more for others, within the rebalance timeout.
+            self._joined_while_forming = False
+            again = min(now.monotonic_ms + self._initial_rebalance_delay_ms, self._forming_until)
+            if again > now.monotonic_ms:
+                self._join_deadline = again
+                return
+        self._complete_join(now)
+
+    def _complete_join(self, now: Moment) -> None:
+        """Everybody who is coming is here: a new generation begins."""
+        for member in list(self.members.values()):
+            if member.join_token is None and member.instance_id is None:
+                logger.info("group %s: %s did not rejoin", self.group_id, member.member_id)
+                self._drop(member)
+        self._forming = False
+        joined = [each for each in self.members.values() if each.join_token is not None]
+        if self.members and not joined:
+            # Only static members are left and none of them is here: they keep their places until
+            # their sessions end.
+            self._join_deadline = now.monotonic_ms + self._rebalance_timeout_ms()
+            return
+        self._join_deadline = None
+        self.generation += 1
+        if not self.members:
+            self.protocol = None
+            self.leader = None
+            self._change_state(GroupState.EMPTY, now)
+            logger.info("group %s: empty in generation %d", self.group_id, self.generation)
+            self._persist([], now)
+            return
+        if self.leader not in self.members or self.members[self.leader].join_token is None:
+            self.leader = joined[0].member_id
+        self.protocol = self._elect_protocol()
+        self._change_state(GroupState.COMPLETING_REBALANCE, now)
+        self._sync_deadline = now.monotonic_ms + self._rebalance_timeout_ms()
+        logger.info(
+            "group %s: generation %d with %d members",
+            self.group_id,
+            self.generation,
+            len(self.members),
+        )
+        for member in joined:
+            token, member.join_token = member.join_token, None
+            member.new_member_deadline = None
+            member.heard(now.monotonic_ms)
+            assert token is not None
+            self._respond(token, self._join_response(member))
+
+    def _elect_protocol(self) -> str:
+        candidates = self._common_protocols()
+        votes: dict[str, int] = {}
+        for member in self.members.values():
+            choice = member.vote(candidates)
+            votes[choice] = votes.get(choice, 0) + 1
+        return max(votes, key=lambda name: votes[name])
+
+    def _join_response(self, member: Member, *, skip_assignment: bool = False) -> dict[str, Any]:
+        members: list[dict[str, Any]] = []
+        if member.member_id == self.leader:
+            protocol = self.protocol or ""
+            members = [
+                {
+                    "member_id": each.member_id,
+                    "group_instance_id": each.instance_id,
+                    "metadata": each.metadata(protocol),
+                }
+                for each in self.members.values()
+            ]
+        return {
+            "error_code": errors.NONE,
+            "generation_id": self.generation,
+            "protocol_type": self.protocol_type,
+            "protocol_name": self.protocol,
+            "leader": self.leader or "",
+            "skip_assignment": skip_assignment,
+            "member_id": member.member_id,
+            "members": members,
+        }
+
+    # ------------------------------------------------------------------------------------ syncing
+
+    def sync(
+        self,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        protocol: tuple[str | None, str | None],
+        assignments: dict[str, bytes],
+        token: Token,
+        now: Moment,
+    ) -> None:
+        """A member asks for its assignment; the leader brings everybody's."""
+        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        if not error and any(
+            given is not None and given != own
+            for given, own in zip(protocol, (self.protocol_type, self.protocol), strict=True)
+        ):
+            error = errors.InconsistentGroupProtocol.code
+        if error:
+            self._respond(token, sync_error(error))
+            return
+        member = self.members[member_id]
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self._respond(token, sync_error(errors.RebalanceInProgress.code))
+        elif self.state is GroupState.STABLE:
+            member.heard(now.monotonic_ms)
+            self._respond(token, self._sync_response(member))
+        else:
+            if member.sync_token is not None:
+                self._respond(member.sync_token, sync_error(errors.RebalanceInProgress.code))
+            member.sync_token = token
+            if member_id == self.leader:
+                for each in self.members.values():
+                    each.assignment = assignments.get(each.member_id, b"")
+                self._persist([], now, stabilises=self.generation)
+
+    def stabilise(self, generation: int, now: Moment) -> None:
+        """The assignment is stored: hand it out."""
+        if self.state is not GroupState.COMPLETING_REBALANCE or generation != self.generation:
+            return
+        self._change_state(GroupState.STABLE, now)
+        for member in self.members.values():
+            self._hand_out(member, now)
+        # Whoever has not asked yet gets it at its SyncGroup, or is given up at its session's end.
+        self._sync_deadline = None
+
+    def cannot_stabilise(self, generation: int, now: Moment) -> None:
+        """The assignment could not be stored: the members have to begin again."""
+        if self.state is GroupState.COMPLETING_REBALANCE and generation == self.generation:
+            self._cancel_sync(errors.NotCoordinator.code)
+            self._rebalance(now)
+
+    def _hand_out(self, member: Member, now: Moment) -> None:
+        member.heard(now.monotonic_ms)
+        if member.sync_token is not None:
+            token, member.sync_token = member.sync_token, None
+            self._respond(token, self._sync_response(member))
+
+    def _sync_response(self, member: Member) -> dict[str, Any]:
+        return {
+            "error_code": errors.NONE,
+            "protocol_type": self.protocol_type,
+            "protocol_name": self.protocol,
+            "assignment": member.assignment,
+        }
+
+    def _cancel_sync(self, code: int) -> None:
+        self._sync_deadline = None
+        for member in self.members.values():
+            member.assignment = b""
+            if member.sync_token is not None:
+                token, member.sync_token = member.sync_token, None
+                self._respond(token, sync_error(code))
+
+    # ------------------------------------------------------------------------ living and leaving
+
+    def heartbeat(
+        self, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> int:
+        """A member lives; returns the error code of its answer."""
+        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        if error:
+            return error
+        self.members[member_id].heard(now.monotonic_ms)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            return errors.RebalanceInProgress.code
+        return errors.NONE
+
+    def leave(self, member_id: str, instance_id: str | None, now: Moment) -> int:
+        """A member goes; returns the error code of its answer."""
+        if member_id in self.pending_members:
+            del self.pending_members[member_id]
+            self._complete_join_if_all_here(now)
+            return errors.NONE
+        if instance_id is not None and not member_id:
+            # An administrator removes a static member by the name it has in the configuration.
+            member_id = self.static_members.get(instance_id, "")
+        error = self._check_member(member_id, instance_id)
+        if not error:
+            logger.info("group %s: %s leaves", self.group_id, member_id)
+            self._remove(self.members[member_id], now)
+        return error
+
+    def _remove(self, member: Member, now: Moment) -> None:
+        self._drop(member)
+        if self.state is GroupState.PREPARING_REBALANCE:
+            self._complete_join_if_all_here(now)
+        elif self.state is not GroupState.EMPTY:
+            self._rebalance(now)
+
+    def _drop(self, member: Member) -> None:
+        del self.members[member.member_id]
+        if member.instance_id is not None:
+            del self.static_members[member.instance_id]
+        if member.join_token is not None:
+            self._respond(
+                member.join_token, join_error(errors.UnknownMemberId.code, member.member_id)
+            )
+        if member.sync_token is not None:
+            self._respond(member.sync_token, sync_error(errors.UnknownMemberId.code))
+        if self.leader == member.member_id:
+            self.leader = next(iter(self.members), None)
+
+    def next_deadline(self) -> int | None:
+        """Monotonic ms at which `tick` has something to do; None if never."""
+        deadlines = [
+            deadline
+            for member in self.members.values()
+            if (deadline := member.deadline) is not None
+        ]
+        deadlines += self.pending_members.values()
+        if self._join_deadline is not None:
+            deadlines.append(self._join_deadline)
+        if self._sync_deadline is not None:
+            deadlines.append(self._sync_deadline)
+        return min(deadlines, default=None)
+
+    def tick(self, now: Moment) -> None:
+        """Do what is due: sessions and rebalances end."""
+        for member_id, deadline in list(self.pending_members.items()):
+            if deadline <= now.monotonic_ms:
+                del self.pending_members[member_id]
+                self._complete_join_if_all_here(now)
+        for member in list(self.members.values()):
+            due = member.deadline
+            if due is not None and due <= now.monotonic_ms:
+                logger.info("group %s: no heartbeat of %s", self.group_id, member.member_id)
+                self._remove(member, now)
+        if self._sync_deadline is not None and self._sync_deadline <= now.monotonic_ms:
+            self._sync_deadline = None
+            if self.state is GroupState.COMPLETING_REBALANCE:
+                for member in list(self.members.values()):
+                    if member.sync_token is None:
+                        logger.info("group %s: %s did not sync", self.group_id, member.member_id)
+                        self._drop(member)
+                self._rebalance(now)
+        if self._join_deadline is not None and self._join_deadline <= now.monotonic_ms:
+            self._join_deadline_passed(now)
+
+    # ------------------------------------------------------------------------------------ offsets
+
+    def check_commit(
+        self, member_id: str, instance_id: str | None, generation: int, now: Moment
+    ) -> int:
+        """Whether offsets may be committed; returns an error code."""
+        if generation < 0 and self.state is GroupState.EMPTY:
+            # A consumer that assigns its partitions itself uses the group as a place for offsets.
+            return errors.NONE
+        if generation < 0 and not member_id and instance_id is None:
+            return errors.UnknownMemberId.code
+        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        if error:
+            return error
+        self.members[member_id].heard(now.monotonic_ms)
+        if self.state is GroupState.COMPLETING_REBALANCE:
+            return errors.RebalanceInProgress.code
+        return errors.NONE
+
+    # ------------------------------------------------------------------------------------- shared
+
+    def _check_member(self, member_id: str, instance_id: str | None) -> int:
+        if instance_id is not None:
+            current = self.static_members.get(instance_id)
+            if current is not None and current != member_id:
+                return errors.FencedInstanceId.code
+        if member_id not in self.members:
+            return errors.UnknownMemberId.code
+        return errors.NONE
+
+    def _check_generation(self, generation: int) -> int:
+        return errors.NONE if generation == self.generation else errors.IllegalGeneration.code
+
+    def _change_state(self, state: GroupState, now: Moment) -> None:
+        self.state = state
+        self.state_changed_ms = now.wall_ms
+
+    def _respond(self, token: Token, response: dict[str, Any]) -> None:
+        self._effects.append(Respond(token, response))
+
+    def _persist(
+        self, responses: list[Respond], now: Moment, *, stabilises: int | None = None
+    ) -> None:
+        """Store the group, then send `responses`."""
+        value = encode_group_value(
+            {
+                "protocol_type": self.protocol_type or "",
+                "generation": self.generation,
+                "protocol": self.protocol,
+                "leader": self.leader,
+                "current_state_timestamp": self.state_changed_ms,
+                "members": [
+                    {
+                        "member_id": member.member_id,
+                        "group_instance_id": member.instance_id,
+                        "client_id": member.client_id,
+                        "client_host": member.client_host,
+                        "rebalance_timeout": member.rebalance_timeout_ms,
+                        "session_timeout": member.session_timeout_ms,
+                        "subscription": member.metadata(self.protocol or ""),
+                        "assignment": member.assignment,
+                    }
+                    for member in self.members.values()
+                ],
+            }
+        )
+        self._effects.append(
+            Append(
+                self.group_id,
+                [(encode_group_key(self.group_id), value)],
+                responses,
+                stabilises=stabilises,
+            )
+        )
+
+    def restore(self, fields: dict[str, Any], now: Moment) -> None:
+        """Take over what `_persist` stored; every member gets a whole session to be heard of."""
+        self.protocol_type = fields["protocol_type"] or None
+        self.generation = fields["generation"]
+        self.protocol = fields["protocol"]
+        self.leader = fields["leader"]
+        self.state_changed_ms = fields["current_state_timestamp"]
+        self.members.clear()
+        self.static_members.clear()
+        for each in fields["members"]:
+            member = Member(
+                each["member_id"],
+                each["group_instance_id"],
+                each["client_id"],
+                each["client_host"],
+                # Version 0 of the record had no rebalance timeout.
+                each["rebalance_timeout"] or each["session_timeout"],
+                each["session_timeout"],
+                self.protocol_type or "",
+                [(self.protocol or "", each["subscription"])],
+                assignment=each["assignment"],
+            )
+            member.heard(now.monotonic_ms)
+            self.members[member.member_id] = member
+            if member.instance_id is not None:
+                self.static_members[member.instance_id] = member.member_id
+        self.state = GroupState.STABLE if self.members else GroupState.EMPTY

@@ -1,0 +1,354 @@
+"""All groups of one broker: finds the group of a request, keeps offsets and deadlines."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Final, NamedTuple
+
+from broker_core import errors
+from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
+from broker_core.coordinator.group import Group, GroupState
+from broker_core.coordinator.member import JoinRequest, join_error, sync_error
+from broker_core.coordinator.offsets import (
+    CommittedOffset,
+    GroupKey,
+    OffsetKey,
+    decode_group_value,
+    decode_key,
+    decode_offset_value,
+    encode_group_key,
+    encode_offset_key,
+    encode_offset_value,
+)
+from broker_core.protocol.primitives import RemoteProtocolError
+
+logger = logging.getLogger(__name__)
+
+_MINUTE_MS: Final = 60_000
+
+
+class GroupSettings(NamedTuple):
+    """The broker's `group.*` and `offset*` properties."""
+
+    initial_rebalance_delay_ms: int = 3000
+    session_timeout_min_ms: int = 6000
+    session_timeout_max_ms: int = 30 * _MINUTE_MS
+    size_max: int = 2**31 - 1
+    offset_metadata_bytes_max: int = 4096
+    offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of an OffsetCommit request; `error` refuses it before it gets here."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error: int = errors.NONE
+
+
+class GroupCoordinator:
+    """The groups; a step returns nothing, its effects are in `take_effects()`."""
+
+    def __init__(self, settings: GroupSettings, *, new_id: Callable[[], str]) -> None:
+        self._settings = settings
+        self._new_id = new_id
+        self._effects: list[Effect] = []
+        self.groups: dict[str, Group] = {}
+        # (monotonic ms, group id). An entry may be too early, never too late: heartbeats only move
+        # deadlines away, and `_schedule` adds an entry when one has moved closer.
+        self._deadlines: list[tuple[int, str]] = []
+        self._scheduled: dict[str, int] = {}
+
+    def take_effects(self) -> list[Effect]:
+        """What the steps since the last call want done, in order."""
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
+    # -------------------------------------------------------------------------------------- steps
+
+    def join_group(self, request: JoinRequest, token: Token, now: Moment) -> None:
+        """JoinGroup."""
+        settings = self._settings
+        code = errors.NONE
+        if not request.group_id:
+            code = errors.InvalidGroupId.code
+        elif not (
+            settings.session_timeout_min_ms
+            <= request.session_timeout_ms
+            <= settings.session_timeout_max_ms
+        ):
+            code = errors.InvalidSessionTimeout.code
+        elif request.member_id and request.group_id not in self.groups:
+            # The id is from another life of this group: the client has to ask for a new one.
+            code = errors.UnknownMemberId.code
+        if code:
+            self._effects.append(Respond(token, join_error(code, request.member_id)))
+            return
+        group = self._group(request.group_id)
+        group.join(request, token, now)
+        self._schedule(group)
+
+    def sync_group(self, request: dict[str, Any], token: Token, now: Moment) -> None:
+        """SyncGroup."""
+        group = self.groups.get(request["group_id"])
+        if group is None:
+            self._effects.append(Respond(token, sync_error(errors.UnknownMemberId.code)))
+            return
+        group.sync(
+            request["member_id"],
+            request["group_instance_id"],
+            request["generation_id"],
+            (request["protocol_type"], request["protocol_name"]),
+            {each["member_id"]: each["assignment"] for each in request["assignments"]},
+            token,
+            now,
+        )
+        self._schedule(group)
+
+    def heartbeat(
+        self,
+        group_id: str,
+        member_id: str,
+        instance_id: str | None,
+        generation: int,
+        now: Moment,
+    ) -> int:
+        """Heartbeat; returns the error code of the answer."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return errors.UnknownMemberId.code
+        return group.heartbeat(member_id, instance_id, generation, now)
+
+    def leave_group(
+        self, group_id: str, members: Iterable[tuple[str, str | None]], now: Moment
+    ) -> list[int]:
+        """LeaveGroup; returns one error code a member."""
+        group = self.groups.get(group_id)
+        if group is None:
+            return [errors.UnknownMemberId.code for _ in members]
+        codes = [group.leave(member_id, instance_id, now) for member_id, instance_id in members]
+        self._schedule(group)
+        return codes
+
+    def commit_offsets(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        offsets: list[OffsetToCommit],
+        token: Token,
+        now: Moment,
+    ) -> None:
+        """OffsetCommit by `member` = (member id, instance id, generation).
+
+        Responds to `token` with error codes by (topic, partition) under "codes".
+        """
+        member_id, instance_id, generation = member
+        group = self.groups.get(group_id)
+        error = errors.NONE
+        if not group_id:
+            error = errors.InvalidGroupId.code
+        elif group is None and generation >= 0:
+            error = errors.IllegalGeneration.code
+        elif group is not None:
+            error = group.check_commit(member_id, instance_id, generation, now)
+        codes: dict[tuple[str, int], int] = {}
+        append = Append(group_id, [])
+        for each in offsets:
+            place = (each.topic, each.partition)
+            codes[place] = error or each.error
+            if codes[place]:
+                continue
+            if len(each.metadata) > self._settings.offset_metadata_bytes_max:
+                codes[place] = errors.OffsetMetadataTooLarge.code
+                continue
+            committed = CommittedOffset(each.offset, each.leader_epoch, each.metadata, now.wall_ms)
+            append.offsets[place] = committed
+            append.records.append(
+                (encode_offset_key(group_id, *place), encode_offset_value(committed))
+            )
+        response = Respond(token, {"codes": codes})
+        if not append.records:
+            self._effects.append(response)
+            return
+        self._group(group_id)
+        append.responses.append(response)
+        self._effects.append(append)
+
+    def appended(self, append: Append, now: Moment) -> None:
+        """The records of an effect are stored."""
+        group = self.groups.get(append.group_id)
+        if group is not None:
+            for place, committed in append.offsets.items():
+                if committed is None:
+                    group.offsets.pop(place, None)
+                else:
+                    group.offsets[place] = committed
+            if append.stabilises is not None:
+                group.stabilise(append.stabilises, now)
+                self._schedule(group)
+        self._effects.extend(append.responses)
+
+    def append_failed(self, append: Append, now: Moment) -> None:
+        """The records of an effect could not be stored: nothing of it has happened."""
+        code = errors.CoordinatorNotAvailable.code
+        for token, response in append.responses:
+            if "codes" in response:
+                failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
+            else:
+                failed = join_error(code, response.get("member_id", ""))
+            self._effects.append(Respond(token, failed))
+        group = self.groups.get(append.group_id)
+        if group is not None and append.stabilises is not None:
+            group.cannot_stabilise(append.stabilises, now)
+            self._schedule(group)
+
+    # ------------------------------------------------------------------------------ administration
+
+    def delete_group(self, group_id: str, token: Token) -> None:
+        """DeleteGroups, one group; responds with its "error_code"."""
+        group = self.groups.get(group_id)
+        code = errors.NONE
+        if group is None:
+            code = errors.GroupIdNotFound.code
+        elif group.state is not GroupState.EMPTY:
+            code = errors.NonEmptyGroup.code
+        if group is None or code:
+            self._effects.append(Respond(token, {"error_code": code}))
+            return
+        del self.groups[group_id]
+        append = self._removal(group, list(group.offsets))
+        append.records.append((encode_group_key(group_id), None))
+        append.responses.append(Respond(token, {"error_code": errors.NONE}))
+        self._effects.append(append)
+
+    def delete_offsets(
+        self, group_id: str, places: Iterable[tuple[str, int]], token: Token
+    ) -> None:
+        """OffsetDelete; responds with "error_code" and codes by (topic, partition)."""
+        group = self.groups.get(group_id)
+        if group is None:
+            response = {"error_code": errors.GroupIdNotFound.code, "codes": {}}
+            self._effects.append(Respond(token, response))
+            return
+        if group.state is not GroupState.EMPTY:
+            # Which topics a member subscribes to is in metadata that we never open.
+            response = {"error_code": errors.NonEmptyGroup.code, "codes": {}}
+            self._effects.append(Respond(token, response))
+            return
+        wanted = list(places)
+        append = self._removal(group, [place for place in wanted if place in group.offsets])
+        done = {"error_code": errors.NONE, "codes": dict.fromkeys(wanted, errors.NONE)}
+        append.responses.append(Respond(token, done))
+        self._effects.append(append)
+
+    def expire_offsets(self, now: Moment) -> None:
+        """Remove offsets that nobody has needed for `offsets.retention.minutes`, and empty groups.
+
+        The time runs from when the group became empty, or, for a group that never had members, from
+        the commit.
+        """
+        limit = now.wall_ms - self._settings.offsets_retention_ms
+        for group in list(self.groups.values()):
+            if group.state is not GroupState.EMPTY:
+                continue
+            expired = [
+                place
+                for place, committed in group.offsets.items()
+                if max(
+                    committed.commit_timestamp,
+                    group.state_changed_ms if group.protocol_type else -1,
+                )
+                <= limit
+            ]
+            append = self._removal(group, expired)
+            if len(expired) == len(group.offsets) and not group.pending_members:
+                if not expired and group.state_changed_ms > limit:
+                    continue
+                append.records.append((encode_group_key(group.group_id), None))
+                del self.groups[group.group_id]
+            if append.records:
+                logger.info("group %s: %d offsets expire", group.group_id, len(expired))
+                self._effects.append(append)
+
+    def forget_topic(self, topic: str) -> None:
+        """A topic was deleted: its offsets mean nothing any more."""
+        for group in self.groups.values():
+            places = [place for place in group.offsets if place[0] == topic]
+            if places:
+                self._effects.append(self._removal(group, places))
+
+    def _removal(self, group: Group, places: list[tuple[str, int]]) -> Append:
+        return Append(
+            group.group_id,
+            [(encode_offset_key(group.group_id, *place), None) for place in places],
+            offsets=dict.fromkeys(places),
+        )
+
+    # --------------------------------------------------------------------------------------- time
+
+    def next_deadline(self) -> int | None:
+        """Monotonic ms at which `tick` should be called; None if nothing is waited for."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def tick(self, now: Moment) -> None:
+        """Do everything that is due."""
+        while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
+            due, group_id = heapq.heappop(self._deadlines)
+            if self._scheduled.get(group_id) != due:
+                continue
+            del self._scheduled[group_id]
+            group = self.groups.get(group_id)
+            if group is not None:
+                group.tick(now)
+                self._schedule(group)
+
+    def _schedule(self, group: Group) -> None:
+        due = group.next_deadline()
+        scheduled = self._scheduled.get(group.group_id)
+        if due is not None and (scheduled is None or due < scheduled):
+            self._scheduled[group.group_id] = due
+            heapq.heappush(self._deadlines, (due, group.group_id))
+
+    # ------------------------------------------------------------------------------------ loading
+
+    def load(self, key: bytes, value: bytes | None, now: Moment) -> None:
+        """Take over one record of `__consumer_offsets`; call in the order of the log."""
+        try:
+            parsed = decode_key(key)
+            if isinstance(parsed, OffsetKey):
+                place = (parsed.topic, parsed.partition)
+                if value is not None:
+                    self._group(parsed.group_id).offsets[place] = decode_offset_value(value)
+                elif parsed.group_id in self.groups:
+                    self.groups[parsed.group_id].offsets.pop(place, None)
+            elif isinstance(parsed, GroupKey):
+                if value is not None:
+                    self._group(parsed.group_id).restore(decode_group_value(value), now)
+                else:
+                    self.groups.pop(parsed.group_id, None)
+        except RemoteProtocolError as error:
+            logger.error("a record of __consumer_offsets is skipped: %s", error)
+
+    def finish_loading(self) -> None:
+        """All records have been taken over: sessions begin."""
+        for group in self.groups.values():
+            self._schedule(group)
+
+    def _group(self, group_id: str) -> Group:
+        group = self.groups.get(group_id)
+        if group is None:
+            group = Group(
+                group_id,
+                self._effects,
+                new_id=self._new_id,
+                initial_rebalance_delay_ms=self._settings.initial_rebalance_delay_ms,
+                size_max=self._settings.size_max,
+            )
+            self.groups[group_id] = group
+        return group

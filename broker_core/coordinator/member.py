@@ -1,0 +1,99 @@
+"""One member of a consumer group."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from broker_core.coordinator.effects import Token
+
+
+@dataclass(slots=True)
+class Member:
+    """What the coordinator knows about a member. Metadata and assignment are opaque bytes."""
+
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    rebalance_timeout_ms: int
+    session_timeout_ms: int
+    protocol_type: str
+    #: Name and metadata of each assignment protocol, the member's favourite first.
+    protocols: list[tuple[str, bytes]]
+    assignment: bytes = b""
+    #: Monotonic ms; counts only while the member is not waiting for a response of ours.
+    session_deadline: int = 0
+    #: The JoinGroup request that waits for the rebalance.
+    join_token: Token | None = None
+    #: The SyncGroup request that waits for the leader's assignment.
+    sync_token: Token | None = None
+    #: Monotonic ms after which a member that joined without a known id is given up even while it
+    #: waits: it may have retried under another id, and nobody would ever tell us.
+    new_member_deadline: int | None = None
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a request of the member is parked here."""
+        return self.join_token is not None or self.sync_token is not None
+
+    @property
+    def deadline(self) -> int | None:
+        """When the member is dead unless it is heard of; None while it waits for us."""
+        if self.waiting:
+            return self.new_member_deadline if self.join_token is not None else None
+        return self.session_deadline
+
+    def metadata(self, protocol: str) -> bytes:
+        """What the member says about itself under one protocol."""
+        return next((data for name, data in self.protocols if name == protocol), b"")
+
+    def vote(self, candidates: set[str]) -> str:
+        """The member's favourite among protocols that all members support."""
+        return next(name for name, _ in self.protocols if name in candidates)
+
+    def heard(self, now_ms: int) -> None:
+        """The member has shown that it lives."""
+        self.session_deadline = now_ms + self.session_timeout_ms
+
+
+@dataclass(slots=True)
+class JoinRequest:
+    """A JoinGroup request, whatever its version."""
+
+    group_id: str
+    member_id: str
+    instance_id: str | None
+    client_id: str
+    client_host: str
+    session_timeout_ms: int
+    rebalance_timeout_ms: int
+    protocol_type: str
+    protocols: list[tuple[str, bytes]] = field(default_factory=list)
+    #: From version 4 on a new member is first told its id (KIP-394).
+    require_known_member_id: bool = False
+    #: From version 9 on a static leader that returns is told to skip the assignment (KIP-814).
+    supports_skipping_assignment: bool = False
+
+
+def join_error(code: int, member_id: str = "") -> dict[str, Any]:
+    """A JoinGroup response that refuses."""
+    return {
+        "error_code": code,
+        "generation_id": -1,
+        "protocol_type": None,
+        "protocol_name": "",
+        "leader": "",
+        "member_id": member_id,
+        "members": [],
+    }
+
+
+def sync_error(code: int) -> dict[str, Any]:
+    """A SyncGroup response that refuses."""
+    return {
+        "error_code": code,
+        "protocol_type": None,
+        "protocol_name": None,
+        "assignment": b"",
+    }

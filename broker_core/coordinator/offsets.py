@@ -1,0 +1,169 @@
+"""Committed offsets and group metadata as records of the topic `__consumer_offsets`.
+
+Keys and values are Kafka's own (OffsetCommitKey, OffsetCommitValue, GroupMetadataKey,
+GroupMetadataValue), so that its tools and ours can read each other's logs.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, NamedTuple
+
+from broker_core.protocol import primitives
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.schema import StoredMessage
+
+OFFSETS_TOPIC: Final = "__consumer_offsets"
+
+_VERSION_BYTES: Final = 2
+
+_OFFSET_KEY_VERSIONS: Final = (0, 1)
+_GROUP_KEY_VERSION: Final = 2
+
+_OFFSET_COMMIT_KEY = StoredMessage(
+    name="OffsetCommitKey",
+    versions=(0, 1),
+    flexible_from=None,
+    fields="""
+    group string 0+
+    topic string 0+
+    partition int32 0+
+""",
+)
+
+_OFFSET_COMMIT_VALUE = StoredMessage(
+    name="OffsetCommitValue",
+    versions=(0, 4),
+    flexible_from=4,
+    fields="""
+    offset int64 0+
+    leader_epoch int32 3+ default -1
+    metadata string 0+
+    commit_timestamp int64 0+
+    expire_timestamp int64 1 default -1
+    topic_id uuid 4+ tag 0
+""",
+)
+
+_GROUP_METADATA_KEY = StoredMessage(
+    name="GroupMetadataKey",
+    versions=(2, 2),
+    flexible_from=None,
+    fields="""
+    group string 2
+""",
+)
+
+_GROUP_METADATA_VALUE = StoredMessage(
+    name="GroupMetadataValue",
+    versions=(0, 4),
+    flexible_from=4,
+    fields="""
+    protocol_type string 0+
+    generation int32 0+
+    protocol string 0+ nullable 0+
+    leader string 0+ nullable 0+
+    current_state_timestamp int64 2+ default -1
+    members [] 0+
+        member_id string 0+
+        group_instance_id string 3+ nullable 3+ default null
+        client_id string 0+
+        client_host string 0+
+        rebalance_timeout int32 1+
+        session_timeout int32 0+
+        subscription bytes 0+
+        assignment bytes 0+
+""",
+)
+
+#: Version 3 of both is what Apache Kafka 2.3 to 3.x write and every version reads.
+_VALUE_VERSION: Final = 3
+
+
+class CommittedOffset(NamedTuple):
+    """How far a group has come in one partition. `commit_timestamp` is in ms since 1970."""
+
+    offset: int
+    leader_epoch: int
+    metadata: str
+    commit_timestamp: int
+
+
+class OffsetKey(NamedTuple):
+    """The key of a committed offset."""
+
+    group_id: str
+    topic: str
+    partition: int
+
+
+class GroupKey(NamedTuple):
+    """The key of a group's metadata."""
+
+    group_id: str
+
+
+def _encode(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
+    return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
+        message.plan(version), fields
+    )
+
+
+def _version(message: StoredMessage, data: bytes) -> int:
+    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+    if not message.versions[0] <= version <= message.versions[1]:
+        raise RemoteProtocolError(f"{message.name} of unknown version {version}")
+    return version
+
+
+def _decode(message: StoredMessage, data: bytes) -> dict[str, Any]:
+    plan = message.plan(_version(message, data))
+    return primitives.decode(plan, data, _VERSION_BYTES)[0]
+
+
+def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
+    """The record key of a committed offset."""
+    return _encode(
+        _OFFSET_COMMIT_KEY, 1, {"group": group_id, "topic": topic, "partition": partition}
+    )
+
+
+def encode_offset_value(committed: CommittedOffset) -> bytes:
+    """The record value of a committed offset."""
+    return _encode(_OFFSET_COMMIT_VALUE, _VALUE_VERSION, committed._asdict())
+
+
+def decode_offset_value(value: bytes) -> CommittedOffset:
+    """Read a committed offset; raises RemoteProtocolError."""
+    fields = _decode(_OFFSET_COMMIT_VALUE, value)
+    return CommittedOffset(
+        fields["offset"],
+        fields["leader_epoch"],
+        fields["metadata"],
+        fields["commit_timestamp"],
+    )
+
+
+def encode_group_key(group_id: str) -> bytes:
+    """The record key of a group's metadata."""
+    return _encode(_GROUP_METADATA_KEY, _GROUP_KEY_VERSION, {"group": group_id})
+
+
+def encode_group_value(fields: dict[str, Any]) -> bytes:
+    """The record value of a group's metadata."""
+    return _encode(_GROUP_METADATA_VALUE, _VALUE_VERSION, fields)
+
+
+def decode_group_value(value: bytes) -> dict[str, Any]:
+    """Read a group's metadata; raises RemoteProtocolError."""
+    return _decode(_GROUP_METADATA_VALUE, value)
+
+
+def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
+    """Read a record key; None for kinds that this version does not know (KIP-848, share groups)."""
+    version = int.from_bytes(key[:_VERSION_BYTES], "big", signed=True)
+    if version in _OFFSET_KEY_VERSIONS:
+        fields = _decode(_OFFSET_COMMIT_KEY, key)
+        return OffsetKey(fields["group"], fields["topic"], fields["partition"])
+    if version == _GROUP_KEY_VERSION:
+        return GroupKey(_decode(_GROUP_METADATA_KEY, key)["group"])
+    return None
