@@ -69,6 +69,7 @@ def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[s
         "topic.metadata.refresh.interval.ms": 30_000,
         "allow.auto.create.topics": False,
         "log.connection.close": False,
+        "log_level": 4,
     } | {name.replace("_", "."): value for name, value in more.items()}
 
 

@@ -28,6 +28,7 @@ from confluent_kafka import Consumer, TopicPartition
 from geoservice.reverse import Geocoder
 from pyarrow import dataset
 
+from tests.apache_kafka import apache_kafka
 from tests.end_to_end.running import Platform, await_condition
 from waylog.kafka import consumer_config
 from waylog.messages import Address, Fix, decode_address, decode_fix
@@ -190,6 +191,19 @@ def test_nothing_is_lost_when_broker_gateway_and_resolver_are_killed_while_phone
 ) -> None:
     platform = platform_starter("--places-interval", "3600")
     main_job(platform, tmp_path, kill=("broker", "gateway-1", "resolver-1"))
+
+
+@pytest.mark.kafka
+@pytest.mark.spark
+@pytest.mark.timeout(600)
+def test_the_same_holds_on_apache_kafka(
+    platform_starter: Callable[..., Platform], tmp_path: Path
+) -> None:
+    with apache_kafka() as bootstrap_servers:
+        platform = platform_starter(
+            "--bootstrap-servers", bootstrap_servers, "--places-interval", "3600"
+        )
+        main_job(platform, tmp_path, kill=("gateway-1", "resolver-1"))
 
 
 def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:

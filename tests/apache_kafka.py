@@ -1,0 +1,162 @@
+"""A real Apache Kafka from Maven Central, for tests that must hold on it as on our broker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+VERSION = "4.3.1"
+
+_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
+  <modelVersion>4.0.0</modelVersion>
+  <groupId>waylog</groupId><artifactId>apache-kafka</artifactId><version>1</version>
+  <packaging>pom</packaging>
+  <dependencies>{dependencies}</dependencies>
+</project>
+"""
+_ARTIFACTS = (
+    f"org.apache.kafka:kafka_2.13:{VERSION}",
+    f"org.apache.kafka:kafka-tools:{VERSION}",
+    "org.slf4j:slf4j-simple:1.7.36",
+)
+
+
+def jars() -> Path:
+    """The folder with Kafka's jars, fetched once by Maven; skips the test when that is impossible."""
+    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
+    if missing:
+        pytest.skip(
+            f"{' and '.join(missing)} not found: apt-get install openjdk-17-jre-headless maven"
+        )
+    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "waylog"
+    folder = cache / f"apache-kafka-{VERSION}"
+    if (folder / "complete").exists():
+        return folder
+    folder.mkdir(parents=True, exist_ok=True)
+    dependencies = "".join(
+        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
+        "</dependency>".format(*artifact.split(":"))
+        for artifact in _ARTIFACTS
+    )
+    (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
+    done = subprocess.run(
+        ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."],
+        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        pytest.skip(f"Apache Kafka could not be had from Maven Central: {done.stdout[-300:]}")
+    (folder / "complete").touch()
+    return folder
+
+
+def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
+    """Run one of Kafka's command-line classes, e.g. org.apache.kafka.tools.TopicCommand."""
+    return subprocess.run(
+        ["java", "-Xmx256M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+         "-cp", f"{jars()}/*", name, *arguments],
+        capture_output=True, text=True, timeout=timeout_s, check=False,
+    )  # fmt: skip
+
+
+def _free_ports(count: int) -> list[int]:
+    import socket
+
+    sockets = [socket.socket() for _ in range(count)]
+    try:
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+    finally:
+        for each in sockets:
+            each.close()
+
+
+@contextmanager
+def apache_kafka(brokers: int = 1) -> Iterator[str]:
+    """A cluster of combined nodes on loopback; gives its bootstrap servers."""
+    classpath = f"{jars()}/*"
+    ports = _free_ports(2 * brokers)
+    listeners, controllers = ports[:brokers], ports[brokers:]
+    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
+    replication = min(brokers, 3)
+    processes: list[subprocess.Popen[bytes]] = []
+    with tempfile.TemporaryDirectory() as text:
+        folder = Path(text)
+        cluster_id = tool("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
+        try:
+            for i in range(brokers):
+                node = folder / str(i + 1)
+                node.mkdir()
+                properties = {
+                    "process.roles": "broker,controller",
+                    "node.id": i + 1,
+                    "controller.quorum.voters": voters,
+                    "listeners": f"PLAINTEXT://127.0.0.1:{listeners[i]},"
+                    f"CONTROLLER://127.0.0.1:{controllers[i]}",
+                    "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listeners[i]}",
+                    "controller.listener.names": "CONTROLLER",
+                    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+                    "log.dirs": node / "data",
+                    "default.replication.factor": replication,
+                    "min.insync.replicas": max(1, replication - 1),
+                    "offsets.topic.replication.factor": replication,
+                    "offsets.topic.num.partitions": 4,
+                    "transaction.state.log.replication.factor": replication,
+                    "transaction.state.log.min.isr": max(1, replication - 1),
+                    "transaction.state.log.num.partitions": 4,
+                    "share.coordinator.state.topic.replication.factor": replication,
+                    "share.coordinator.state.topic.min.isr": max(1, replication - 1),
+                    "share.coordinator.state.topic.num.partitions": 4,
+                    "auto.create.topics.enable": "false",
+                    "group.initial.rebalance.delay.ms": 0,
+                }
+                config = node / "server.properties"
+                config.write_text(
+                    "".join(f"{name}={value}\n" for name, value in properties.items())
+                )
+                done = tool(
+                    "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)
+                )
+                assert done.returncode == 0, done.stderr
+                with (node / "log").open("wb") as log:
+                    processes.append(
+                        subprocess.Popen(
+                            [
+                                "java",
+                                "-Xmx512M",
+                                "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
+                                "-cp",
+                                classpath,
+                                "kafka.Kafka",
+                                str(config),
+                            ],
+                            stdout=log,
+                            stderr=subprocess.STDOUT,
+                        )  # fmt: skip
+                    )
+            deadline = time.monotonic() + 90
+            while not all(
+                b"Kafka Server started" in (folder / str(i + 1) / "log").read_bytes()
+                for i in range(brokers)
+            ):
+                assert time.monotonic() < deadline, (folder / "1" / "log").read_text()[-2000:]
+                assert all(process.poll() is None for process in processes)
+                time.sleep(0.1)
+            yield ",".join(f"127.0.0.1:{port}" for port in listeners)
+        finally:
+            for process in processes:
+                process.terminate()
+            for process in processes:
+                try:
+                    process.wait(20)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()

@@ -1,0 +1,69 @@
+"""The deployment files name commands and options that exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
+
+
+def check_command(words: list[str]) -> None:
+    """The subcommand exists and its help names every option that is used."""
+    actions = []
+    for word in words:
+        if word.startswith("-"):
+            break
+        actions.append(word)
+    done = subprocess.run(
+        [sys.executable, "-m", "waylog.cli", *actions[:2], "--help"],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    if done.returncode != 0:
+        done = subprocess.run(
+            [sys.executable, "-m", "waylog.cli", actions[0], "--help"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    for option in (word for word in words if word.startswith("--")):
+        assert option in done.stdout, f"waylog {' '.join(actions)} has no {option}"
+
+
+@pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)
+def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
+    text = path.read_text()
+    command = re.search(r"^ExecStart=\S+/waylog (.+)$", text, re.MULTILINE)
+    assert command is not None
+    check_command(shlex.split(command[1]))
+    assert "[Install]" in text
+    assert "Restart=" in text
+
+
+def test_compose_starts_commands_that_exist() -> None:
+    yaml = pytest.importorskip("yaml")
+    compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
+    commands = [
+        service["command"] for service in compose["services"].values() if "command" in service
+    ]
+    assert len(commands) >= 5
+    for words in commands:
+        check_command(words)
+
+
+def test_the_image_runs_the_set_up_that_is_tested() -> None:
+    text = (ROOT / "deploy/Containerfile").read_text()
+    assert "deploy/setup.sh run" in text
+    assert 'ENTRYPOINT ["waylog"]' in text
+
+
+def test_the_set_up_is_valid_shell() -> None:
+    done = subprocess.run(
+        ["bash", "-n", str(ROOT / "deploy/setup.sh")], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
