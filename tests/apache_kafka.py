@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import socket
 import subprocess
 import tempfile
 import time
@@ -30,7 +31,7 @@ _ARTIFACTS = (
 
 
 def jars() -> Path:
-    """The folder with Kafka's jars, fetched once by Maven; skips the test when that is impossible."""
+    """The folder with Kafka's jars, fetched once by Maven; skips the test where it can't be."""
     missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
     if missing:
         pytest.skip(
@@ -67,8 +68,6 @@ def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.Compl
 
 
 def _free_ports(count: int) -> list[int]:
-    import socket
-
     sockets = [socket.socket() for _ in range(count)]
     try:
         for each in sockets:
@@ -79,69 +78,59 @@ def _free_ports(count: int) -> list[int]:
             each.close()
 
 
+def _properties(node: int, listener: int, controllers: list[int], data: Path) -> str:
+    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
+    replication = min(len(controllers), 3)
+    internal = {}
+    for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
+        internal[f"{topic}.replication.factor"] = replication
+        internal[f"{topic}.num.partitions"] = 4
+        if topic != "offsets.topic":
+            internal[f"{topic}.min.isr"] = max(1, replication - 1)
+    properties = {
+        "process.roles": "broker,controller",
+        "node.id": node,
+        "controller.quorum.voters": voters,
+        "listeners": f"PLAINTEXT://127.0.0.1:{listener},"
+        f"CONTROLLER://127.0.0.1:{controllers[node - 1]}",
+        "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listener}",
+        "controller.listener.names": "CONTROLLER",
+        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "log.dirs": data,
+        "default.replication.factor": replication,
+        "min.insync.replicas": max(1, replication - 1),
+        "auto.create.topics.enable": "false",
+        "group.initial.rebalance.delay.ms": 0,
+    } | internal
+    return "".join(f"{name}={value}\n" for name, value in properties.items())
+
+
+def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
+    logging = "-Dorg.slf4j.simpleLogger.defaultLogLevel=info"
+    command = ["java", "-Xmx512M", logging, "-cp", f"{jars()}/*", "kafka.Kafka", str(config)]
+    with log_path.open("wb") as log:
+        return subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT)
+
+
 @contextmanager
 def apache_kafka(brokers: int = 1) -> Iterator[str]:
     """A cluster of combined nodes on loopback; gives its bootstrap servers."""
-    classpath = f"{jars()}/*"
     ports = _free_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]
-    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
-    replication = min(brokers, 3)
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as text:
         folder = Path(text)
         cluster_id = tool("kafka.tools.StorageTool", "random-uuid").stdout.split()[-1]
+        formatting = ("format", "-t", cluster_id, "-c")
         try:
             for i in range(brokers):
                 node = folder / str(i + 1)
                 node.mkdir()
-                properties = {
-                    "process.roles": "broker,controller",
-                    "node.id": i + 1,
-                    "controller.quorum.voters": voters,
-                    "listeners": f"PLAINTEXT://127.0.0.1:{listeners[i]},"
-                    f"CONTROLLER://127.0.0.1:{controllers[i]}",
-                    "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listeners[i]}",
-                    "controller.listener.names": "CONTROLLER",
-                    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
-                    "log.dirs": node / "data",
-                    "default.replication.factor": replication,
-                    "min.insync.replicas": max(1, replication - 1),
-                    "offsets.topic.replication.factor": replication,
-                    "offsets.topic.num.partitions": 4,
-                    "transaction.state.log.replication.factor": replication,
-                    "transaction.state.log.min.isr": max(1, replication - 1),
-                    "transaction.state.log.num.partitions": 4,
-                    "share.coordinator.state.topic.replication.factor": replication,
-                    "share.coordinator.state.topic.min.isr": max(1, replication - 1),
-                    "share.coordinator.state.topic.num.partitions": 4,
-                    "auto.create.topics.enable": "false",
-                    "group.initial.rebalance.delay.ms": 0,
-                }
                 config = node / "server.properties"
-                config.write_text(
-                    "".join(f"{name}={value}\n" for name, value in properties.items())
-                )
-                done = tool(
-                    "kafka.tools.StorageTool", "format", "-t", cluster_id, "-c", str(config)
-                )
+                config.write_text(_properties(i + 1, listeners[i], controllers, node / "data"))
+                done = tool("kafka.tools.StorageTool", *formatting, str(config))
                 assert done.returncode == 0, done.stderr
-                with (node / "log").open("wb") as log:
-                    processes.append(
-                        subprocess.Popen(
-                            [
-                                "java",
-                                "-Xmx512M",
-                                "-Dorg.slf4j.simpleLogger.defaultLogLevel=info",
-                                "-cp",
-                                classpath,
-                                "kafka.Kafka",
-                                str(config),
-                            ],
-                            stdout=log,
-                            stderr=subprocess.STDOUT,
-                        )  # fmt: skip
-                    )
+                processes.append(_start(config, node / "log"))
             deadline = time.monotonic() + 90
             while not all(
                 b"Kafka Server started" in (folder / str(i + 1) / "log").read_bytes()

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
@@ -46,7 +47,6 @@ def test_a_unit_starts_a_command_that_exists(path: Path) -> None:
 
 
 def test_compose_starts_commands_that_exist() -> None:
-    yaml = pytest.importorskip("yaml")
     compose = yaml.safe_load((ROOT / "deploy/compose.yaml").read_text())
     commands = [
         service["command"] for service in compose["services"].values() if "command" in service
