@@ -28,33 +28,32 @@ from gateway.formats.values import (
 SOURCE: Final = "colota"
 
 _FIX_MEMBERS: Final = frozenset(
-    (
-        *(
-            "lat",
-            "latitude",
-            "lon",
-            "longitude",
-            "acc",
-            "accuracy",
-            "alt",
-            "altitude",
-            "vel",
-            "speed",
-        ),
-        *(
-            "batt",
-            "battery",
-            "bs",
-            "charge",
-            "tst",
-            "timestamp",
-            "bear",
-            "cog",
-            "bearing",
-            "heading",
-        ),
-        *("id", "device", "device_id", "_type"),
-    )
+    [
+        "lat",
+        "latitude",
+        "lon",
+        "longitude",
+        "acc",
+        "accuracy",
+        "alt",
+        "altitude",
+        "vel",
+        "speed",
+        "batt",
+        "battery",
+        "bs",
+        "charge",
+        "tst",
+        "timestamp",
+        "bear",
+        "cog",
+        "bearing",
+        "heading",
+        "id",
+        "device",
+        "device_id",
+        "_type",
+    ]
 )
 
 

@@ -23,7 +23,7 @@ from gateway.formats.values import (
 SOURCE: Final = "home_assistant"
 
 _FIX_MEMBERS: Final = frozenset(
-    (*("gps", "gps_accuracy", "battery", "speed", "altitude", "course", "vertical_accuracy"),)
+    ["gps", "gps_accuracy", "battery", "speed", "altitude", "course", "vertical_accuracy"]
 )
 
 

@@ -40,12 +40,23 @@ _METRES_PER_S: Final = {
 }
 
 _FIX_MEMBERS: Final = frozenset(
-    (
-        *("id", "deviceid", "lat", "lon", "location", "timestamp", "speed", "bearing", "heading"),
-        *("altitude", "accuracy", "batt", "charge", "speed_unit"),
-        # A token of Google's push service: a credential of the phone.
-        *("notificationToken",),
-    )
+    [
+        "id",
+        "deviceid",
+        "lat",
+        "lon",
+        "location",
+        "timestamp",
+        "speed",
+        "bearing",
+        "heading",
+        "altitude",
+        "accuracy",
+        "batt",
+        "charge",
+        "speed_unit",
+        "notificationToken",
+    ]
 )
 
 

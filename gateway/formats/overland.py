@@ -31,10 +31,18 @@ from gateway.formats.values import (
 SOURCE: Final = "overland"
 
 _FIX_MEMBERS: Final = frozenset(
-    (
-        *("timestamp", "altitude", "horizontal_accuracy", "vertical_accuracy", "speed", "course"),
-        *("battery_state", "battery_level", "device_id", "locations_in_payload"),
-    )
+    [
+        "timestamp",
+        "altitude",
+        "horizontal_accuracy",
+        "vertical_accuracy",
+        "speed",
+        "course",
+        "battery_state",
+        "battery_level",
+        "device_id",
+        "locations_in_payload",
+    ]
 )
 _CHARGING: Final = {"charging": True, "full": True, "unplugged": False}
 

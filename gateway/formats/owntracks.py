@@ -32,25 +32,26 @@ SOURCE: Final = "owntracks"
 _EPOCH_2001_S: Final = 978_307_200
 
 _FIX_MEMBERS: Final = frozenset(
-    (
-        *(
-            "_type",
-            "_id",
-            "lat",
-            "lon",
-            "tst",
-            "acc",
-            "alt",
-            "vac",
-            "vel",
-            "cog",
-            "batt",
-            "bs",
-            "t",
-        ),
-        # Added by the app for itself, or known from the topic.
-        *("topic", "source", "qos", "retained", "modeId"),
-    )
+    [
+        "_type",
+        "_id",
+        "lat",
+        "lon",
+        "tst",
+        "acc",
+        "alt",
+        "vac",
+        "vel",
+        "cog",
+        "batt",
+        "bs",
+        "t",
+        "topic",
+        "source",
+        "qos",
+        "retained",
+        "modeId",
+    ]
 )
 
 #: Kept in topic `event`; a waypoint is not a fix: who stored it as one drew false jumps.

@@ -28,10 +28,21 @@ from gateway.formats.values import (
 SOURCE: Final = "traccar"
 
 _FIX_MEMBERS: Final = frozenset(
-    (
-        *("timestamp", "coords", "battery", "event", "_", "latitude", "longitude", "accuracy"),
-        *("altitude", "altitude_accuracy", "speed", "heading", "activity"),
-    )
+    [
+        "timestamp",
+        "coords",
+        "battery",
+        "event",
+        "_",
+        "latitude",
+        "longitude",
+        "accuracy",
+        "altitude",
+        "altitude_accuracy",
+        "speed",
+        "heading",
+        "activity",
+    ]
 )
 
 
