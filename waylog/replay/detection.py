@@ -6,8 +6,8 @@ import re
 from typing import Final
 
 from waylog.replay.readers import csv, geojson, google, gpx, kml, owntracks
-from waylog.replay.recorded import Reader, UnreadableTrack
-from waylog.replay.source import Source
+from waylog.replay.recorded import Reader
+from waylog.replay.source import Source, UnreadableTrack
 
 READERS: Final[dict[str, Reader]] = {
     "gpx": gpx.read,

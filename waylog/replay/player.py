@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-import zipfile
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Final, Protocol
 
 from waylog.cli import CommandError
 from waylog.replay.detection import reader_of
-from waylog.replay.recorded import RecordedFix, Skipped, UnreadableTrack
-from waylog.replay.source import Source
+from waylog.replay.recorded import RecordedFix, Skipped
+from waylog.replay.source import Source, UnreadableTrack
 from waylog.replay.wire import Outgoing, device_name, outgoing
 
 #: So many fixes may pass before the event loop gets a turn.
@@ -45,9 +44,8 @@ def _read_file(path: Path, device: str | None, skipped: Skipped) -> Iterator[Rec
             yield fix
     except UnreadableTrack as error:
         raise CommandError(str(error)) from error
-    except (OSError, EOFError, zipfile.BadZipFile) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CommandError(f"{path}: {reason}") from error
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror or error}") from error
 
 
 async def play(

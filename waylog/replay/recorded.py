@@ -32,10 +32,6 @@ Skipped = Counter[str]
 Reader = Callable[[Source, Skipped], Iterator[RecordedFix]]
 
 
-class UnreadableTrack(ValueError):
-    """A file is not what it seems to be, or damaged; the message says where."""
-
-
 def on_earth(lat: float, lon: float) -> bool:
     """Whether these are coordinates (False for NaN, too)."""
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0

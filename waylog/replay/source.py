@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zipfile
+import zlib
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Final, cast
@@ -17,6 +18,10 @@ _ZIP_MAGIC: Final = b"PK\x03\x04"
 
 #: Suffixes that say how a file is packed, not what it holds.
 _PACKING: Final = frozenset({".gz", ".zip"})
+
+
+class UnreadableTrack(ValueError):
+    """A file is not what it seems to be, or damaged; the message says where."""
 
 
 class Source:
@@ -44,18 +49,27 @@ class Source:
 
     @contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """The uncompressed bytes from their beginning; raises OSError, EOFError, BadZipFile."""
+        """The uncompressed bytes from their beginning.
+
+        Raises OSError, and UnreadableTrack for damage that shows only while reading.
+        """
         with self.path.open("rb") as raw:
             magic = raw.read(4)
             raw.seek(0)
-            if magic.startswith(_GZIP_MAGIC):
-                with gzip.open(raw) as unzipped:
-                    yield cast("IO[bytes]", io.BufferedReader(unzipped, 256 * 1024))
-            elif magic == _ZIP_MAGIC:
-                with zipfile.ZipFile(raw) as archive, archive.open(_member(archive)) as member:
-                    yield member
-            else:
-                yield raw
+            try:
+                if magic.startswith(_GZIP_MAGIC):
+                    with gzip.open(raw) as unzipped:
+                        yield cast("IO[bytes]", io.BufferedReader(unzipped, 256 * 1024))
+                elif magic == _ZIP_MAGIC:
+                    with zipfile.ZipFile(raw) as archive, archive.open(_member(archive)) as member:
+                        yield member
+                else:
+                    yield raw
+            except (EOFError, zlib.error, gzip.BadGzipFile, zipfile.BadZipFile) as error:
+                raise UnreadableTrack(f"{self.path}: {error}") from error
+            except (RuntimeError, NotImplementedError) as error:
+                # zipfile's way of saying that an archive is encrypted or packed unusually.
+                raise UnreadableTrack(f"{self.path}: {error}") from error
 
     def head(self) -> bytes:
         """The first bytes, for detection."""

@@ -52,7 +52,7 @@ def format_time(time_ms: int) -> str:
     seconds, milliseconds = divmod(time_ms, 1000)
     moment = datetime.fromtimestamp(seconds, UTC)
     fraction = f".{milliseconds:03d}" if milliseconds else ""
-    return f"{moment:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{moment.replace(tzinfo=None).isoformat()}{fraction}Z"
 
 
 def _from_number(number: float) -> int:

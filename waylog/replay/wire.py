@@ -26,7 +26,7 @@ _NAME_CHARACTERS_MAX: Final = 128
 
 #: 1970-02-19 in milliseconds; as a number, anything smaller is taken for seconds.
 _SECONDS_BELOW: Final = 2**32
-#: OwnTracks times before this are taken for Overland's seconds since 2001 unless `created_at` is there.
+#: An OwnTracks time before this is taken for seconds since 2001 unless `created_at` is there, too.
 _OVERLAND_SECONDS_BELOW: Final = 10**9
 
 

@@ -16,11 +16,10 @@ from typing import Final, NamedTuple
 from waylog.replay.recorded import (
     RecordedFix,
     Skipped,
-    UnreadableTrack,
     not_negative,
     on_earth,
 )
-from waylog.replay.source import Source
+from waylog.replay.source import Source, UnreadableTrack
 from waylog.replay.times import parse_time
 
 _FOOT: Final = 0.3048  # m
@@ -67,9 +66,12 @@ def has_header(head: bytes) -> bool:
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:
     """Yield a fix a row, as the rows come; raises UnreadableTrack."""
     try:
-        with source.open() as stream:
-            yield from _read(io.TextIOWrapper(stream, "utf-8-sig", "replace", newline=""), skipped)
-    except (csv.Error, EOFError) as error:
+        with (
+            source.open() as stream,
+            io.TextIOWrapper(stream, "utf-8-sig", "replace", newline="") as text,
+        ):
+            yield from _read(text, skipped)
+    except csv.Error as error:
         raise UnreadableTrack(f"{source}: {error}") from error
 
 

@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from waylog.replay.recorded import UnreadableTrack
-from waylog.replay.source import Source
+from waylog.replay.source import Source, UnreadableTrack
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 
@@ -23,7 +22,7 @@ def objects(source: Source, prefix: str) -> Iterator[dict[str, Any]]:
             for each in ijson.items(stream, prefix, use_float=True):
                 if isinstance(each, dict):
                     yield each
-        except (ijson.JSONError, EOFError, UnicodeDecodeError) as error:
+        except (ijson.JSONError, UnicodeDecodeError) as error:
             raise UnreadableTrack(f"{source}: {error}") from error
 
 

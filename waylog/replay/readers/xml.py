@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from waylog.replay.recorded import UnreadableTrack
-from waylog.replay.source import Source
+from waylog.replay.source import Source, UnreadableTrack
 
 
 def elements(source: Source, *names: str) -> Iterator[Any]:
@@ -36,7 +35,7 @@ def elements(source: Source, *names: str) -> Iterator[Any]:
                     if parent is None:
                         break
                     del parent[0]
-        except (etree.XMLSyntaxError, EOFError) as error:
+        except etree.XMLSyntaxError as error:
             raise UnreadableTrack(f"{source}: {error}") from error
 
 

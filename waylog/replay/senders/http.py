@@ -53,7 +53,11 @@ class HttpSender:
         ]
         async with (
             aiohttp.ClientSession(
-                auth=aiohttp.BasicAuth(self._user, self._token or "", "utf-8"),
+                headers={
+                    "Authorization": aiohttp.encode_basic_auth(
+                        self._user, self._token or "", "utf-8"
+                    )
+                },
                 connector=aiohttp.TCPConnector(limit=_LANES),
                 timeout=aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S),
             ) as session,

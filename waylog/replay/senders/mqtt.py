@@ -53,6 +53,8 @@ class _Connection:
         self._failed = failed
         self._waiting: dict[int, Outgoing] = {}
         self._window = asyncio.Semaphore(_WINDOW)
+        # paho sends what it was given before CONNACK after what it was given later.
+        self._ready = asyncio.Event()
         self._connected_before = False
         self._last_answer = time.monotonic()
         self._client = paho.Client(
@@ -66,13 +68,15 @@ class _Connection:
         self._client.reconnect_delay_set(_BACKOFF_MIN_S, _BACKOFF_MAX_S)  # type: ignore[arg-type]
         self._client.on_publish = self._on_publish
         self._client.on_connect = self._on_connect
+        self._client.on_disconnect = self._on_disconnect
         self._client.on_connect_fail = self._on_connect_fail
         self._client.connect_async(endpoint.host, endpoint.port, keepalive=30)
         self._client.loop_start()
 
     async def publish(self, fix: Outgoing, topic: str, body: bytes) -> None:
-        """Send when the window has room."""
+        """Send when there is a connection and room in its window."""
         await self._window.acquire()
+        await self._ready.wait()
         self._tally.fix_sent(fix)
         if not self._waiting:
             self._last_answer = time.monotonic()
@@ -106,6 +110,9 @@ class _Connection:
     def _on_connect(self, *arguments: Any) -> None:
         self._call(self._connected, arguments[3])
 
+    def _on_disconnect(self, *_: Any) -> None:
+        self._call(self._ready.clear)
+
     def _on_connect_fail(self, *_: Any) -> None:
         self._call(self._tally.attempt_failed, "no connection to the gateway", 0)
 
@@ -134,6 +141,7 @@ class _Connection:
         if self._connected_before:
             self._tally.attempt_failed("the connection was lost", len(self._waiting))
         self._connected_before = True
+        self._ready.set()
 
 
 class MqttSender:
