@@ -1,0 +1,109 @@
+"""The commands in README.md and docs/ are true: they are run, or checked for what they name."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.running import Platform, start_platform
+from waylog.cli import COMMANDS
+
+ROOT = Path(__file__).parents[2]
+DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+SHELL_BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+
+
+def shell_lines(path: Path) -> list[str]:
+    """The commands of a document's shell blocks, continued lines joined."""
+    text = "\n".join(SHELL_BLOCK.findall(path.read_text(encoding="utf-8")))
+    return [line for line in text.replace("\\\n", " ").splitlines() if line.strip()]
+
+
+@pytest.fixture(scope="module")
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Platform]:
+    running = start_platform(tmp_path_factory.mktemp("docs") / "data", "--no-history")
+    yield running
+    running.stop()
+    assert running.process.stdout is not None
+    running.process.stdout.close()
+
+
+def test_the_first_fix_of_the_readme_comes_back_as_an_address(
+    platform: Platform, tmp_path: Path
+) -> None:
+    if shutil.which("curl") is None:
+        pytest.skip("curl is not installed: apt-get install curl")
+    lines = [line for line in shell_lines(ROOT / "README.md") if re.match(r"TOKEN=|curl ", line)]
+    assert len(lines) == 3
+    # The resolver works behind the acknowledgement: ask until it has answered.
+    lines[-1] = f"for i in $(seq 100); do {lines[-1]} | grep Vaduz && break; sleep 0.1; done"
+    script = "\n".join(lines).replace("127.0.0.1:8080", platform.http)
+    script = script.replace("data/demo.token", str(platform.data / "demo.token"))
+    done = subprocess.run(
+        ["bash", "-ec", script], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert '"accepted":1' in done.stdout.replace(" ", "")
+    assert "Vaduz" in done.stdout
+
+
+def test_a_track_is_replayed_as_the_readme_says(platform: Platform, tmp_path: Path) -> None:
+    (tmp_path / "track.gpx").write_text(
+        '<gpx version="1.1" creator="test" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'
+        '<trkpt lat="47.1" lon="9.5"><time>2026-01-02T03:04:05Z</time></trkpt>'
+        '<trkpt lat="47.2" lon="9.5"><time>2026-01-02T03:05:05Z</time></trkpt>'
+        "</trkseg></trk></gpx>"
+    )
+    (line,) = [line for line in shell_lines(ROOT / "README.md") if "waylog replay" in line]
+    words = shlex.split(line.replace("data/demo.token", str(platform.data / "demo.token")))[2:]
+    words[0] = str(tmp_path / words[0])
+    printed = platform.waylog("replay", *words, "--gateway", platform.url, "--json")
+    assert '"acknowledged":2' in printed.replace(" ", "")
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_command_in_a_document_exists(path: Path) -> None:
+    targets = set(re.findall(r"^([a-z-]+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    names = {command.name for command in COMMANDS}
+    text = path.read_text(encoding="utf-8")
+    commands = re.findall(r"`(waylog [a-z][^`\n]*)`", text)
+    commands += [line for line in shell_lines(path) if re.match(r"(\S*/)?waylog ", line)]
+    for command in commands:
+        words = shlex.split(command.replace("...", ""))
+        if words[1].isupper():
+            continue  # `waylog COMMAND --help`
+        assert words[1] in names, command
+        options = [word.split("=")[0] for word in words if word.startswith("--")]
+        if options:
+            assert_options(words[1:], options)
+    for target in re.findall(r"`make ([a-z-]+)`", text) + [
+        line.split()[1] for line in shell_lines(path) if line.startswith("make ")
+    ]:
+        assert target in targets, f"make {target}"
+
+
+def assert_options(words: list[str], options: list[str]) -> None:
+    """The help of the command, or of its action, names the options."""
+    texts = ""
+    for depth in (1, 2):
+        done = subprocess.run(
+            [sys.executable, "-m", "waylog.cli", *words[:depth], "--help"],
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        texts += done.stdout
+    for option in options:
+        assert option in texts, f"waylog {' '.join(words)}"
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_every_link_into_the_tree_leads_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
