@@ -1,0 +1,213 @@
+"""Is it really this user? Verdicts on names, passwords and tokens.
+
+Verifying costs a database read (token) or tens of milliseconds and 19 MiB (argon2id password), so
+verdicts are kept. The kept ones are bounded, and questioned again as soon as the user database
+changes: a revocation is effective after at most RECHECK_S, in every gateway process.
+
+A wrong password costs the same whether or not the user exists.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+import logging
+import os
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from hashlib import blake2b
+from typing import Final
+
+from argon2.exceptions import InvalidHashError, VerificationError
+
+from gateway.users import TOKEN_PREFIX, USER_NAME, Credential, UserStore, password_hasher
+
+logger = logging.getLogger(__name__)
+
+RECHECK_S: Final = 1.0
+VERDICTS_MAX: Final = 20_000
+REFUSALS_MAX: Final = 2_000
+#: How long a refusal is remembered: a phone with a wrong password repeats it every few seconds.
+REFUSAL_S: Final = 5.0
+#: Password verifications that wait; one runs at a time.
+VERIFICATIONS_WAITING_MAX: Final = 64
+_SECRET_CHARACTERS_MAX: Final = 512
+
+ANONYMOUS: Final = "anonymous"
+
+
+class AuthenticationUnavailable(Exception):
+    """No verdict can be given now (busy, database away): a transient condition, never a refusal."""
+
+
+@dataclass(frozen=True)
+class Identity:
+    """Who is asking."""
+
+    user: str
+    device: str | None = None  # the token is good for this device of the user alone
+    admin: bool = False
+
+
+@dataclass
+class _Verdict:
+    """A yes, good for as long as its credential stands in the database."""
+
+    identity: Identity
+    credential: Credential
+    data_version: int
+
+
+class Authenticator:
+    """Gives verdicts; used on one event loop."""
+
+    def __init__(
+        self,
+        store: UserStore,
+        *,
+        open_mode: bool = False,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.open_mode = open_mode
+        self._store = store
+        self._clock = clock
+        self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        # Until when, and at which version of the database. Apart from the verdicts, so that
+        # somebody who guesses does not push out those who know.
+        self._refusals: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        # Readable passwords are not kept in memory, not even as keys of this cache.
+        self._cache_key = os.urandom(32)
+        self._data_version = store.data_version()
+        self._version_checked = clock()
+        self._verifying: dict[bytes, asyncio.Future[Identity | None]] = {}
+        self._threads = ThreadPoolExecutor(1, thread_name_prefix="argon2")
+        # Verified in place of the hash of a user that does not exist.
+        self._nobodys_hash = password_hasher.hash(os.urandom(16).hex())
+
+    def close(self) -> None:
+        """Stop verifying."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+
+    async def authenticate(self, user: str, password: str) -> Identity | None:
+        """The identity of a user by password or by one of its tokens; None if refused.
+
+        In open mode everybody is who they say. Raises AuthenticationUnavailable.
+        """
+        if self.open_mode:
+            name = user or ANONYMOUS
+            return Identity(name) if USER_NAME.fullmatch(name) else None
+        if len(user) > _SECRET_CHARACTERS_MAX or len(password) > _SECRET_CHARACTERS_MAX:
+            return None
+        return await self._identity(user, password)
+
+    async def authenticate_token(self, token: str) -> Identity | None:
+        """The identity a token stands for; None if refused. Raises AuthenticationUnavailable."""
+        if len(token) > _SECRET_CHARACTERS_MAX:
+            return None
+        identity = await self._identity(None, token)
+        if identity is None and self.open_mode:
+            return Identity(ANONYMOUS)
+        return identity
+
+    async def _identity(self, user: str | None, secret: str) -> Identity | None:
+        text = secret if user is None else f"{user}\0{secret}"
+        key = blake2b(
+            text.encode("utf-8", "surrogatepass"), key=self._cache_key, digest_size=16
+        ).digest()
+        try:
+            self._notice_changes()
+            verdict = self._kept(key)
+            if verdict is not None:
+                return verdict.identity
+            if self._refused(key):
+                return None
+            return await self._verify(key, user, secret)
+        except sqlite3.Error as error:
+            logger.error("the user database cannot be read: %s", error)
+            raise AuthenticationUnavailable("the user database cannot be read") from error
+
+    def _notice_changes(self) -> None:
+        now = self._clock()
+        if now - self._version_checked >= RECHECK_S:
+            self._version_checked = now
+            self._data_version = self._store.data_version()
+
+    def _kept(self, key: bytes) -> _Verdict | None:
+        verdict = self._verdicts.get(key)
+        if verdict is None:
+            return None
+        if verdict.data_version != self._data_version:
+            # Somebody changed the database. A verdict stays good if its credential is still there,
+            # unchanged, which is found out without computing argon2 again.
+            if not self._store.holds(verdict.credential):
+                del self._verdicts[key]
+                return None
+            verdict.data_version = self._data_version
+        self._verdicts.move_to_end(key)
+        return verdict
+
+    def _refused(self, key: bytes) -> bool:
+        until, data_version = self._refusals.get(key, (0.0, 0))
+        if self._clock() < until and data_version == self._data_version:
+            return True
+        self._refusals.pop(key, None)
+        return False
+
+    async def _verify(self, key: bytes, user: str | None, secret: str) -> Identity | None:
+        # Read before the credential: a change while we verify must make the verdict an old one.
+        data_version = self._data_version
+        if user is None or secret.startswith(TOKEN_PREFIX):
+            return self._keep(key, self._by_token(user, secret), data_version)
+        verifying = self._verifying.get(key)
+        if verifying is None:
+            if len(self._verifying) >= VERIFICATIONS_WAITING_MAX:
+                raise AuthenticationUnavailable("too many passwords wait to be verified")
+            verifying = asyncio.ensure_future(self._by_password(key, user, secret, data_version))
+            self._verifying[key] = verifying
+            verifying.add_done_callback(lambda _: self._verifying.pop(key, None))
+        return await asyncio.shield(verifying)
+
+    def _by_token(self, user: str | None, token: str) -> Credential | None:
+        credential = self._store.credential_of_token(token)
+        if credential is None:
+            return None
+        if user is not None and not hmac.compare_digest(
+            user.encode("utf-8", "surrogatepass"), credential.user.encode()
+        ):
+            return None
+        return credential
+
+    async def _by_password(
+        self, key: bytes, user: str, password: str, data_version: int
+    ) -> Identity | None:
+        credential = self._store.password_of_user(user)
+        hashed = self._nobodys_hash if credential is None else credential.hash
+        good = await asyncio.get_running_loop().run_in_executor(
+            self._threads, _password_fits, hashed, password
+        )
+        return self._keep(key, credential if good else None, data_version)
+
+    def _keep(
+        self, key: bytes, credential: Credential | None, data_version: int
+    ) -> Identity | None:
+        if credential is None:
+            self._refusals[key] = (self._clock() + REFUSAL_S, data_version)
+            if len(self._refusals) > REFUSALS_MAX:
+                self._refusals.popitem(last=False)
+            return None
+        identity = Identity(credential.user, credential.device, credential.admin)
+        self._verdicts[key] = _Verdict(identity, credential, data_version)
+        if len(self._verdicts) > VERDICTS_MAX:
+            self._verdicts.popitem(last=False)
+        return identity
+
+
+def _password_fits(hashed: str, password: str) -> bool:
+    try:
+        return password_hasher.verify(hashed, password)
+    except (VerificationError, InvalidHashError, UnicodeEncodeError):
+        return False

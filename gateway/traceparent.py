@@ -1,0 +1,32 @@
+"""The header `traceparent` that goes with every record (W3C Trace Context, level 1)."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+from typing import Final
+
+HEADER: Final = "traceparent"
+
+_FORM = re.compile(r"00-(?!0{32})[0-9a-f]{32}-(?!0{16})[0-9a-f]{16}-[0-9a-f]{2}")
+
+
+class TraceSource:
+    """Starts traces. Ids are a random prefix of the process and a count: unique, and cheap."""
+
+    def __init__(self) -> None:
+        self._prefix = os.urandom(8).hex()
+        # The first bytes of a parent id must not be all zero, and the count starts anywhere.
+        self._count = itertools.count(int.from_bytes(os.urandom(6), "big") + 1)
+
+    def start(self) -> bytes:
+        """A new trace, not sampled."""
+        number = f"{next(self._count):016x}"
+        return f"00-{self._prefix}{number}-{number}-00".encode()
+
+    def continue_from(self, header: str | None) -> bytes:
+        """The trace a request belongs to, or a new one when its header is missing or malformed."""
+        if header is not None and _FORM.fullmatch(header) is not None:
+            return header.encode()
+        return self.start()

@@ -1,0 +1,129 @@
+"""`waylog user`: add, list and revoke users."""
+
+from __future__ import annotations
+
+import argparse
+import getpass
+import json
+import sys
+from datetime import UTC, datetime
+from pathlib import Path
+
+from gateway.users import UnknownUser, UserExists, UserStore
+from waylog.cli import CommandError
+from waylog.config import DataDirectory
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The subcommands `add`, `list` and `revoke`."""
+    parser.epilog = (
+        "examples:\n"
+        "  waylog user add ada                          prints a token, once\n"
+        "  echo -n 'a long phrase' | waylog user add ada --password-stdin\n"
+        "  waylog user list --json\n"
+        "  waylog user revoke ada                       effective within seconds\n"
+    )
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    add = actions.add_parser("add", help="add a user and print its token")
+    add.add_argument("name", metavar="NAME")
+    add.add_argument("--admin", action="store_true", help="may read the devices of all users")
+    add.add_argument(
+        "--password-stdin",
+        action="store_true",
+        help="read a password from the standard input instead of making a token",
+    )
+    listing = actions.add_parser("list", help="list the users")
+    revoke = actions.add_parser("revoke", help="take all credentials of a user away")
+    revoke.add_argument("name", metavar="NAME")
+    for action in (add, listing, revoke):
+        add_users_argument(action)
+        action.add_argument("--json", action="store_true", help="print JSON")
+
+
+def add_users_argument(parser: argparse.ArgumentParser) -> None:
+    """The option that says where the users are."""
+    parser.add_argument(
+        "--users",
+        type=Path,
+        default=DataDirectory.default().users,
+        metavar="FILE",
+        help="database of users (default: %(default)s)",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one action; returns 0. Raises CommandError."""
+    if arguments.action != "add" and not arguments.users.exists():
+        raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
+    store = UserStore(arguments.users)
+    try:
+        if arguments.action == "add":
+            _add(store, arguments)
+        elif arguments.action == "list":
+            _list(store, arguments)
+        else:
+            _revoke(store, arguments)
+    except UserExists as error:
+        raise CommandError(
+            f"user {error} exists; `waylog device token {error}/DEVICE` makes another token"
+        ) from error
+    except UnknownUser as error:
+        raise CommandError(f"there is no user {error}") from error
+    except ValueError as error:
+        raise CommandError(str(error)) from error
+    finally:
+        store.close()
+    return 0
+
+
+def _add(store: UserStore, arguments: argparse.Namespace) -> None:
+    password = None
+    if arguments.password_stdin:
+        if sys.stdin.isatty():
+            password = getpass.getpass("password: ")
+        else:
+            password = sys.stdin.readline().rstrip("\r\n")
+    token = store.add(arguments.name, admin=arguments.admin, password=password)
+    if arguments.json:
+        print(json.dumps({"user": arguments.name, "admin": arguments.admin, "token": token}))
+    elif token is not None:
+        print(f"user {arguments.name} added; its token (shown only now):", file=sys.stderr)
+        print(token)
+    else:
+        print(f"user {arguments.name} added", file=sys.stderr)
+
+
+def _list(store: UserStore, arguments: argparse.Namespace) -> None:
+    users = store.users()
+    if arguments.json:
+        print(
+            json.dumps(
+                [
+                    {
+                        "user": user.name,
+                        "admin": user.admin,
+                        "created": user.created,
+                        "revoked": user.revoked,
+                        "devices": user.devices,
+                    }
+                    for user in users
+                ]
+            )
+        )
+        return
+    for user in users:
+        created = datetime.fromtimestamp(user.created / 1000, UTC).strftime("%Y-%m-%d %H:%M")
+        notes = [
+            *(["admin"] if user.admin else []),
+            *(["revoked"] if user.revoked else []),
+            *([f"device tokens: {', '.join(user.devices)}"] if user.devices else []),
+        ]
+        print(f"{user.name:<24} {created}  {'; '.join(notes)}".rstrip())
+
+
+def _revoke(store: UserStore, arguments: argparse.Namespace) -> None:
+    store.revoke(arguments.name)
+    if arguments.json:
+        print(json.dumps({"user": arguments.name, "revoked": True}))
+    else:
+        print(f"user {arguments.name} revoked", file=sys.stderr)
