@@ -76,7 +76,7 @@ class Disk(Protocol):
     def size(self, path: Path) -> int | None:
         """Length in bytes, None if there is no such file."""
 
-    def list(self, directory: Path) -> list[str]:
+    def names(self, directory: Path) -> list[str]:
         """Names in a directory, in no order."""
 
     def make_directory(self, directory: Path) -> None:
@@ -196,9 +196,9 @@ class SystemDisk:
         except FileNotFoundError:
             return None
 
-    def list(self, directory: Path) -> list[str]:
+    def names(self, directory: Path) -> list[str]:
         """See Disk."""
-        return os.listdir(directory)
+        return [entry.name for entry in directory.iterdir()]
 
     def make_directory(self, directory: Path) -> None:
         """See Disk."""

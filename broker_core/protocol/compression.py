@@ -17,8 +17,8 @@ EXPANDED_BYTES_MAX: Final = 32 * 1024 * 1024
 _ZSTD_WINDOW_BYTES_MAX: Final = 32 * 1024 * 1024  # level 19 of a one-megabyte batch needs 1 MiB
 _GZIP_WBITS: Final = 31  # zlib's way to say "gzip header and trailer"
 
-# Framing of the Java library snappy-java ("xerial"), which Kafka's Java clients use: magic, version,
-# lowest compatible version, then blocks of a big-endian length and raw snappy.
+# Framing of the Java library snappy-java ("xerial"), which Kafka's Java clients use: magic,
+# version, lowest compatible version, then blocks of a big-endian length and raw snappy.
 _XERIAL_MAGIC: Final = b"\x82SNAPPY\x00"
 _XERIAL_HEADER: Final = _XERIAL_MAGIC + (1).to_bytes(4, "big") + (1).to_bytes(4, "big")
 _XERIAL_BLOCK_BYTES: Final = 32 * 1024
@@ -93,7 +93,7 @@ def _too_large(max_bytes: int) -> MessageTooLarge:
     return MessageTooLarge(f"a compressed batch expands to more than {max_bytes} bytes")
 
 
-def _stream(new_stream: Any, data: Buffer, max_bytes: int, error: type[Exception]) -> bytes:
+def _stream(new_stream: Any, data: Buffer, max_bytes: int, error: Any) -> bytes:
     """Expand one or more members one after the other, as gzip and lz4 frames allow."""
     parts: list[bytes] = []
     size = 0

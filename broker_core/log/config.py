@@ -1,0 +1,152 @@
+"""The settings of one topic's logs, under Kafka's names."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from broker_core.errors import InvalidConfig
+
+FOREVER: Final = 2**63 - 1
+_DAY_MS: Final = 24 * 60 * 60 * 1000
+_CODECS: Final = frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"})
+_POLICIES: Final = frozenset({"delete", "compact"})
+_TIMESTAMP_TYPES: Final = frozenset({"CreateTime", "LogAppendTime"})
+
+# Smallest value of a setting, as in Kafka; 0 where nothing is said. -1 means "no limit".
+_AT_LEAST: Final = {
+    "segment_bytes": 14,
+    "segment_ms": 1,
+    "segment_index_bytes": 4,
+    "retention_ms": -1,
+    "retention_bytes": -1,
+    "flush_messages": 1,
+    "max_compaction_lag_ms": 1,
+    "min_insync_replicas": 1,
+}
+
+
+@dataclass(frozen=True, slots=True)
+class LogConfig:
+    """Kafka's topic settings with `_` for `.`; times in ms, sizes in bytes.
+
+    Raises InvalidConfig for a value that Kafka would refuse.
+    """
+
+    cleanup_policy: str = "delete"
+    compression_type: str = "producer"  # batches are stored as they come, whatever it says
+    delete_retention_ms: int = _DAY_MS
+    file_delete_delay_ms: int = 60_000
+    flush_messages: int = FOREVER  # read by the server, which decides when to flush
+    flush_ms: int = FOREVER  # likewise
+    index_interval_bytes: int = 4096
+    max_compaction_lag_ms: int = FOREVER
+    max_message_bytes: int = 1_048_588  # of one batch
+    message_timestamp_after_max_ms: int = 3_600_000
+    message_timestamp_before_max_ms: int = FOREVER
+    message_timestamp_type: str = "CreateTime"
+    min_cleanable_dirty_ratio: float = 0.5
+    min_compaction_lag_ms: int = 0
+    min_insync_replicas: int = 1
+    preallocate: bool = False
+    retention_bytes: int = -1
+    retention_ms: int = 7 * _DAY_MS
+    segment_bytes: int = 1024 * 1024 * 1024
+    segment_index_bytes: int = 10 * 1024 * 1024
+    segment_jitter_ms: int = 0
+    segment_ms: int = 7 * _DAY_MS
+    unclean_leader_election_enable: bool = False
+    producer_id_expiration_ms: int = _DAY_MS  # a broker's setting in Kafka
+
+    def __post_init__(self) -> None:
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            if isinstance(value, int | float) and value < _AT_LEAST.get(field.name, 0):
+                raise InvalidConfig(
+                    f"{_property_name(field.name)}={value}: at least "
+                    f"{_AT_LEAST.get(field.name, 0)} is required"
+                )
+        if self.segment_bytes > 2**31 - 1:
+            raise InvalidConfig(f"segment.bytes={self.segment_bytes}: at most 2147483647")
+        if not self._policies or self._policies - _POLICIES:
+            raise InvalidConfig(
+                f"cleanup.policy={self.cleanup_policy}: delete, compact or both are allowed"
+            )
+        if self.compression_type not in _CODECS:
+            raise InvalidConfig(
+                f"compression.type={self.compression_type}: one of {', '.join(sorted(_CODECS))}"
+            )
+        if self.message_timestamp_type not in _TIMESTAMP_TYPES:
+            raise InvalidConfig(
+                f"message.timestamp.type={self.message_timestamp_type}: "
+                "CreateTime or LogAppendTime is allowed"
+            )
+
+    @property
+    def _policies(self) -> frozenset[str]:
+        return frozenset(part.strip() for part in self.cleanup_policy.split(",") if part.strip())
+
+    @property
+    def deletes(self) -> bool:
+        """Whether old segments are deleted."""
+        return "delete" in self._policies
+
+    @property
+    def compacts(self) -> bool:
+        """Whether only the newest record of a key is kept."""
+        return "compact" in self._policies
+
+    @property
+    def uses_log_append_time(self) -> bool:
+        """Whether the broker's clock replaces the producer's timestamps."""
+        return self.message_timestamp_type == "LogAppendTime"
+
+    @classmethod
+    def from_properties(
+        cls, properties: Mapping[str, str], base: LogConfig | None = None
+    ) -> LogConfig:
+        """Read Kafka's topic properties ("retention.ms") on top of `base`, or of the defaults.
+
+        Raises InvalidConfig for an unknown name or a value that cannot be read.
+        """
+        values: dict[str, Any] = {}
+        for name, text in properties.items():
+            field = _FIELDS.get(name)
+            if field is None:
+                raise InvalidConfig(f"unknown topic setting {name}")
+            values[field.name] = _parse(name, text.strip(), field.default)
+        return dataclasses.replace(base or cls(), **values)
+
+    def to_properties(self) -> dict[str, str]:
+        """All settings under Kafka's names, as `from_properties` reads them."""
+        return {name: _text(getattr(self, field.name)) for name, field in _FIELDS.items()}
+
+
+def _property_name(field_name: str) -> str:
+    return field_name.replace("_", ".")
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _parse(name: str, text: str, default: object) -> object:
+    if isinstance(default, bool):
+        if text.lower() not in {"true", "false"}:
+            raise InvalidConfig(f"{name}={text}: true or false is expected")
+        return text.lower() == "true"
+    if isinstance(default, int | float):
+        try:
+            return type(default)(text)
+        except ValueError:
+            raise InvalidConfig(f"{name}={text}: a number is expected") from None
+    return text
+
+
+_FIELDS: Final = {
+    _property_name(field.name): field
+    for field in dataclasses.fields(LogConfig)
+    if field.name != "producer_id_expiration_ms"
+}

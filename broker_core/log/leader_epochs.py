@@ -1,0 +1,101 @@
+"""Which leader wrote from which offset on: Kafka's `leader-epoch-checkpoint`.
+
+A follower that comes back asks where its last epoch ended on the leader and cuts its log there
+(KIP-101, KIP-279). Format: version, number of entries, then a line `epoch start_offset` each.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from pathlib import Path
+from typing import Final
+
+from broker_core.environment import Disk
+
+FILE_NAME: Final = "leader-epoch-checkpoint"
+_VERSION: Final = "0"
+
+
+class LeaderEpochs:
+    """The start offsets of leader epochs; both ascend strictly."""
+
+    def __init__(self, disk: Disk, directory: Path) -> None:
+        self._disk = disk
+        self._path = directory / FILE_NAME
+        self._entries: list[tuple[int, int]] = []
+
+    @classmethod
+    def load(cls, disk: Disk, directory: Path) -> LeaderEpochs:
+        """Read the checkpoint; a missing or unreadable one gives an empty table."""
+        epochs = cls(disk, directory)
+        if disk.size(epochs._path) is not None:
+            epochs._entries = _parse(disk.read(epochs._path))
+        return epochs
+
+    @property
+    def entries(self) -> list[tuple[int, int]]:
+        """(epoch, start offset) pairs."""
+        return list(self._entries)
+
+    @property
+    def latest(self) -> int:
+        """The newest epoch, -1 if none is known."""
+        return self._entries[-1][0] if self._entries else -1
+
+    def assign(self, epoch: int, start_offset: int, *, save: bool = True) -> None:
+        """Remember that `epoch` begins at an offset; an epoch that is known changes nothing.
+
+        Raises OSError where the checkpoint cannot be written.
+        """
+        if epoch <= self.latest:
+            return
+        # What begins at the same offset or later was cut away, or never held a record.
+        while self._entries and self._entries[-1][1] >= start_offset:
+            self._entries.pop()
+        self._entries.append((epoch, start_offset))
+        if save:
+            self.save()
+
+    def end_offset(self, epoch: int, log_end_offset: int) -> tuple[int, int]:
+        """(largest known epoch not above `epoch`, where it ends), or (-1, -1).
+
+        Kafka's OffsetForLeaderEpoch: the end is the start of the next epoch, and of the newest one
+        the log's end.
+        """
+        index = bisect_right(self._entries, (epoch, 2**63))
+        if index == 0 or epoch < 0:
+            return -1, -1
+        end = self._entries[index][1] if index < len(self._entries) else log_end_offset
+        return self._entries[index - 1][0], end
+
+    def truncate_from_end(self, end_offset: int) -> None:
+        """Forget epochs that begin at or behind the log's new end."""
+        kept = [entry for entry in self._entries if entry[1] < end_offset]
+        if len(kept) != len(self._entries):
+            self._entries = kept
+            self.save()
+
+    def truncate_from_start(self, start_offset: int) -> None:
+        """Forget epochs that ended at or before the log's new start."""
+        index = bisect_right([start for _, start in self._entries], start_offset)
+        if index > 0 and self._entries[0][1] != start_offset:
+            epoch = self._entries[index - 1][0]
+            self._entries = [(epoch, start_offset), *self._entries[index:]]
+            self.save()
+
+    def save(self) -> None:
+        """Write the checkpoint; raises OSError."""
+        lines = [_VERSION, str(len(self._entries))]
+        lines += [f"{epoch} {start}" for epoch, start in self._entries]
+        self._disk.replace(self._path, ("\n".join(lines) + "\n").encode())
+
+
+def _parse(data: bytes) -> list[tuple[int, int]]:
+    try:
+        version, count, *lines = data.decode().split("\n")
+        entries = [(int(epoch), int(start)) for epoch, start in map(str.split, lines[:-1])]
+    except ValueError:
+        return []
+    if version != _VERSION or count != str(len(entries)) or entries != sorted(set(entries)):
+        return []
+    return entries

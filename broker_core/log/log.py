@@ -1,0 +1,509 @@
+"""A partition's log: append, read, look up by time, flush, retain."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from broker_core.environment import Disk, Environment
+from broker_core.errors import (
+    InvalidRecord,
+    InvalidTimestamp,
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
+from broker_core.log import checkpoints, producer_state, recovery
+from broker_core.log.checkpoints import CleanShutdown
+from broker_core.log.config import LogConfig
+from broker_core.log.leader_epochs import LeaderEpochs
+from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from broker_core.log.producer_state import ProducerState
+from broker_core.log.retention import count_deletable
+from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
+from broker_core.protocol.records import BatchHeader, assign_offsets, validate_batches
+
+logger = logging.getLogger(__name__)
+
+_CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # a log: as many lagging readers as read at full speed
+_READ_POSITIONS_MAX: Final = 64  # a log: as many readers that find their place without a search
+
+
+@dataclass(frozen=True, slots=True)
+class AppendResult:
+    """Where batches stand in the log."""
+
+    base_offset: int
+    last_offset: int
+    log_append_time_ms: int  # -1 where the producer's timestamps are kept
+    log_start_offset: int
+    duplicate: bool  # they were there already; nothing was written
+
+
+class Log:
+    """The batches of one partition in segments, see the package.
+
+    `append` and `read` are for one thread; `flush` may run in another one meanwhile, and so may
+    `apply_retention`. After a failed fdatasync nothing that was written since can be trusted, and
+    a second attempt would lie (the kernel forgets the pages): the log then refuses all appends.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        environment: Environment,
+        loaded: recovery.LoadedLog,
+    ) -> None:
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        # log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.segments[-1].next_offset
+        self.high_watermark = self.log_end_offset
+        self.recovery_point = loaded.recovery_point  # everything before it is on the medium
+        # Whether somebody else moves the high watermark, because other replicas must have it too.
+        self.is_replicated = False
+        self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
+        self._environment = environment
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._producers = loaded.producers
+        self._epochs = loaded.epochs
+        self._unsynced = loaded.unsynced or [self._active]
+        self._directory_is_dirty = True
+        self._failure: str | None = None
+        self._lock = threading.RLock()  # the list of segments, offsets, unsynced
+        self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
+        self._open_segments: OrderedDict[int, Segment] = OrderedDict()
+        # next offset -> (segment, position): where a reader that goes on will begin
+        self._read_positions: dict[int, tuple[Segment, int]] = {}
+
+    @classmethod
+    def open(
+        cls,
+        directory: Path,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        environment: Environment,
+    ) -> Log:
+        """Open or create the log in a directory of its own, recovering it where it must be.
+
+        After an unclean end whatever is kept is made durable first, so that no reader sees a
+        record that a power cut could still take away. Raises KafkaStorageError.
+        """
+        loaded = recovery.load(directory, f"{topic}-{partition}", config, environment)
+        log = cls(directory, topic, partition, config, environment, loaded)
+        if loaded.unsynced:
+            log.flush()
+        return log
+
+    @property
+    def _disk(self) -> Disk:
+        return self._environment.disk
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, as Kafka names the directory."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches, without indexes."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the last is written."""
+        return list(self._segments)
+
+    @property
+    def producers(self) -> ProducerState:
+        """What is known of idempotent producers."""
+        return self._producers
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The leader epochs of the log's batches."""
+        return self._epochs
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+
+    # --- append ---
+
+    def append(
+        self, batches: bytearray | memoryview, *, leader_epoch: int, now_ms: int
+    ) -> AppendResult:
+        """Check batches as a producer sent them, number them in place, write them at once.
+
+        A batch that its idempotent producer sent before is answered with its offsets. Nothing is
+        durable before `flush`. Raises BrokerError subclasses: CorruptMessage, InvalidRecord,
+        InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
+        InvalidProducerEpoch, DuplicateSequenceNumber, RecordListTooLarge, KafkaStorageError; the
+        log is unchanged then.
+        """
+        config = self.config
+        headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
+        append_time = now_ms if config.uses_log_append_time else -1
+        self._check_policy(headers, config, now_ms)
+        size = len(batches)
+        with self._lock:
+            if self._failure is not None:
+                raise KafkaStorageError(self._failure)
+            duplicate = self._producers.check(headers)
+            if duplicate is not None:
+                return AppendResult(
+                    duplicate.base_offset,
+                    duplicate.last_offset,
+                    append_time,
+                    self.log_start_offset,
+                    duplicate=True,
+                )
+            base_offset = self.log_end_offset
+            next_offset = assign_offsets(batches, headers, base_offset, leader_epoch, append_time)
+            self._roll_if_full(size, next_offset, now_ms)
+            if leader_epoch > self._epochs.latest:
+                self._assign_epoch(leader_epoch, base_offset)
+            self._active.append(batches, headers, now_ms)
+            self._written(headers, next_offset, now_ms)
+            return AppendResult(
+                base_offset, next_offset - 1, append_time, self.log_start_offset, duplicate=False
+            )
+
+    def _check_policy(self, headers: list[BatchHeader], config: LogConfig, now_ms: int) -> None:
+        for header in headers:
+            if header.has_null_key and config.compacts:
+                raise InvalidRecord(f"{self.name} is compacted: a record needs a key")
+            if config.uses_log_append_time:
+                continue
+            newest = header.newest_timestamp
+            if (
+                newest - now_ms > config.message_timestamp_after_max_ms
+                or now_ms - newest > config.message_timestamp_before_max_ms
+            ):
+                raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
+
+    def _written(self, headers: list[BatchHeader], next_offset: int, now_ms: int) -> None:
+        for header in headers:
+            if header.producer_id >= 0:
+                self._producers.update(header, now_ms)
+        self.log_end_offset = next_offset
+        if not self.is_replicated:
+            self.high_watermark = next_offset
+
+    def _assign_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        try:
+            self._epochs.assign(leader_epoch, base_offset)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+
+    # --- segments ---
+
+    def _roll_if_full(self, size: int, next_offset: int, now_ms: int) -> None:
+        active, config = self._active, self.config
+        if active.size == 0:
+            if next_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+                raise RecordListTooLarge("the batches have too many offsets")
+            return
+        if (
+            active.size + size > config.segment_bytes
+            or now_ms - active.created_ms > config.segment_ms
+            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or active.index_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
+        ):
+            self.roll()
+
+    def roll(self) -> None:
+        """Close the active segment and begin a new one; an empty one stays.
+
+        Raises KafkaStorageError, and then the log is unchanged.
+        """
+        with self._lock:
+            active = self._active
+            if active.size == 0:
+                return
+            segment = Segment(
+                self._disk,
+                self.directory,
+                self.log_end_offset,
+                size=0,
+                next_offset=self.log_end_offset,
+                created_ms=self._environment.clock.now_ms(),
+                index_interval_bytes=self.config.index_interval_bytes,
+            )
+            try:
+                segment.begin()
+                active.write_indexes()
+                self._save_producers()
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+            # Until it is flushed the closed segment keeps its file, so that flush has one to sync.
+            self._segments = [*self._segments, segment]
+            self._active = segment
+            self._unsynced.append(segment)
+            self._directory_is_dirty = True
+
+    def _save_producers(self) -> None:
+        path = producer_state.snapshot_path(self.directory, self.log_end_offset)
+        self._disk.write(path, (self._producers.to_bytes(),))
+
+    def _segment_index(self, offset: int) -> int:
+        """Which segment holds an offset, or ends before it."""
+        segments = self._segments
+        if offset >= segments[-1].base_offset:
+            return len(segments) - 1
+        low, high = 0, len(segments) - 1
+        while high - low > 1:
+            middle = (low + high) // 2
+            if segments[middle].base_offset <= offset:
+                low = middle
+            else:
+                high = middle
+        return low
+
+    def _use(self, segment: Segment) -> None:
+        """Keep only the closed segments open that were read last."""
+        if segment is self._active:
+            return
+        with self._lock:
+            self._open_segments[segment.base_offset] = segment
+            self._open_segments.move_to_end(segment.base_offset)
+            while len(self._open_segments) > _CLOSED_SEGMENTS_OPEN_MAX:
+                _, oldest = self._open_segments.popitem(last=False)
+                if oldest not in self._unsynced:
+                    oldest.release()
+
+    # --- read ---
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool = True,
+        up_to_offset: int | None = None,
+    ) -> bytes:
+        """Whole batches from the one that holds `offset` on, from one segment.
+
+        The first batch can begin before `offset`; the reader skips. At most `max_bytes`, but with
+        `min_one_message` at least one batch however large; only batches that end before
+        `up_to_offset` (the high watermark). Empty where there is none. Raises OffsetOutOfRange,
+        KafkaStorageError, CorruptMessage.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise OffsetOutOfRange(
+                f"{self.name}: offset {offset} is not in {self.log_start_offset}..{end}"
+            )
+        if up_to_offset is not None and up_to_offset < end:
+            end = up_to_offset
+        if offset >= end:
+            return b""
+        known = self._read_positions.pop(offset, None)
+        if known is not None and known[1] < known[0].size:
+            segment, position = known
+            return self._read_from(segment, position, max_bytes, end, min_one_message)
+        segments = self._segments
+        for index in range(self._segment_index(offset), len(segments)):
+            segment = segments[index]
+            located = segment.locate(offset)
+            if located is not None:
+                return self._read_from(segment, located[0], max_bytes, end, min_one_message)
+        return b""
+
+    def _read_from(
+        self, segment: Segment, position: int, max_bytes: int, end: int, min_one_message: bool
+    ) -> bytes:
+        data, next_offset = segment.read_at(position, max_bytes, end, min_one_message)
+        if data:
+            positions = self._read_positions
+            positions[next_offset] = (segment, position + len(data))
+            if len(positions) > _READ_POSITIONS_MAX:
+                del positions[next(iter(positions))]
+        self._use(segment)
+        return data
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at `timestamp_ms` or later.
+
+        Looks up to the high watermark. Raises KafkaStorageError.
+        """
+        start, end = self.log_start_offset, self.high_watermark
+        for segment in self._segments:
+            if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
+                continue
+            found = segment.first_at_timestamp(timestamp_ms, start, end)
+            self._use(segment)
+            if found is not None:
+                return found
+        return None
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with the newest timestamp; None if empty."""
+        segments = [segment for segment in self._segments if segment.size]
+        if not segments or self.log_start_offset == self.log_end_offset:
+            return None
+        return self.offset_for_timestamp(max(segment.max_timestamp for segment in segments))
+
+    # --- durability ---
+
+    def flush(self) -> int:
+        """Make what is appended now durable; returns the offset up to which the log is.
+
+        Safe beside appends, rolls, retention and reads of other threads. Raises KafkaStorageError;
+        the log then refuses appends, since the kernel can have dropped what it failed to write.
+        """
+        with self._flush_lock:
+            with self._lock:
+                if self._failure is not None:
+                    raise KafkaStorageError(self._failure)
+                target = self.log_end_offset
+                if target <= self.recovery_point and not self._directory_is_dirty:
+                    return self.recovery_point
+                segments = self._unsynced[:]
+                # The handles keep the files open, whatever happens to the segments meanwhile.
+                handles = [segment.handle() for segment in segments]
+                closed = [segment for segment in segments if segment is not self._active]
+                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+            try:
+                for handle in handles:
+                    handle.file.fdatasync()
+                for segment in closed:
+                    segment.sync_indexes()
+                if directory_is_dirty:
+                    self._disk.fsync_directory(self.directory)
+            except FileNotFoundError:
+                pass  # an index of a segment that retention has just deleted
+            except OSError as error:
+                self._failure = f"{self.directory}: cannot be synced: {error.strerror}"
+                logger.critical("%s; the log takes no more appends", self._failure)
+                raise KafkaStorageError(self._failure) from error
+            return self._flushed(target, closed)
+
+    def _flushed(self, target: int, closed: list[Segment]) -> int:
+        with self._lock:
+            self.recovery_point = max(self.recovery_point, target)
+            for segment in closed:
+                if segment in self._unsynced:
+                    self._unsynced.remove(segment)
+                    self._use(segment)
+            recovery_point = self.recovery_point
+        if closed:
+            # Only now and then: an older recovery point costs the next start some reading.
+            self._save_offset(checkpoints.RECOVERY_POINT, recovery_point)
+        return recovery_point
+
+    def _save_offset(self, name: str, offset: int) -> None:
+        try:
+            checkpoints.save_offset(self._disk, self.directory, name, offset)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+
+    # --- deletion ---
+
+    def apply_retention(self, now_ms: int) -> int:
+        """Delete segments that are too old or too much; forget silent producers.
+
+        Returns how many segments went. Raises KafkaStorageError.
+        """
+        with self._lock:
+            self._producers.expire(now_ms - self.config.producer_id_expiration_ms)
+            count = count_deletable(
+                self._segments,
+                self.config,
+                now_ms=now_ms,
+                log_start_offset=self.log_start_offset,
+                high_watermark=self.high_watermark,
+            )
+            if count == 0:
+                return 0
+            if count == len(self._segments):
+                self.roll()
+            return self._delete_oldest(count)
+
+    def _delete_oldest(self, count: int) -> int:
+        removed, kept = self._segments[:count], self._segments[count:]
+        start = max(self.log_start_offset, kept[0].base_offset)
+        # The start first: it must never come back to records that are gone.
+        self._save_offset(checkpoints.LOG_START_OFFSET, start)
+        self.log_start_offset = start
+        self._segments = kept
+        try:
+            self._epochs.truncate_from_start(start)
+            for segment in removed:
+                self._forget(segment)
+                segment.remove()
+                self._disk.remove(producer_state.snapshot_path(self.directory, segment.base_offset))
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+        logger.info("%s: %d old segments deleted, it begins at %d", self.name, count, start)
+        return count
+
+    def _forget(self, segment: Segment) -> None:
+        if segment in self._unsynced:
+            self._unsynced.remove(segment)
+        self._open_segments.pop(segment.base_offset, None)
+        self._read_positions = {
+            offset: place
+            for offset, place in self._read_positions.items()
+            if place[0] is not segment
+        }
+
+    def delete_records(self, before_offset: int) -> None:
+        """Let the log begin at an offset, durably; -1 means the high watermark.
+
+        Whole segments go with the next `apply_retention`. Raises OffsetOutOfRange.
+        """
+        with self._lock:
+            offset = self.high_watermark if before_offset == -1 else before_offset
+            if not 0 <= offset <= self.high_watermark:
+                raise OffsetOutOfRange(f"{self.name}: {offset} is not in 0..{self.high_watermark}")
+            if offset > self.log_start_offset:
+                self._save_offset(checkpoints.LOG_START_OFFSET, offset)
+                self.log_start_offset = offset
+
+    # --- end ---
+
+    def close(self) -> None:
+        """Make everything durable and mark the shutdown as clean; raises KafkaStorageError."""
+        if self._failure is None:
+            self.flush()
+            with self._flush_lock, self._lock:
+                active = self._active
+                try:
+                    active.write_indexes()
+                    active.sync_indexes()
+                    self._save_producers()
+                    CleanShutdown(active.base_offset, active.size, self.log_end_offset).save(
+                        self._disk, self.directory
+                    )
+                except OSError as error:
+                    raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+        self._failure = f"{self.name} is closed"
+        for segment in self._segments:
+            segment.release()
+
+    def delete(self) -> None:
+        """Delete the log and its directory; raises KafkaStorageError."""
+        with self._flush_lock, self._lock:
+            self._failure = f"{self.name} is deleted"
+            try:
+                for segment in self._segments:
+                    segment.remove()
+                for name in self._disk.names(self.directory):
+                    self._disk.remove(self.directory / name)
+                self._disk.remove_directory(self.directory)
+                self._disk.fsync_directory(self.directory.parent)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error

@@ -1,0 +1,83 @@
+"""From offsets to positions inside one segment: a sparse, sorted table.
+
+File format as Kafka's `.index`: entries of 8 bytes, the offset relative to the segment's base
+offset and the position in the `.log` file, both big-endian 32 bits. In memory the table is an
+array; it is written in one go when its segment is closed: until then recovery can rebuild it.
+"""
+
+from __future__ import annotations
+
+import sys
+from array import array
+from bisect import bisect_right
+from operator import lt
+from typing import Final
+
+ENTRY_BYTES: Final = 8
+
+
+class OffsetIndex:
+    """Some offsets of a segment, ascending, each with the position of a batch that begins there.
+
+    Invariant: the batch at an entry's position has exactly the entry's offset as base offset, so
+    that every offset from it on lies at that position or behind it.
+    """
+
+    __slots__ = ("_offsets", "_positions")
+
+    def __init__(self) -> None:
+        self._offsets = array("I")
+        self._positions = array("I")
+
+    def __len__(self) -> int:
+        return len(self._offsets)
+
+    @property
+    def last_position(self) -> int:
+        """Position of the newest entry, 0 of an empty index."""
+        return self._positions[-1] if self._positions else 0
+
+    def append(self, relative_offset: int, position: int) -> None:
+        """Add an entry behind the others."""
+        self._offsets.append(relative_offset)
+        self._positions.append(position)
+
+    def lookup(self, relative_offset: int) -> int:
+        """Where to begin to look for an offset: the nearest position at or before it."""
+        index = bisect_right(self._offsets, relative_offset)
+        return self._positions[index - 1] if index else 0
+
+    def truncate(self, relative_offset: int) -> None:
+        """Drop entries at or behind an offset."""
+        index = bisect_right(self._offsets, relative_offset - 1) if relative_offset > 0 else 0
+        del self._offsets[index:]
+        del self._positions[index:]
+
+    def to_bytes(self) -> bytes:
+        """The file's content."""
+        interleaved = array("I", bytes(ENTRY_BYTES * len(self)))
+        interleaved[0::2] = self._offsets
+        interleaved[1::2] = self._positions
+        if sys.byteorder == "little":
+            interleaved.byteswap()
+        return interleaved.tobytes()
+
+    @classmethod
+    def from_bytes(cls, data: bytes, segment_size: int) -> OffsetIndex | None:
+        """Read a file's content; None if it cannot be the index of a segment of that size."""
+        if len(data) % ENTRY_BYTES:
+            return None
+        interleaved = array("I", data)
+        if sys.byteorder == "little":
+            interleaved.byteswap()
+        index = cls()
+        index._offsets = interleaved[0::2]
+        index._positions = interleaved[1::2]
+        if index and index.last_position >= segment_size:
+            return None
+        # Unsynced blocks of a file read as zeros after a power cut: order reveals them.
+        return index if _ascends(index._offsets) and _ascends(index._positions) else None
+
+
+def _ascends(numbers: array[int]) -> bool:
+    return all(map(lt, numbers, numbers[1:]))

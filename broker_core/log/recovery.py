@@ -1,0 +1,325 @@
+"""From the files of a directory to a log that can be written: Kafka's LogLoader.
+
+After a clean shutdown nothing is read but the indexes of the last segment. After a crash every
+segment from the recovery point on is read: batches up to the first that is not whole and sound
+stay, the rest is cut off, indexes and producer state are built again.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from broker_core.environment import Environment, File
+from broker_core.errors import KafkaStorageError
+from broker_core.log import checkpoints, producer_state
+from broker_core.log.checkpoints import CleanShutdown
+from broker_core.log.config import LogConfig
+from broker_core.log.leader_epochs import LeaderEpochs
+from broker_core.log.producer_state import ProducerState
+from broker_core.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
+from broker_core.protocol.records import HEADER_BYTES, BatchHeader, scan_batches
+
+logger = logging.getLogger(__name__)
+
+DELETED_SUFFIX: Final = ".deleted"
+CLEANED_SUFFIX: Final = ".cleaned"
+SWAP_SUFFIX: Final = ".swap"
+TEMPORARY_SUFFIX: Final = ".tmp"
+
+_CHUNK_BYTES: Final = 4 * 1024 * 1024
+
+
+@dataclass
+class LoadedLog:
+    """What recovery found."""
+
+    segments: list[Segment]  # ascending, at least one; the last is open for writing
+    log_start_offset: int
+    recovery_point: int
+    producers: ProducerState
+    epochs: LeaderEpochs
+    unsynced: list[Segment] = field(default_factory=list)  # may not be on the medium
+    bytes_cut: int = 0
+
+
+@dataclass
+class _Scan:
+    """How far a file holds sound batches, and what ended it."""
+
+    size: int = 0
+    problem: str | None = None
+
+
+def scan_file(
+    file: File, size: int, *, check_crc: bool, scan: _Scan | None = None
+) -> Iterator[tuple[BatchHeader, int]]:
+    """Yield the header and position of each batch; `scan` tells where and why it ended."""
+    result = scan or _Scan()
+    position = 0
+    wanted = _CHUNK_BYTES
+    while position < size:
+        data = file.pread(min(wanted, size - position), position)
+        headers, taken, problem = scan_batches(data, check_crc=check_crc)
+        for header in headers:
+            yield header, position + header.position
+        position += taken
+        result.size = position
+        if problem is None:
+            wanted = _CHUNK_BYTES
+            continue
+        remaining = len(data) - taken
+        length = int.from_bytes(data[taken + 8 : taken + 12], "big", signed=True) + 12
+        # What is only cut by the end of the chunk is read again from its beginning.
+        can_be_whole = remaining < HEADER_BYTES or remaining < length
+        if not can_be_whole or (taken == 0 and len(data) == size - position):
+            result.problem = problem
+            return
+        wanted = max(_CHUNK_BYTES, min(length, size - position))
+        if taken == 0 and len(data) >= wanted:
+            result.problem = problem
+            return
+
+
+def load(directory: Path, name: str, config: LogConfig, environment: Environment) -> LoadedLog:
+    """Open or create a log's directory; raises KafkaStorageError."""
+    try:
+        return _Loader(directory, name, config, environment).load()
+    except OSError as error:
+        raise KafkaStorageError(f"{directory}: {error.strerror or error}") from error
+
+
+class _Loader:
+    def __init__(
+        self, directory: Path, name: str, config: LogConfig, environment: Environment
+    ) -> None:
+        self.directory = directory
+        self.name = name
+        self.config = config
+        self.disk = environment.disk
+        self.now_ms = environment.clock.now_ms()
+        self.bytes_cut = 0
+        self.unsynced: list[Segment] = []
+
+    def load(self) -> LoadedLog:
+        self.disk.make_directory(self.directory)
+        names = self._tidy(self.disk.names(self.directory))
+        bases = _offsets(names, LOG_SUFFIX)
+        snapshots = _offsets(names, producer_state.SUFFIX)
+        start = checkpoints.load_offset(self.disk, self.directory, checkpoints.LOG_START_OFFSET)
+        recovery_point = checkpoints.load_offset(
+            self.disk, self.directory, checkpoints.RECOVERY_POINT
+        )
+        epochs = LeaderEpochs.load(self.disk, self.directory)
+        clean = CleanShutdown.take(self.disk, self.directory)
+        segments = self._segments(bases)
+        producers: ProducerState | None = None
+        if clean is not None and segments:
+            producers = self._resume(segments, snapshots, clean)
+        if producers is None:
+            producers = self._recover(segments, snapshots, recovery_point, epochs)
+            recovery_point = min(recovery_point, segments[-1].next_offset) if segments else 0
+        else:
+            recovery_point = segments[-1].next_offset
+        if not segments or segments[-1].next_offset < start:
+            # DeleteRecords is durable at once, the records it deleted need not have been.
+            for segment in segments:
+                segment.remove()
+            segments = [self._new_segment(start)]
+            self.unsynced = segments[:]
+            producers, recovery_point = ProducerState(), start
+        end = segments[-1].next_offset
+        epochs.truncate_from_end(max(end, 1))
+        for offset in snapshots:
+            if offset > end:
+                self.disk.remove(producer_state.snapshot_path(self.directory, offset))
+        return LoadedLog(
+            segments=segments,
+            log_start_offset=max(start, segments[0].base_offset),
+            recovery_point=recovery_point,
+            producers=producers,
+            epochs=epochs,
+            unsynced=self.unsynced,
+            bytes_cut=self.bytes_cut,
+        )
+
+    def _tidy(self, names: list[str]) -> list[str]:
+        """Finish or undo what a crash interrupted; returns the names that remain."""
+        from broker_core.log.compaction import finish_swaps
+
+        for name in names:
+            if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
+                self.disk.remove(self.directory / name)
+        if any(name.endswith(SWAP_SUFFIX) for name in names):
+            finish_swaps(self.disk, self.directory, names)
+        names = self.disk.names(self.directory)
+        bases = set(_offsets(names, LOG_SUFFIX))
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            for orphan in set(_offsets(names, suffix)) - bases:
+                self.disk.remove(segment_path(self.directory, orphan, suffix))
+        return names
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        segment = self._segment(base_offset, 0, base_offset)
+        segment.begin()
+        return segment
+
+    def _segment(self, base_offset: int, size: int, next_offset: int) -> Segment:
+        return Segment(
+            self.disk,
+            self.directory,
+            base_offset,
+            size=size,
+            next_offset=next_offset,
+            created_ms=self.now_ms,
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+
+    def _segments(self, bases: list[int]) -> list[Segment]:
+        segments = []
+        for index, base in enumerate(bases):
+            size = self.disk.size(segment_path(self.directory, base)) or 0
+            # Where the last one ends is not known yet.
+            following = bases[min(index + 1, len(bases) - 1)]
+            segments.append(self._segment(base, size, following))
+        return segments
+
+    def _resume(
+        self, segments: list[Segment], snapshots: list[int], clean: CleanShutdown
+    ) -> ProducerState | None:
+        """Trust the files as a clean shutdown left them; None where they are not like that."""
+        last = segments[-1]
+        if (last.base_offset, last.size) != (clean.segment_base_offset, clean.segment_bytes):
+            return None
+        found = producer_state.load_snapshot(
+            self.disk, self.directory, snapshots, clean.log_end_offset
+        )
+        if clean.log_end_offset == 0:
+            found = (0, ProducerState())
+        if found is None or found[0] != clean.log_end_offset:
+            return None
+        last.next_offset = clean.log_end_offset
+        return found[1] if last.resume() else None
+
+    def _recover(
+        self,
+        segments: list[Segment],
+        snapshots: list[int],
+        recovery_point: int,
+        epochs: LeaderEpochs,
+    ) -> ProducerState:
+        """Read what may be torn, cut it, and build again what is derived from it."""
+        if not segments:
+            return ProducerState()
+        damaged = next(
+            (
+                index
+                for index, segment in enumerate(segments)
+                if segment.next_offset > recovery_point or segment is segments[-1]
+            ),
+            0,
+        )
+        found = producer_state.load_snapshot(
+            self.disk, self.directory, snapshots, segments[damaged].base_offset
+        )
+        offset, producers = found or (segments[0].base_offset, ProducerState())
+
+        def remember(header: BatchHeader) -> None:
+            if header.base_offset >= offset:
+                producers.update(header, self.now_ms)
+            if header.leader_epoch > epochs.latest:
+                epochs.assign(header.leader_epoch, header.base_offset, save=False)
+
+        known_epochs = epochs.entries
+        for segment in segments[:damaged]:
+            if segment.next_offset > offset:
+                self._read_producers(segment, remember)
+        for index in range(damaged, len(segments)):
+            whole = self._rebuild(segments[index], remember)
+            is_last = index == len(segments) - 1
+            if not whole or is_last:
+                self._drop(segments, index + 1)
+                break
+            segments[index].write_indexes()
+            segments[index].release()
+        if epochs.entries != known_epochs:
+            epochs.save()
+        return producers
+
+    def _read_producers(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> None:
+        """Producer state alone, from a segment that is known to be sound."""
+        file = self.disk.open(segment.path)
+        for header, _ in scan_file(file, segment.size, check_crc=False):
+            remember(header)
+
+    def _rebuild(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> bool:
+        """Check a segment, build its indexes, cut it; whether all of it was sound."""
+        following = segment.next_offset if segment.next_offset > segment.base_offset else None
+        file_size = segment.size
+        segment.begin()
+        self.unsynced.append(segment)
+        next_offset = segment.base_offset
+        segment.next_offset = next_offset
+        scan = _Scan()
+        valid = 0
+        batches = scan_file(segment.handle().file, file_size, check_crc=True, scan=scan)
+        for header, position in batches:
+            if (
+                header.base_offset < next_offset
+                or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
+                or (following is not None and header.next_offset > following)
+            ):
+                scan.problem = f"offset {header.base_offset} is out of order"
+                break
+            segment.note(header, position)
+            next_offset = header.next_offset
+            remember(header)
+            valid = position + header.size
+        if valid == file_size:
+            segment.size = valid
+            if following is not None:
+                # A compacted segment can end before the next one begins.
+                segment.next_offset = following
+            return True
+        cut = file_size - valid
+        self.bytes_cut += cut
+        logger.warning(
+            "%s: %s cut at %d: %s; %d bytes dropped, the log goes on at offset %d",
+            self.name,
+            segment.path.name,
+            valid,
+            scan.problem,
+            cut,
+            segment.next_offset,
+        )
+        segment.truncate(valid)
+        return False
+
+    def _drop(self, segments: list[Segment], index: int) -> None:
+        """Delete segments behind a cut: their offsets would leave a hole in the log."""
+        for segment in segments[index:]:
+            self.bytes_cut += segment.size
+            logger.warning(
+                "%s: %s with %d bytes lies behind the cut and is dropped",
+                self.name,
+                segment.path.name,
+                segment.size,
+            )
+            segment.remove()
+        del segments[index:]
+
+
+def _offsets(names: list[str], suffix: str) -> list[int]:
+    """The offsets in the names of files of one kind, ascending."""
+    stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
+    return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())

@@ -1,0 +1,329 @@
+"""One piece of a log: a `.log` file of record batches with its two indexes.
+
+The files are named by the segment's first possible offset, 20 digits, as in Kafka. Only the last
+segment of a log is written; the others are read through a file and an index that are opened when
+they are needed and let go of afterwards.
+"""
+
+from __future__ import annotations
+
+import logging
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from broker_core.environment import Buffer, Disk, File
+from broker_core.errors import KafkaStorageError
+from broker_core.log.offset_index import OffsetIndex
+from broker_core.log.time_index import ENTRY_BYTES, TimeIndex, last_timestamp_of
+from broker_core.protocol.records import (
+    HEADER_BYTES,
+    BatchHeader,
+    find_batch,
+    read_records,
+    scan_batches,
+    whole_batches,
+)
+
+logger = logging.getLogger(__name__)
+
+LOG_SUFFIX: Final = ".log"
+INDEX_SUFFIX: Final = ".index"
+TIME_INDEX_SUFFIX: Final = ".timeindex"
+RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
+
+_SEARCH_BYTES: Final = 8192  # an index entry every 4096 bytes: one read mostly finds the batch
+
+
+def segment_path(directory: Path, base_offset: int, suffix: str = LOG_SUFFIX) -> Path:
+    """The name of one of a segment's files."""
+    return directory / f"{base_offset:020d}{suffix}"
+
+
+class Handle(NamedTuple):
+    """What reading needs: it stays usable for who holds it, also after the segment is deleted."""
+
+    file: File
+    offset_index: OffsetIndex
+
+
+class Segment:
+    """A run of batches; see the module.
+
+    Invariants: base_offset <= every offset in it < next_offset; `size` bytes of the file are whole
+    batches, and bytes behind `size` are never read.
+    """
+
+    __slots__ = (
+        "_handle",
+        "_index_interval_bytes",
+        "_indexed_position",
+        "_max_timestamp",
+        "_time_index",
+        "base_offset",
+        "created_ms",
+        "directory",
+        "disk",
+        "next_offset",
+        "size",
+    )
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        base_offset: int,
+        *,
+        size: int,
+        next_offset: int,
+        created_ms: int,
+        index_interval_bytes: int,
+    ) -> None:
+        self.disk = disk
+        self.directory = directory
+        self.base_offset = base_offset
+        self.size = size
+        self.next_offset = next_offset
+        self.created_ms = created_ms  # of the first append as far as it is known
+        self._index_interval_bytes = index_interval_bytes
+        self._indexed_position = 0  # where the newest index entry points
+        self._handle: Handle | None = None
+        self._time_index: TimeIndex | None = None
+        self._max_timestamp: int | None = None  # None: not read from the time index yet
+
+    @property
+    def path(self) -> Path:
+        """The `.log` file."""
+        return segment_path(self.directory, self.base_offset)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it holds a file open."""
+        return self._handle is not None
+
+    @property
+    def index_entries(self) -> int:
+        """Entries of the offset index while the segment is the active one."""
+        return len(self._handle.offset_index) if self._handle else 0
+
+    @property
+    def max_timestamp(self) -> int:
+        """The newest timestamp in it (ms), -1 if it has none."""
+        if self._max_timestamp is None:
+            self._max_timestamp = self._stored_max_timestamp()
+        return self._max_timestamp
+
+    def _stored_max_timestamp(self) -> int:
+        path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
+        size = self.disk.size(path)
+        if not size or size < ENTRY_BYTES:
+            return -1
+        return last_timestamp_of(self.disk.open(path).pread(ENTRY_BYTES, size - ENTRY_BYTES))
+
+    # --- writing: the active segment ---
+
+    def begin(self) -> None:
+        """Start with an empty or new file and empty indexes, ready for `append` or `note`."""
+        self._handle = Handle(self.disk.open(self.path, create=True), OffsetIndex())
+        self._time_index = TimeIndex()
+        self._indexed_position = 0
+        self._max_timestamp = -1
+
+    def resume(self) -> bool:
+        """Go on writing a segment that was closed cleanly; False if its indexes are not sound."""
+        index = self._load_index()
+        time_index = self._load_time_index()
+        if index is None or time_index is None or self.disk.size(self.path) != self.size:
+            return False
+        self._max_timestamp = time_index.last_timestamp
+        self._handle = Handle(self.disk.open(self.path, writable=True), index)
+        self._time_index = time_index
+        self._indexed_position = index.last_position
+        return True
+
+    def append(self, data: Buffer, headers: list[BatchHeader], now_ms: int) -> None:
+        """Write numbered batches with one system call.
+
+        Raises KafkaStorageError, and then the segment is as before: what a failed write may have
+        left behind `size` is cut off, or at least never read.
+        """
+        assert self._handle is not None
+        file = self._handle.file
+        position = self.size
+        length = len(data)
+        try:
+            written = file.pwrite(data, position)
+        except OSError as error:
+            self._cut(position)
+            raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
+        if written != length:
+            self._cut(position)
+            raise KafkaStorageError(f"{self.path}: {written} of {length} bytes written")
+        if position == 0:
+            self.created_ms = now_ms
+        for header in headers:
+            self.note(header, position + header.position)
+        # Published last: a reader in another thread sees whole batches only.
+        self.size = position + length
+
+    def _cut(self, position: int) -> None:
+        assert self._handle is not None
+        try:
+            self._handle.file.truncate(position)
+        except OSError as error:
+            logger.warning("%s: cannot be cut to %d: %s", self.path, position, error)
+
+    def note(self, header: BatchHeader, position: int) -> None:
+        """Take a batch at a position into the indexes."""
+        assert self._handle is not None and self._time_index is not None
+        if self._max_timestamp is None or header.max_timestamp > self._max_timestamp:
+            self._max_timestamp = header.max_timestamp
+        last_offset = header.last_offset
+        self.next_offset = last_offset + 1
+        if position - self._indexed_position > self._index_interval_bytes:
+            self._handle.offset_index.append(header.base_offset - self.base_offset, position)
+            self._time_index.append(self._max_timestamp, last_offset - self.base_offset)
+            self._indexed_position = position
+
+    def truncate(self, size: int) -> None:
+        """Cut the file, during recovery; raises OSError."""
+        assert self._handle is not None
+        self._handle.file.truncate(size)
+        self.size = size
+
+    def write_indexes(self) -> None:
+        """Write both index files, whose last time entry is the newest timestamp; raises OSError."""
+        assert self._handle is not None and self._time_index is not None
+        if self.next_offset > self.base_offset:
+            self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
+        for suffix, content in (
+            (INDEX_SUFFIX, self._handle.offset_index.to_bytes()),
+            (TIME_INDEX_SUFFIX, self._time_index.to_bytes()),
+        ):
+            self.disk.write(segment_path(self.directory, self.base_offset, suffix), (content,))
+
+    def sync_indexes(self) -> None:
+        """Make the index files durable; raises OSError."""
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.disk.open(
+                segment_path(self.directory, self.base_offset, suffix), writable=True
+            ).fdatasync()
+
+    def sync(self) -> None:
+        """Make the batches durable; raises OSError."""
+        self.handle().file.fdatasync()
+
+    def release(self) -> None:
+        """Let go of files and indexes; the next read opens them again."""
+        self._handle = None
+        self._time_index = None
+
+    def remove(self) -> None:
+        """Delete the files; who holds a handle can still read. Raises OSError."""
+        self.release()
+        # The data first: indexes without data are rubbish that the next start removes, data
+        # without indexes would be a reason to build them again.
+        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
+
+    # --- reading ---
+
+    def _load_index(self) -> OffsetIndex | None:
+        path = segment_path(self.directory, self.base_offset, INDEX_SUFFIX)
+        if self.disk.size(path) is None:
+            return None
+        return OffsetIndex.from_bytes(self.disk.read(path), self.size)
+
+    def _load_time_index(self) -> TimeIndex | None:
+        path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
+        if self.disk.size(path) is None:
+            return None
+        return TimeIndex.from_bytes(self.disk.read(path))
+
+    def handle(self) -> Handle:
+        """The open file and index; raises KafkaStorageError."""
+        handle = self._handle
+        if handle is None:
+            try:
+                file = self.disk.open(self.path)
+                index = self._load_index()
+            except OSError as error:
+                raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
+            if index is None:
+                logger.warning("%s: the offset index is missing or damaged", self.path)
+                index = OffsetIndex()
+            handle = self._handle = Handle(file, index)
+        return handle
+
+    def locate(self, offset: int, timestamp_ms: int = -(2**63)) -> tuple[int, int] | None:
+        """(position, size) of the first batch that reaches an offset and a timestamp."""
+        file, index = self.handle()
+        position = index.lookup(max(0, offset - self.base_offset))
+        end = self.size
+        while position < end:
+            data = file.pread(min(_SEARCH_BYTES, end - position), position)
+            if len(data) < HEADER_BYTES:
+                raise KafkaStorageError(f"{self.path}: nothing to read at {position}")
+            found, size = find_batch(data, offset, timestamp_ms)
+            position += found
+            if size:
+                return position, size
+        return None
+
+    def read_at(
+        self, position: int, max_bytes: int, up_to_offset: int, min_one_message: bool
+    ) -> tuple[bytes, int]:
+        """Whole batches from a position on, and the offset after them (-1 if there is none)."""
+        file = self.handle().file
+        end = self.size
+        data = file.pread(min(max(max_bytes, HEADER_BYTES), end - position), position)
+        taken, next_offset = whole_batches(data, up_to_offset)
+        if taken == 0 and min_one_message and len(data) >= HEADER_BYTES:
+            _, size = find_batch(data, 0)
+            if len(data) < size <= end - position:
+                data = file.pread(size, position)
+                taken, next_offset = whole_batches(data, up_to_offset)
+        elif taken > max_bytes and not min_one_message:
+            return b"", -1
+        return (data if taken == len(data) else data[:taken]), next_offset
+
+    def first_at_timestamp(
+        self, timestamp_ms: int, from_offset: int, up_to_offset: int
+    ) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at a time or later, within offsets."""
+        time_index = self._time_index or self._load_time_index()
+        if time_index is not None:
+            from_offset = max(from_offset, self.base_offset + time_index.lookup(timestamp_ms))
+        found = self.locate(from_offset, timestamp_ms)
+        while found is not None:
+            position, size = found
+            data = self.handle().file.pread(size, position)
+            headers, _, problem = scan_batches(data)
+            if problem is not None:
+                raise KafkaStorageError(f"{self.path}, byte {position}: {problem}")
+            header = headers[0]
+            if header.base_offset >= up_to_offset:
+                return None
+            record = _first_record(data, header, timestamp_ms, from_offset)
+            if record is not None:
+                return record if record[1] < up_to_offset else None
+            from_offset = header.next_offset
+            found = self.locate(from_offset, timestamp_ms)
+        return None
+
+
+def _first_record(
+    data: bytes, header: BatchHeader, timestamp_ms: int, from_offset: int
+) -> tuple[int, int] | None:
+    from broker_core.errors import BrokerError
+
+    if header.is_log_append_time:
+        return header.max_timestamp, max(header.base_offset, from_offset)
+    try:
+        for offset, timestamp, *_ in read_records(data, header):
+            if timestamp >= timestamp_ms and offset >= from_offset:
+                return timestamp, offset
+    except BrokerError as error:
+        # Compressed batches are stored unopened; what cannot be opened still has its header.
+        logger.warning("batch at offset %d cannot be opened: %s", header.base_offset, error)
+        return header.max_timestamp, header.base_offset
+    return None
