@@ -1,0 +1,41 @@
+"""News of addresses, to whatever takes them to devices and viewers."""
+
+from __future__ import annotations
+
+import logging
+from typing import Protocol
+
+from waylog.messages import Address
+
+logger = logging.getLogger(__name__)
+
+
+class AddressChannel(Protocol):
+    """A way to devices: MQTT, for one."""
+
+    def address_changed(self, address: Address) -> None:
+        """Take an address newer than the last one of its device. Must not block."""
+
+
+class Pusher:
+    """Tells every channel; a channel that fails does not keep the others from hearing it."""
+
+    def __init__(self) -> None:
+        self._channels: list[AddressChannel] = []
+
+    def register(self, channel: AddressChannel) -> None:
+        """Tell this channel from now on."""
+        self._channels.append(channel)
+
+    def unregister(self, channel: AddressChannel) -> None:
+        """Tell it no longer; nothing happens if it was not registered."""
+        if channel in self._channels:
+            self._channels.remove(channel)
+
+    def address_changed(self, address: Address) -> None:
+        """For AddressView.on_address."""
+        for channel in self._channels:
+            try:
+                channel.address_changed(address)
+            except Exception:
+                logger.exception("%s failed to take an address", type(channel).__name__)

@@ -1,0 +1,101 @@
+"""The recent way of every device, in a bounded amount of memory."""
+
+from __future__ import annotations
+
+import math
+import struct
+from collections import deque
+from typing import Final, NamedTuple
+
+_POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
+_CHUNK_POINTS: Final = 64
+_NAN: Final = math.nan
+
+DEFAULT_BYTES_MAX: Final = 48 * 1024 * 1024
+
+
+class TrackPoint(NamedTuple):
+    """One point of a track; what is not known is None."""
+
+    time: int  # ms
+    lat: float
+    lon: float
+    altitude: float | None
+    accuracy: float | None
+    speed: float | None
+    course: float | None
+
+
+class TrackStore:
+    """Points packed into chunks; the chunk begun longest ago goes first, whoever's it is.
+
+    36 bytes a point: a day of one phone is small, and a fleet shares the bound fairly, since each
+    device's chunks age at the speed at which it sends.
+    """
+
+    def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._chunks: dict[str, deque[bytearray]] = {}
+        # Chunks of all devices by the time they were begun: each device's oldest is its leftmost.
+        self._begun: deque[str] = deque()
+
+    @property
+    def bytes(self) -> int:
+        """Packed points, without the overhead of the containers."""
+        return self._bytes
+
+    def append(
+        self,
+        device: str,
+        time: int,
+        lat: float,
+        lon: float,
+        altitude: float | None = None,
+        accuracy: float | None = None,
+        speed: float | None = None,
+        course: float | None = None,
+    ) -> None:
+        """Add a point. Raises struct.error, OverflowError for values that are no position."""
+        packed = _POINT.pack(
+            time,
+            round(lat * 1e7),
+            round(lon * 1e7),
+            _NAN if altitude is None else altitude,
+            _NAN if accuracy is None else accuracy,
+            _NAN if speed is None else speed,
+            _NAN if course is None else course,
+        )
+        chunks = self._chunks.get(device)
+        if chunks is None:
+            chunks = self._chunks[device] = deque()
+        if not chunks or len(chunks[-1]) >= _CHUNK_POINTS * _POINT.size:
+            chunks.append(bytearray())
+            self._begun.append(device)
+        chunks[-1] += packed
+        self._bytes += _POINT.size
+        while self._bytes > self._bytes_max:
+            self._drop_oldest_chunk()
+
+    def points(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
+        """Points with from_ms <= time <= to_ms, by time, none twice."""
+        found: dict[tuple[int, int, int], TrackPoint] = {}
+        for chunk in self._chunks.get(device, ()):
+            for time, lat, lon, *measured in _POINT.iter_unpack(chunk):
+                if from_ms <= time <= to_ms:
+                    values = (None if math.isnan(each) else round(each, 3) for each in measured)
+                    found[(time, lat, lon)] = TrackPoint(time, lat / 1e7, lon / 1e7, *values)
+        return sorted(found.values(), key=lambda point: point.time)
+
+    def forget(self, device: str) -> None:
+        """Drop all points of a device."""
+        for chunk in self._chunks.pop(device, ()):
+            self._bytes -= len(chunk)
+        self._begun = deque(each for each in self._begun if each != device)
+
+    def _drop_oldest_chunk(self) -> None:
+        device = self._begun.popleft()
+        chunks = self._chunks[device]
+        self._bytes -= len(chunks.popleft())
+        if not chunks:
+            del self._chunks[device]

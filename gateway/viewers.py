@@ -1,0 +1,224 @@
+"""Who watches live, what each may see, and what waits for each: state without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from gateway.metrics import GatewayMetrics
+from gateway.views import ViewEvent
+from waylog.topics import ADDRESS, LOCATION
+
+#: Events that wait for one viewer in order; beyond it only the newest of each device waits.
+ORDERED_EVENTS_MAX: Final = 2_000
+#: Devices of which something waits for one viewer.
+NEWEST_EVENTS_MAX: Final = 20_000
+VIEWERS_MAX: Final = 1_000
+
+_CURSOR = re.compile(r"[la]\d{1,9}-\d{1,18}")
+_CURSOR_PARTS_MAX: Final = 2_000
+
+Cursor = dict[tuple[str, int], int]
+
+
+class View(Protocol):
+    """The part of a view that says how far it is."""
+
+    topic: str
+    positions: dict[int, int]
+
+
+class BadCursor(ValueError):
+    """Not an id of one of our events."""
+
+
+def encode_cursor(cursor: Cursor) -> str:
+    """Next offsets as the id of an event, e.g. `l0-17.l1-4.a0-12`."""
+    return ".".join(
+        f"{topic[0]}{partition}-{offset}" for (topic, partition), offset in cursor.items()
+    )
+
+
+def decode_cursor(text: str) -> Cursor:
+    """Raises BadCursor."""
+    cursor: Cursor = {}
+    if not text:
+        return cursor
+    parts = text.split(".")
+    if len(parts) > _CURSOR_PARTS_MAX:
+        raise BadCursor("the id of an event is too long")
+    for part in parts:
+        if _CURSOR.fullmatch(part) is None:
+            raise BadCursor(f"{text[:60]!r} is not the id of an event of this stream")
+        partition, _, offset = part[1:].partition("-")
+        cursor[(LOCATION if part[0] == "l" else ADDRESS, int(partition))] = int(offset)
+    return cursor
+
+
+@dataclass(frozen=True)
+class BoundingBox:
+    """Degrees; a box over the antimeridian has west > east."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[float]) -> BoundingBox:
+        """From [west, south, east, north]; raises ValueError."""
+        west, south, east, north = (float(number) for number in numbers)
+        if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+            raise ValueError("bbox is [west, south, east, north] in degrees")
+        return cls(west, south, east, north)
+
+    def contains(self, lat: float, lon: float) -> bool:
+        """Whether a position is inside."""
+        if not self.south <= lat <= self.north:
+            return False
+        if self.west <= self.east:
+            return self.west <= lon <= self.east
+        return lon >= self.west or lon <= self.east
+
+
+@dataclass
+class Filter:
+    """What a viewer wants, within what it may see."""
+
+    user: str | None  # None: all users (admins)
+    devices: frozenset[str] | None = None
+    topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
+    box: BoundingBox | None = None
+
+    def __post_init__(self) -> None:
+        self._prefix = None if self.user is None else f"{self.user}/"
+
+    def passes(self, event: ViewEvent) -> bool:
+        """Whether an event is for this viewer."""
+        if self._prefix is not None and not event.device.startswith(self._prefix):
+            return False
+        if event.topic not in self.topics:
+            return False
+        if self.devices is not None and event.device not in self.devices:
+            return False
+        return self.box is None or self.box.contains(event.lat, event.lon)
+
+
+class Viewer:
+    """What waits for one viewer.
+
+    Events wait in order up to a bound; a viewer that is slower gets the newest of each device
+    instead, and learns how many it did not get.
+    """
+
+    def __init__(self, wanted: Filter, positions: Cursor) -> None:
+        self.wanted = wanted
+        #: What has been taken: the id of the last event it was given.
+        self.cursor: Cursor = dict(positions)
+        self.skipped = 0
+        self.wake = asyncio.Event()
+        self._ordered: list[ViewEvent] = []
+        self._newest: dict[tuple[str, str], ViewEvent] | None = None
+
+    def offer(self, events: Iterable[ViewEvent]) -> None:
+        """Add what passes the filter."""
+        passes = self.wanted.passes
+        wanted = [event for event in events if passes(event)]
+        if not wanted:
+            return
+        if self._newest is None:
+            self._ordered += wanted
+            if len(self._ordered) > ORDERED_EVENTS_MAX:
+                self._newest = {}
+                ordered, self._ordered = self._ordered, []
+                self._coalesce(ordered)
+        else:
+            self._coalesce(wanted)
+        self.wake.set()
+
+    def _coalesce(self, events: Iterable[ViewEvent]) -> None:
+        newest = self._newest
+        assert newest is not None
+        for event in events:
+            key = (event.topic, event.device)
+            if newest.pop(key, None) is not None:
+                self.skipped += 1
+            newest[key] = event
+            if len(newest) > NEWEST_EVENTS_MAX:
+                del newest[next(iter(newest))]
+                self.skipped += 1
+
+    def take(self) -> list[ViewEvent]:
+        """Everything that waits, in the order of the log as far as it was kept."""
+        self.wake.clear()
+        if self._newest is not None:
+            events, self._newest = list(self._newest.values()), None
+            return events
+        events, self._ordered = self._ordered, []
+        return events
+
+    def take_skipped(self) -> int:
+        """How many events were left out since the last call."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
+
+    def advance(self, event: ViewEvent) -> str:
+        """The id of an event that is given to the viewer now."""
+        key = (event.topic, event.partition)
+        if event.offset >= self.cursor.get(key, 0):
+            self.cursor[key] = event.offset + 1
+        return encode_cursor(self.cursor)
+
+
+class TooManyViewers(Exception):
+    """The bound on live viewers is reached."""
+
+
+class Viewers:
+    """All live viewers of this process; fed by the views."""
+
+    def __init__(
+        self, views: Sequence[View], metrics: GatewayMetrics, viewers_max: int = VIEWERS_MAX
+    ) -> None:
+        self._views = views
+        self._metrics = metrics
+        self._viewers_max = viewers_max
+        self._viewers: set[Viewer] = set()
+
+    def __len__(self) -> int:
+        return len(self._viewers)
+
+    @property
+    def watching(self) -> bool:
+        """Whether there is anybody."""
+        return bool(self._viewers)
+
+    @property
+    def positions(self) -> Cursor:
+        """Next offsets after what viewers have been offered."""
+        return {
+            (view.topic, partition): offset
+            for view in self._views
+            for partition, offset in view.positions.items()
+        }
+
+    def on_events(self, events: list[ViewEvent]) -> None:
+        """For the views' `watch`."""
+        for viewer in self._viewers:
+            viewer.offer(events)
+
+    def add(self, wanted: Filter) -> Viewer:
+        """A new viewer, from now on. Raises TooManyViewers."""
+        if len(self._viewers) >= self._viewers_max:
+            raise TooManyViewers
+        viewer = Viewer(wanted, self.positions)
+        self._viewers.add(viewer)
+        return viewer
+
+    def remove(self, viewer: Viewer) -> None:
+        """It has gone."""
+        self._viewers.discard(viewer)
+        self._metrics.skipped += viewer.skipped

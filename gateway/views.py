@@ -1,0 +1,330 @@
+"""What is known now: the newest fix and the newest address of every device.
+
+Views are fed by the log alone and can be thrown away at any time. Values are kept as the log has
+them and decoded when somebody asks: most never are.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import struct
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple, Protocol
+
+import msgspec
+
+from gateway.formats.values import live_time
+from gateway.known_fixes import KnownFixes, fix_key
+from gateway.track_store import TrackPoint, TrackStore
+from waylog.messages import Address, Fix, decode_address, decode_fix
+from waylog.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
+
+DEVICES_MAX: Final = 200_000
+
+
+class Record(Protocol):
+    """The part of confluent_kafka.Message that views read."""
+
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def partition(self) -> int | None: ...
+    def offset(self) -> int | None: ...
+
+
+class ViewEvent(NamedTuple):
+    """A record that a view has just taken, for whoever watches."""
+
+    topic: str
+    partition: int
+    offset: int
+    device: str
+    lat: float
+    lon: float
+    value: bytes  # JSON
+
+
+class Watcher(Protocol):
+    """Takes news, whenever it is `watching`."""
+
+    @property
+    def watching(self) -> bool: ...
+    def on_events(self, events: list[ViewEvent]) -> None: ...
+
+
+class _FixHead(msgspec.Struct, gc=False):
+    id: str
+    time: int
+    received: int
+    lat: float
+    lon: float
+    altitude: float | None = None
+    accuracy: float | None = None
+    speed: float | None = None
+    course: float | None = None
+
+
+class _AddressHead(msgspec.Struct, gc=False):
+    time: int
+    lat: float
+    lon: float
+    resolved: int = 0
+
+
+_fix_head = msgspec.json.Decoder(_FixHead)
+_address_head = msgspec.json.Decoder(_AddressHead)
+
+
+class Rate:
+    """Records a second over the last ten seconds."""
+
+    SECONDS: Final = 10
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._counts: deque[tuple[int, int]] = deque()
+
+    def add(self, count: int) -> None:
+        """Count records that have arrived now."""
+        second = int(self._clock())
+        if self._counts and self._counts[-1][0] == second:
+            count += self._counts.pop()[1]
+        self._counts.append((second, count))
+        while self._counts[0][0] < second - self.SECONDS:
+            self._counts.popleft()
+
+    def per_second(self) -> float:
+        """The mean of the last ten whole seconds."""
+        now = int(self._clock())
+        recent = (n for second, n in self._counts if now - self.SECONDS <= second < now)
+        return sum(recent) / self.SECONDS
+
+
+class _View:
+    """What both views have in common."""
+
+    def __init__(self, topic: str, devices_max: int) -> None:
+        self.topic = topic
+        #: Next offset of each partition: all before it has been taken.
+        self.positions: dict[int, int] = {}
+        self.records = 0
+        self.unreadable = 0
+        self.rate = Rate()
+        #: The log as it was at the start has been taken; from now on records are news.
+        self.caught_up = asyncio.Event()
+        self._devices_max = devices_max
+        # (time by which "newest" is decided, value); the device heard of last is last.
+        self._newest: dict[str, tuple[int, bytes]] = {}
+        self._watcher: Watcher | None = None
+
+    def __len__(self) -> int:
+        return len(self._newest)
+
+    def __contains__(self, device: str) -> bool:
+        return device in self._newest
+
+    def watch(self, watcher: Watcher) -> None:
+        """Give `watcher` each batch of records that come in from now on."""
+        self._watcher = watcher
+
+    def _watched_by(self) -> Watcher | None:
+        """Who wants to hear of the next batch."""
+        watcher = self._watcher
+        return watcher if watcher and watcher.watching and self.caught_up.is_set() else None
+
+    def newest_raw(self, device: str) -> bytes | None:
+        """The JSON of `latest`."""
+        entry = self._newest.get(device)
+        return None if entry is None else entry[1]
+
+    def devices(self, user: str | None = None) -> list[str]:
+        """Names of the devices of a user, or of all, sorted."""
+        if user is None:
+            return sorted(self._newest)
+        prefix = f"{user}/"
+        return sorted(device for device in self._newest if device.startswith(prefix))
+
+    def on_caught_up(self) -> None:
+        """For LogReader."""
+        self.caught_up.set()
+
+    def _take(self, device: str, live: int, value: bytes) -> bool:
+        """Keep a value unless a newer one is known; returns whether it was kept."""
+        entry = self._newest.pop(device, None)
+        if entry is not None and entry[0] > live:
+            self._newest[device] = entry
+            return False
+        self._newest[device] = (live, value)
+        if len(self._newest) > self._devices_max:
+            del self._newest[next(iter(self._newest))]
+        return True
+
+    def _counted(self, count: int) -> None:
+        self.records += count
+        if self.caught_up.is_set():
+            self.rate.add(count)
+
+    def _unreadable(self, record: Record) -> None:
+        self.unreadable += 1
+        logger.warning(
+            "%s-%s offset %s is not a message of ours; left out",
+            self.topic,
+            record.partition(),
+            record.offset(),
+        )
+
+
+class LocationView(_View):
+    """Newest fix and recent way of each device, and which fixes the log has."""
+
+    def __init__(
+        self,
+        known_fixes: KnownFixes | None = None,
+        *,
+        tracks: TrackStore | None = None,
+        devices_max: int = DEVICES_MAX,
+    ) -> None:
+        super().__init__(LOCATION, devices_max)
+        self.known_fixes = KnownFixes() if known_fixes is None else known_fixes
+        self.tracks = TrackStore() if tracks is None else tracks
+
+    def latest(self, device: str) -> Fix | None:
+        """The fix with the greatest time (arrival, where a fix's own time is absurd)."""
+        value = self.newest_raw(device)
+        return None if value is None else decode_fix(value)
+
+    def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
+        """The way of a device, by time; reaches back as far as memory allows."""
+        return self.tracks.points(device, from_ms, to_ms)
+
+    def on_records(self, records: Sequence[Record]) -> None:
+        """Take records of topic `location`; for LogReader."""
+        watcher = self._watched_by()
+        events: list[ViewEvent] = []
+        for record in records:
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None and offset is not None
+            self.positions[partition] = offset + 1
+            key, value = record.key(), record.value()
+            try:
+                if key is None or value is None:
+                    raise ValueError("no key or no value")
+                device = key.decode()
+                head = _fix_head.decode(value)
+                live = live_time(head.time, head.received)
+                self.tracks.append(
+                    device,
+                    live,
+                    head.lat,
+                    head.lon,
+                    head.altitude,
+                    head.accuracy,
+                    head.speed,
+                    head.course,
+                )
+            except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
+                self._unreadable(record)
+                continue
+            self.known_fixes.add(fix_key(device, head.id))
+            self._take(device, live, value)
+            if watcher is not None:
+                events.append(
+                    ViewEvent(LOCATION, partition, offset, device, head.lat, head.lon, value)
+                )
+        self._counted(len(records))
+        if watcher is not None and events:
+            watcher.on_events(events)
+
+
+class AddressView(_View):
+    """The newest address of each device, and news of it."""
+
+    def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
+        super().__init__(ADDRESS, devices_max)
+        self._subscribers: list[Callable[[Address], None]] = []
+        self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+
+    def latest(self, device: str) -> Address | None:
+        """The address of the newest resolved fix."""
+        value = self.newest_raw(device)
+        return None if value is None else decode_address(value)
+
+    def on_address(self, subscriber: Callable[[Address], None]) -> None:
+        """Call `subscriber` with each address that is newer than what was known of its device."""
+        self._subscribers.append(subscriber)
+
+    async def wait(self, device: str, time_ms: int, timeout_s: float) -> bool:
+        """Wait for the address of a fix of that time or a newer one; False when it is late."""
+        entry = self._newest.get(device)
+        if entry is not None and entry[0] >= time_ms:
+            return True
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiter = (time_ms, future)
+        self._waiting.setdefault(device, []).append(waiter)
+        try:
+            async with asyncio.timeout(timeout_s):
+                await future
+            return True
+        except TimeoutError:
+            return False
+        finally:
+            waiters = self._waiting[device]
+            waiters.remove(waiter)
+            if not waiters:
+                del self._waiting[device]
+
+    def on_records(self, records: Sequence[Record]) -> None:
+        """Take records of topic `address`; for LogReader."""
+        news = self.caught_up.is_set()
+        watcher = self._watched_by()
+        events: list[ViewEvent] = []
+        for record in records:
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None and offset is not None
+            self.positions[partition] = offset + 1
+            key, value = record.key(), record.value()
+            if key is None:
+                self._unreadable(record)
+                continue
+            try:
+                device = key.decode()
+                if value is None:
+                    # A tombstone of the compacted topic: the address has been erased.
+                    self._newest.pop(device, None)
+                    continue
+                head = _address_head.decode(value)
+            except (ValueError, RecursionError, msgspec.DecodeError):
+                self._unreadable(record)
+                continue
+            live = live_time(head.time, head.resolved) if head.resolved else head.time
+            if not self._take(device, live, value):
+                continue
+            if device in self._waiting:
+                self._wake(device, live)
+            if news and self._subscribers:
+                self._tell(record, value)
+            if watcher is not None:
+                events.append(
+                    ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value)
+                )
+        self._counted(len(records))
+        if watcher is not None and events:
+            watcher.on_events(events)
+
+    def _wake(self, device: str, live: int) -> None:
+        for time_ms, future in self._waiting[device]:
+            if live >= time_ms and not future.done():
+                future.set_result(None)
+
+    def _tell(self, record: Record, value: bytes) -> None:
+        try:
+            address = decode_address(value)
+        except msgspec.DecodeError:
+            self._unreadable(record)
+            return
+        for subscriber in self._subscribers:
+            subscriber(address)
