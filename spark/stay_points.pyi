@@ -25,3 +25,12 @@ def find_stays(
 
 def haversine_m(lat_1: float, lon_1: float, lat_2: float, lon_2: float) -> float:
     """Great-circle distance in m on a sphere of EARTH_RADIUS_M; arguments in degrees."""
+
+def link_places(
+    lat: NDArray[np.float64], lon: NDArray[np.float64], distance_m: float = 100.0
+) -> NDArray[np.int64]:
+    """Number the points by single linkage: those within `distance_m` of each other share a number.
+
+    The same as DBSCAN with one sample a cluster. Numbers start at 0, in the order of each group's
+    first point. Raises ValueError when the arrays differ in length.
+    """

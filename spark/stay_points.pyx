@@ -149,3 +149,54 @@ def find_stays(
 
 def haversine_m(double lat_1, double lon_1, double lat_2, double lon_2):
     return _haversine_m(lat_1, lon_1, lat_2, lon_2)
+
+
+cdef int64_t _root(int64_t* parent, int64_t node) noexcept nogil:
+    while parent[node] != node:
+        parent[node] = parent[parent[node]]
+        node = parent[node]
+    return node
+
+
+cdef void _link(
+    const double* lat, const double* lon, const int64_t* by_lat, int64_t* parent,
+    int64_t count, double distance_m,
+) noexcept nogil:
+    """Joins all that are within `distance_m`; `by_lat` lists the points from south to north."""
+    cdef double reach = 1.0001 * distance_m / (_RADIUS_M * _RADIANS)
+    cdef int64_t i, j, one, other, left, right
+    for i in range(count):
+        one = by_lat[i]
+        for j in range(i + 1, count):
+            other = by_lat[j]
+            if lat[other] - lat[one] > reach:
+                break
+            left = _root(parent, one)
+            right = _root(parent, other)
+            # What is one place already needs no distance: most stays are at home.
+            if left == right:
+                continue
+            if _haversine_m(lat[one], lon[one], lat[other], lon[other]) <= distance_m:
+                if left < right:
+                    parent[right] = left
+                else:
+                    parent[left] = right
+
+
+def link_places(const double[::1] lat, const double[::1] lon, double distance_m=100.0):
+    cdef int64_t count = lat.shape[0]
+    cdef int64_t[::1] order, parents
+    cdef int64_t node
+    if lon.shape[0] != count:
+        raise ValueError("latitudes and longitudes differ in number")
+    parent = np.arange(count, dtype=np.int64)
+    if count == 0:
+        return parent
+    parents = parent
+    order = np.argsort(lat, kind="stable").astype(np.int64)
+    with nogil:
+        _link(&lat[0], &lon[0], &order[0], &parents[0], count, distance_m)
+        for node in range(count):
+            parents[node] = _root(&parents[0], node)
+    # Numbered in the order of their first point.
+    return np.unique(parent, return_inverse=True)[1].astype(np.int64)

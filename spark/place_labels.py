@@ -1,0 +1,135 @@
+"""Which of a device's places is home, and which is work, by the local hours spent there."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+HOUR_MS: Final = 3_600_000
+DAY_MS: Final = 24 * HOUR_MS
+WEEK_MS: Final = 7 * DAY_MS
+
+HOME: Final = "home"
+WORK: Final = "work"
+
+# Home: most time between 22 and 6, in at least three nights.
+_NIGHT_START_H: Final = 22
+_NIGHT_HOURS: Final = 8
+_NIGHTS_MIN: Final = 3
+# An hour of a night makes it one that was spent there.
+_NIGHT_MIN_MS: Final = HOUR_MS
+
+# Work: most time on weekdays between 9 and 17, on at least three days, and at least this share of
+# those hours. Without the share everybody who is at home by day would be given a work place.
+_WORK_START_H: Final = 9
+_WORK_HOURS: Final = 8
+_WORK_DAYS_MIN: Final = 3
+_WORK_SHARE_MIN: Final = 0.15
+_WORKDAYS: Final = 5
+
+# Somebody who works at night: the place of the nights is hardly used otherwise, and another place
+# is used more.
+_NIGHT_SHIFT_SHARE: Final = 0.6
+_NIGHT_SHIFT_FACTOR: Final = 1.2
+
+# 1970-01-01 was a Thursday.
+_TO_MONDAY_MS: Final = 3 * DAY_MS
+
+
+class Visits(NamedTuple):
+    """Visits of one device, in local time."""
+
+    place: NDArray[np.int64]  # number of the place, from 0
+    start: NDArray[np.int64]  # ms of the local clock
+    end: NDArray[np.int64]
+
+
+def night_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Time between 22 and 6 from the epoch to `time`: the difference of two is an interval's."""
+    shifted = time + (24 - _NIGHT_START_H) * HOUR_MS
+    result: NDArray[np.int64] = shifted // DAY_MS * (_NIGHT_HOURS * HOUR_MS) + np.minimum(
+        shifted % DAY_MS, _NIGHT_HOURS * HOUR_MS
+    )
+    return result
+
+
+def workday_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Time between 9 and 17 of Monday to Friday from the epoch to `time`."""
+    shifted = time + _TO_MONDAY_MS
+    week, within = shifted // WEEK_MS, shifted % WEEK_MS
+    day, clock = within // DAY_MS, within % DAY_MS
+    hours = _WORK_HOURS * HOUR_MS
+    today = np.clip(clock - _WORK_START_H * HOUR_MS, 0, hours)
+    within_week = np.where(day < _WORKDAYS, day * hours + today, _WORKDAYS * hours)
+    result: NDArray[np.int64] = week * (_WORKDAYS * hours) + within_week
+    return result
+
+
+def label_places(visits: Visits, count: int) -> dict[int, str]:
+    """The numbers of the places that are home and work, of `count` places; both may be missing."""
+    if not count:
+        return {}
+    dwell = _by_place(visits, visits.end - visits.start, count)
+    at_night = _by_place(visits, night_ms(visits.end) - night_ms(visits.start), count)
+    at_work_hours = _by_place(visits, workday_ms(visits.end) - workday_ms(visits.start), count)
+    home = int(np.argmax(at_night))
+    if _nights(visits, home) < _NIGHTS_MIN:
+        return _with_work({}, visits, at_work_hours)
+    busiest = int(np.argmax(dwell))
+    if (
+        busiest != home
+        and at_night[home] >= _NIGHT_SHIFT_SHARE * dwell[home]
+        and dwell[busiest] > _NIGHT_SHIFT_FACTOR * dwell[home]
+    ):
+        return {busiest: HOME, home: WORK}
+    return _with_work({home: HOME}, visits, at_work_hours)
+
+
+def _with_work(
+    labels: dict[int, str], visits: Visits, at_work_hours: NDArray[np.float64]
+) -> dict[int, str]:
+    candidates = at_work_hours.copy()
+    for place in labels:
+        candidates[place] = -1
+    work = int(np.argmax(candidates))
+    observed = _workdays(visits.start, visits.end)
+    if (
+        work not in labels
+        and len(observed)
+        and candidates[work] >= _WORK_SHARE_MIN * len(observed) * _WORK_HOURS * HOUR_MS
+    ):
+        own = visits.place == work
+        worked = workday_ms(visits.end[own]) - workday_ms(visits.start[own]) > 0
+        days = _workdays(visits.start[own][worked], visits.end[own][worked])
+        if len(days) >= _WORK_DAYS_MIN:
+            labels[work] = WORK
+    return labels
+
+
+def _by_place(visits: Visits, amount: NDArray[np.int64], count: int) -> NDArray[np.float64]:
+    result: NDArray[np.float64] = np.bincount(visits.place, amount, count)
+    return result
+
+
+def _nights(visits: Visits, place: int) -> int:
+    """In how many different nights an hour or more was spent at a place."""
+    own = visits.place == place
+    spent: dict[int, int] = {}
+    shift = (24 - _NIGHT_START_H) * HOUR_MS
+    for start, end in zip(visits.start[own].tolist(), visits.end[own].tolist(), strict=True):
+        for night in range((start + shift) // DAY_MS, (end + shift) // DAY_MS + 1):
+            begin = night * DAY_MS - shift
+            overlap = min(end, begin + _NIGHT_HOURS * HOUR_MS) - max(start, begin)
+            spent[night] = spent.get(night, 0) + max(0, overlap)
+    return sum(each >= _NIGHT_MIN_MS for each in spent.values())
+
+
+def _workdays(start: NDArray[np.int64], end: NDArray[np.int64]) -> set[int]:
+    """The Mondays to Fridays that some intervals touch, as days since the epoch."""
+    days: set[int] = set()
+    first, last = start // DAY_MS, end // DAY_MS
+    for begin, finish in zip(first.tolist(), last.tolist(), strict=True):
+        days.update(range(begin, finish + 1))
+    return {day for day in days if (day + 3) % 7 < _WORKDAYS}

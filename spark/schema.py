@@ -1,0 +1,177 @@
+"""Fixes as Arrow columns: what a row of the history holds.
+
+The columns are the members of waylog.messages.Fix, in their order, then where the log keeps the
+record. Members are only ever added, as nullable columns at the end of the fix's own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Annotated, Final, NamedTuple
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+# What a calendar date can be made of: the years 1 to 9999.
+_TIME_MIN_MS: Final = -62_135_596_800_000
+_TIME_MAX_MS: Final = 253_402_300_799_999
+
+DAY_MS: Final = 86_400_000
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+Time = Annotated[int, msgspec.Meta(ge=_TIME_MIN_MS, le=_TIME_MAX_MS)]
+
+
+class StoredFix(msgspec.Struct, kw_only=True, gc=False):
+    """A Fix as the history keeps it: its attributes stay the JSON text that they are."""
+
+    id: str
+    device: str
+    user: str
+    lat: Annotated[float, msgspec.Meta(ge=-90, le=90)]
+    lon: Annotated[float, msgspec.Meta(ge=-180, le=180)]
+    time: Time
+    received: Time
+    accuracy: float | None = None
+    altitude: float | None = None
+    vertical_accuracy: float | None = None
+    speed: float | None = None
+    course: float | None = None
+    battery: float | None = None
+    charging: bool | None = None
+    trigger: str | None = None
+    source: str | None = None
+    attributes: msgspec.Raw | None = None
+
+
+FIX_FIELDS: Final = (
+    pa.field("id", pa.string(), nullable=False),
+    pa.field("device", pa.string(), nullable=False),
+    pa.field("user", pa.string(), nullable=False),
+    pa.field("lat", pa.float64(), nullable=False),
+    pa.field("lon", pa.float64(), nullable=False),
+    pa.field("time", pa.int64(), nullable=False),
+    pa.field("received", pa.int64(), nullable=False),
+    pa.field("accuracy", pa.float64()),
+    pa.field("altitude", pa.float64()),
+    pa.field("vertical_accuracy", pa.float64()),
+    pa.field("speed", pa.float64()),
+    pa.field("course", pa.float64()),
+    pa.field("battery", pa.float64()),
+    pa.field("charging", pa.bool_()),
+    pa.field("trigger", pa.string()),
+    pa.field("source", pa.string()),
+    pa.field("attributes", pa.string()),
+)
+
+#: A row of the history.
+HISTORY_SCHEMA: Final = pa.schema(
+    [
+        *FIX_FIELDS,
+        pa.field("kafka_partition", pa.int32(), nullable=False),
+        pa.field("kafka_offset", pa.int64(), nullable=False),
+    ]
+)
+
+_decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
+
+
+class Unreadable(NamedTuple):
+    """A record that is no fix."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    reason: str
+
+
+class LogRecord(NamedTuple):
+    """A record of the log as it was read."""
+
+    offset: int
+    key: bytes | None
+    value: bytes | None
+
+
+def decode_records(
+    partition: int, records: Sequence[LogRecord]
+) -> tuple[pa.RecordBatch, list[Unreadable]]:
+    """The fixes of some records of one partition as rows, and the records that are none."""
+    fixes: list[StoredFix] = []
+    offsets: list[int] = []
+    unreadable: list[Unreadable] = []
+    for record in records:
+        try:
+            fixes.append(_decode(record.value))  # type: ignore[arg-type]
+            offsets.append(record.offset)
+        except Exception as error:  # whatever is in the log must not stop the history
+            reason = "no value" if record.value is None else f"not a fix: {error}"
+            unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
+    return _rows(partition, fixes, offsets), unreadable
+
+
+def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.RecordBatch:
+    if not fixes:
+        return pa.RecordBatch.from_pylist([], schema=HISTORY_SCHEMA)
+    members = list(zip(*map(msgspec.structs.astuple, fixes), strict=True))
+    # Raw JSON is checked as JSON only, not as UTF-8.
+    attributes = [None if raw is None else str(raw, "utf-8", "replace") for raw in members[-1]]
+    columns = [
+        pa.array(values, field.type)
+        for values, field in zip([*members[:-1], attributes], FIX_FIELDS, strict=True)
+    ]
+    columns.append(pa.array(np.full(len(fixes), partition, np.int32)))
+    columns.append(pa.array(offsets, pa.int64()))
+    return pa.RecordBatch.from_arrays(columns, schema=HISTORY_SCHEMA)
+
+
+def date_text(day: int) -> str:
+    """The UTC date of a day since 1970-01-01, as YYYY-MM-DD."""
+    date = _EPOCH + timedelta(days=day)
+    # strftime does not pad years before 1000.
+    return f"{date.year:04d}-{date.month:02d}-{date.day:02d}"
+
+
+# Odd constants of splitmix64 (Vigna): a multiplication spreads every input bit upwards.
+_MIX: Final = (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
+_ID_LENGTH: Final = 24
+
+
+def id_hashes(ids: pa.Array) -> NDArray[np.uint64]:
+    """64 bits of each id, the same in every process and version."""
+    count = len(ids)
+    if count == 0:
+        return np.empty(0, np.uint64)
+    _, offsets_buffer, values_buffer = ids.buffers()
+    offsets = np.frombuffer(offsets_buffer, np.int32)[ids.offset : ids.offset + count + 1]
+    if values_buffer is None or (np.diff(offsets) != _ID_LENGTH).any():
+        return np.array([_odd_hash(identity) for identity in ids.to_pylist()], np.uint64)
+    # The usual id has 24 hexadecimal digits: three words, mixed for all rows at once.
+    values = np.frombuffer(values_buffer, np.uint8)[offsets[0] : offsets[-1]]
+    words = values.reshape(count, _ID_LENGTH).view("<u8")
+    return _mix(words[:, 0], words[:, 1], words[:, 2])
+
+
+def _mix(
+    first: NDArray[np.uint64], second: NDArray[np.uint64], third: NDArray[np.uint64]
+) -> NDArray[np.uint64]:
+    shift = np.uint64(31)
+    mixed = np.zeros(len(first), np.uint64)
+    for word, factor in zip((first, second, third), _MIX, strict=True):
+        mixed = (mixed ^ word) * np.uint64(factor)
+        mixed ^= mixed >> shift
+    return mixed
+
+
+def _odd_hash(identity: str) -> int:
+    encoded = identity.encode()
+    if len(encoded) == _ID_LENGTH:
+        # Has to agree with the vectorised way, whatever the other ids of its batch look like.
+        words = np.frombuffer(encoded, "<u8")
+        return int(_mix(words[0:1], words[1:2], words[2:3])[0])
+    return int.from_bytes(hashlib.blake2b(encoded, digest_size=8).digest(), "little")

@@ -1,0 +1,286 @@
+"""Spark streaming sources in pure Python: the log's topic `location` as rows.
+
+Two of them share one reader. `waylog` yields the fixes themselves. `waylog-landing` writes them
+aside right where they were decoded and yields one row a file, so that the rows never travel through
+the JVM: that is what the history job uses.
+
+Offsets are kept by Spark in its write-ahead log, as {"<partition>": next offset}. A batch is one
+range of offsets a partition, so a repeated batch reads the same records.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import Producer as LibrdkafkaProducer
+from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+from pyspark.sql.types import StructType
+
+from spark.landing import LANDED_SCHEMA, land
+from spark.log_source import LogOffsets, OffsetRange, Watermarks, read_range
+from spark.schema import HISTORY_SCHEMA, LogRecord, Unreadable, decode_records
+from spark.storage import Storage
+from waylog.kafka import LogUnreachable, producer_config
+from waylog.messages import Rejected, encode
+from waylog.topics import ERROR, LOCATION
+
+logger = logging.getLogger(__name__)
+
+#: A batch has at most so many records, so that one batch neither takes long nor much memory.
+MAX_ROWS: Final = 250_000
+
+#: How long a start waits for a log that does not answer, or that has no topic yet.
+_PATIENCE_S: Final = 60.0
+
+# Base64 of this fits into a record of the size that every broker accepts.
+_RAW_BYTES_MAX: Final = 512 * 1024
+
+# While the stream runs, a log that is away is asked again at the next trigger.
+_TRIGGER_PATIENCE_S: Final = 2.0
+
+
+class LocationSource(DataSource):
+    """Format `waylog`: the fixes of topic `location`, as rows of HISTORY_SCHEMA.
+
+    Options: `bootstrapServers`, `topic`, `maxRows` (of a batch).
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name for `readStream.format`."""
+        return "waylog"
+
+    def schema(self) -> StructType:
+        """The rows' schema."""
+        return from_arrow_schema(HISTORY_SCHEMA)
+
+    def streamReader(self, schema: StructType) -> LocationReader:  # noqa: N802
+        """Called by Spark."""
+        return LocationReader(dict(self.options))
+
+
+class LandingSource(LocationSource):
+    """Format `waylog-landing`: writes the fixes aside, one row of LANDED_SCHEMA a file.
+
+    Further option: `out`, the history's folder.
+    """
+
+    @classmethod
+    def name(cls) -> str:
+        """The format's name for `readStream.format`."""
+        return "waylog-landing"
+
+    def schema(self) -> StructType:
+        """The rows' schema."""
+        return from_arrow_schema(LANDED_SCHEMA)
+
+    def streamReader(self, schema: StructType) -> LandingReader:  # noqa: N802
+        """Called by Spark."""
+        return LandingReader(dict(self.options))
+
+
+class RangePartition(InputPartition):
+    """What one task reads."""
+
+    def __init__(self, wanted: OffsetRange) -> None:
+        super().__init__(tuple(wanted))
+
+    @property
+    def wanted(self) -> OffsetRange:
+        """The range; a plain tuple travels, so that Spark can show it."""
+        return OffsetRange(*self.value)
+
+
+class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans batches in one long-lived process, and reads them in tasks."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        # Spark hands option names over in lower case.
+        self._servers = options["bootstrapservers"]
+        self._topic = options.get("topic", LOCATION)
+        self._max_rows = int(options.get("maxrows", MAX_ROWS))
+        self._target: dict[int, int] | None = None
+        self._offsets: LogOffsets | None = None
+
+    def __getstate__(self) -> dict[str, object]:
+        return {**self.__dict__, "_offsets": None}
+
+    def _watermarks(self, patience_s: float) -> dict[int, Watermarks]:
+        if self._offsets is None:
+            self._offsets = LogOffsets(self._servers, self._topic)
+        return self._offsets.watermarks(patience_s)
+
+    def initialOffset(self) -> dict[str, int]:  # noqa: N802
+        """Where a history without a checkpoint starts: at the oldest records there are."""
+        deadline = time.monotonic() + _PATIENCE_S
+        while not (watermarks := self._watermarks(_PATIENCE_S)):
+            if time.monotonic() > deadline:
+                raise LogUnreachable(f"there is no topic {self._topic}")
+            time.sleep(0.2)
+        return {str(partition): marks.low for partition, marks in watermarks.items()}
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """A batch's limit."""
+        return ReadMaxRows(self._max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Remember where the log ends now: the run is done there."""
+        self._target = {
+            partition: marks.high for partition, marks in self._watermarks(_PATIENCE_S).items()
+        }
+
+    def latestOffset(self, start: dict[str, int], limit: ReadLimit) -> dict[str, int]:  # noqa: N802
+        """Where the next batch ends."""
+        if self._target is not None:
+            ends = self._target
+        else:
+            try:
+                watermarks = self._watermarks(_TRIGGER_PATIENCE_S)
+            except LogUnreachable as error:
+                logger.warning("%s; the history waits", error)
+                return start
+            ends = {partition: marks.high for partition, marks in watermarks.items()}
+        rows = None if isinstance(limit, ReadAllAvailable) else self._max_rows
+        if isinstance(limit, ReadMaxRows):
+            rows = limit.max_rows
+        starts = {int(partition): offset for partition, offset in start.items()}
+        return {
+            str(partition): offset for partition, offset in next_ends(starts, ends, rows).items()
+        }
+
+    def partitions(self, start: dict[str, int], end: dict[str, int]) -> Sequence[RangePartition]:
+        """One range a partition."""
+        ranges = [
+            OffsetRange(int(partition), start.get(partition, 0), offset)
+            for partition, offset in end.items()
+        ]
+        return [RangePartition(wanted) for wanted in ranges if wanted.end > wanted.start]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range, in a task."""
+        assert isinstance(partition, RangePartition)
+        return read_fixes(self._servers, self._topic, partition.wanted)
+
+    def stop(self) -> None:
+        """Close the connections."""
+        if self._offsets is not None:
+            self._offsets.close()
+            self._offsets = None
+
+
+class LandingReader(LocationReader):
+    """Writes what it reads aside."""
+
+    def __init__(self, options: Mapping[str, str]) -> None:
+        super().__init__(options)
+        self._storage = Storage(options["out"])
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Read one range and write it aside, in a task."""
+        assert isinstance(partition, RangePartition)
+        wanted = partition.wanted
+        fixes = read_fixes(self._servers, self._topic, wanted)
+        return land(fixes, self._storage, wanted.start, wanted.end)
+
+
+def next_ends(
+    starts: Mapping[int, int], ends: Mapping[int, int], rows: int | None
+) -> dict[int, int]:
+    """Where a batch of at most about `rows` records ends, given where the log ends.
+
+    Partitions share the rows by what they have waiting, so that none falls behind. An end before
+    the start (the log lost its tail) leaves the partition where it is.
+    """
+    waiting = {partition: max(0, end - starts.get(partition, 0)) for partition, end in ends.items()}
+    total = sum(waiting.values())
+    result = dict(starts)
+    for partition, count in waiting.items():
+        if rows is not None and total > rows:
+            # Rounded up: a partition with one record among millions must move as well.
+            share = min(count, -(-count * rows // total))
+        else:
+            share = count
+        result[partition] = starts.get(partition, 0) + share
+    return result
+
+
+def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The fixes of a range. What is no fix goes to topic `error`, before the range counts as read.
+
+    A batch that is repeated sends its unreadable records to `error` again.
+    """
+    for messages in read_range(servers, topic, wanted):
+        batch, unreadable = decode_records(wanted.partition, [_record(each) for each in messages])
+        if unreadable:
+            report_unreadable(servers, topic, wanted.partition, unreadable)
+        if batch.num_rows:
+            yield batch
+
+
+def _record(message: Message) -> LogRecord:
+    return LogRecord(message.offset(), message.key(), message.value())  # type: ignore[arg-type]
+
+
+def report_unreadable(
+    servers: str, topic: str, partition: int, unreadable: Sequence[Unreadable]
+) -> None:
+    """Keep records that are no fixes in topic `error`; raises LogUnreachable if that fails."""
+    logger.warning(
+        "%s-%d: %d unreadable records go to topic %s, the first at offset %d",
+        topic,
+        partition,
+        len(unreadable),
+        ERROR,
+        unreadable[0].offset,
+    )
+    failures: list[str] = []
+    producer = LibrdkafkaProducer(
+        producer_config(servers, "waylog-history")
+        | {"logger": logging.getLogger("spark.source.librdkafka")}
+    )
+
+    def on_delivery(error: object, _: Message) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for record in unreadable:
+        raw = record.value or b""
+        cut = f" (cut from {len(raw)} bytes)" if len(raw) > _RAW_BYTES_MAX else ""
+        rejected = Rejected(
+            reason=record.reason + cut,
+            source="history",
+            time=time.time_ns() // 1_000_000,
+            raw=raw[:_RAW_BYTES_MAX],
+            device=record.key.decode("utf-8", "replace") if record.key is not None else None,
+            headers={
+                "topic": topic,
+                "partition": str(partition),
+                "offset": str(record.offset),
+            },
+        )
+        while True:
+            try:
+                producer.produce(ERROR, encode(rejected), record.key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                failures.append(str(error))
+                break
+    if producer.flush(60.0) or failures:
+        raise LogUnreachable(
+            f"unreadable records could not be written to topic {ERROR}: "
+            f"{failures[0] if failures else 'no answer'}"
+        )
