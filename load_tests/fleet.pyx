@@ -1,0 +1,876 @@
+# cython: boundscheck=False, wraparound=False, cdivision=True, initializedcheck=False
+"""Thousands of MQTT 3.1.1 devices on one epoll loop, on a schedule that waits for nobody.
+
+Each device has a connection of its own, publishes a fix with QoS 1 at fixed moments and subscribes
+to its own address. The schedule is laid down in advance: device i of n sends its k-th fix at
+(i + k n) / rate. Latencies count from that moment, also when the fix goes out late because the
+platform was slow or away; otherwise a stall would show up in one sample instead of in all that it
+delayed (coordinated omission).
+
+What a fix says follows from the number of its device and its place in the schedule, so nothing is
+kept for sending it again after a lost connection, and one bit remembers that it was acknowledged.
+"""
+
+from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
+from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
+from libc.stdlib cimport calloc, free, malloc, realloc
+from libc.string cimport memcpy, memmove, memset
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.unistd cimport close
+
+import socket
+import time
+
+cdef extern from "<sys/epoll.h>" nogil:
+    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLL_CTL_ADD
+    # 1 << 31 does not fit the signed constant that an enum would make of it.
+    const uint32_t EPOLLET
+    ctypedef union epoll_data_t:
+        uint32_t u32
+    struct epoll_event:
+        uint32_t events
+        epoll_data_t data
+    int epoll_create1(int flags)
+    int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
+    int epoll_wait(int epoll, epoll_event* events, int events_max, int timeout_ms)
+
+cdef extern from "<sys/socket.h>" nogil:
+    enum: AF_INET, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, SOL_SOCKET, SO_ERROR
+    struct sockaddr:
+        pass
+    ctypedef uint32_t socklen_t
+    int socket_ "socket"(int domain, int kind, int protocol)
+    int bind(int fd, const sockaddr* address, socklen_t size)
+    int connect_ "connect"(int fd, const sockaddr* address, socklen_t size)
+    int setsockopt(int fd, int level, int name, const void* value, socklen_t size)
+    int getsockopt(int fd, int level, int name, void* value, socklen_t* size)
+    ssize_t send_ "send"(int fd, const void* data, size_t size, int flags)
+    ssize_t recv_ "recv"(int fd, void* data, size_t size, int flags)
+
+cdef extern from "<netinet/in.h>" nogil:
+    enum: IPPROTO_IP, IPPROTO_TCP, IP_BIND_ADDRESS_NO_PORT
+    struct in_addr:
+        uint32_t s_addr
+    struct sockaddr_in:
+        uint16_t sin_family
+        uint16_t sin_port
+        in_addr sin_addr
+    uint16_t htons(uint16_t value)
+    uint32_t htonl(uint32_t value)
+
+cdef extern from "<netinet/tcp.h>" nogil:
+    enum: TCP_NODELAY
+
+cdef enum:
+    EVENTS_MAX = 512
+    PUBLISHES_A_PASS = 512  # before the answers get their turn
+    TOPIC_BYTES_MAX = 600
+    PACKET_BYTES_MAX = 1024  # of a PUBLISH of ours, see Fleet.__init__
+    INPUT_BYTES = 65536
+    PARTIAL_BYTES_MAX = 32768  # an incoming packet larger than this is not meant for a phone
+    BUCKETS = 4096
+
+    # States of a connection.
+    DOWN = 0  # until `deadline`
+    CONNECTING = 1
+    GREETING = 2  # CONNECT sent
+    SUBSCRIBING = 3
+    READY = 4
+    REFUSED = 5  # for good: wrong password
+
+    SECOND_NS = 1_000_000_000
+    BACKOFF_MIN_NS = 100_000_000
+    SWEEP_NS = 20_000_000
+    GREETING_TIMEOUT_S = 20
+    LATE_NS = 100_000_000
+
+cdef int64_t BACKOFF_MAX_NS = 5 * <int64_t>SECOND_NS
+
+ctypedef struct Device:
+    int fd
+    uint8_t state
+    uint32_t due  # fixes whose time has come
+    uint32_t next  # the first fix that was never sent; floor <= next <= due
+    uint32_t floor  # all fixes below are acknowledged
+    uint32_t in_flight  # sent on this connection and not acknowledged
+    uint32_t pushed  # 1 + the newest fix whose address came back
+    uint32_t words  # of `acknowledged`
+    uint64_t* acknowledged  # a bit a fix
+    int64_t deadline  # when to try again (DOWN), or when patience ends (all others)
+    int64_t backoff
+    uint8_t* input  # the beginning of a packet whose end has not arrived
+    uint32_t input_size
+    uint8_t* output  # what the socket did not take
+    uint32_t output_size
+
+
+cdef inline int64_t now_ns() noexcept nogil:
+    cdef timespec moment
+    clock_gettime(CLOCK_MONOTONIC, &moment)
+    return <int64_t>moment.tv_sec * SECOND_NS + moment.tv_nsec
+
+
+cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
+    """splitmix64: well spread bits of a device's number."""
+    value += <uint64_t>0x9E3779B97F4A7C15
+    value = (value ^ (value >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
+    value = (value ^ (value >> 27)) * <uint64_t>0x94D049BB133111EB
+    return value ^ (value >> 31)
+
+
+cdef inline uint8_t* put_bytes(uint8_t* out, const char* text, Py_ssize_t size) noexcept nogil:
+    memcpy(out, text, size)
+    return out + size
+
+
+cdef inline uint8_t* put_digits(uint8_t* out, uint64_t value, int width) noexcept nogil:
+    """`value` in exactly `width` digits."""
+    cdef int position = width
+    while position > 0:
+        position -= 1
+        out[position] = 48 + value % 10
+        value //= 10
+    return out + width
+
+
+cdef inline uint8_t* put_number(uint8_t* out, uint64_t value) noexcept nogil:
+    cdef int width = 1
+    cdef uint64_t rest = value // 10
+    while rest:
+        width += 1
+        rest //= 10
+    return put_digits(out, value, width)
+
+
+cdef inline uint8_t* put_degrees(uint8_t* out, uint64_t millionths) noexcept nogil:
+    out = put_number(out, millionths // 1_000_000)
+    out[0] = 46  # "."
+    return put_digits(out + 1, millionths % 1_000_000, 6)
+
+
+cdef inline int bucket_of(uint64_t value) noexcept nogil:
+    """Log-linear as in HdrHistogram: 128 steps to each doubling, hence off by less than 0.8 %."""
+    cdef int shift = 0
+    if value >= <uint64_t>1 << 36:
+        value = (<uint64_t>1 << 36) - 1
+    while value >> shift >= 256:
+        shift += 1
+    return 128 * shift + <int>(value >> shift)
+
+
+def bucket_value(int bucket):
+    """The middle of a bucket, for reports."""
+    if bucket < 256:
+        return bucket
+    cdef int shift = bucket // 128 - 1
+    return ((bucket - 128 * shift) << shift) + (1 << shift) // 2
+
+
+cdef class Fleet:
+    """`devices` devices that send `rate` fixes a second between them.
+
+    Call `step` again and again; `begin` starts the schedule (best when `ready == devices`), `end`
+    stops it, and `settled` tells when everything that was due is acknowledged.
+    """
+
+    cdef Device* _devices
+    cdef readonly int devices
+    cdef readonly int first_device
+    cdef readonly double rate
+    cdef readonly str run
+    cdef readonly str user
+    cdef int _epoll
+    cdef sockaddr_in _server
+    cdef int _source_addresses
+    cdef uint32_t _window
+    cdef int64_t _ack_timeout_ns
+    cdef bint _subscribe
+    cdef double _connects_per_s
+    cdef double _connect_credit
+    cdef int64_t _swept
+    cdef bint _running
+    cdef int64_t _start_ns
+    cdef int64_t _start_wall_ms
+    cdef double _gap_ns
+    cdef uint64_t _event  # fixes that came due, over all devices
+    cdef bytes _topic_head_object
+    cdef bytes _id_head_object
+    cdef bytes _user_object
+    cdef bytes _password_object
+    cdef const char* _topic_head
+    cdef Py_ssize_t _topic_head_size
+    cdef const char* _id_head
+    cdef Py_ssize_t _id_head_size
+    cdef const char* _user
+    cdef Py_ssize_t _user_size
+    cdef const char* _password
+    cdef Py_ssize_t _password_size
+    cdef uint16_t _keep_alive_s
+    cdef uint8_t* _input
+    cdef uint8_t* _output
+    cdef uint32_t _ack_buckets[BUCKETS]
+    cdef uint32_t _push_buckets[BUCKETS]
+
+    cdef readonly uint64_t sent  # fixes that went out at least once
+    cdef readonly uint64_t acknowledged
+    cdef readonly uint64_t resent  # PUBLISH packets with DUP
+    cdef readonly uint64_t late  # sent more than 100 ms after their moment
+    cdef readonly uint64_t pushes  # fixes whose address came back
+    cdef readonly uint64_t push_messages  # all messages on address topics
+    cdef readonly uint64_t push_bytes
+    cdef readonly uint64_t connects
+    cdef readonly uint64_t connect_failures
+    cdef readonly uint64_t disconnects
+    cdef readonly uint64_t protocol_errors
+    cdef readonly int ready  # devices that may publish now
+    cdef readonly int refused  # devices whose password was not accepted
+    cdef readonly int last_errno
+
+    def __cinit__(self):
+        self._epoll = -1
+
+    def __init__(
+        self,
+        str host,
+        int port,
+        *,
+        int devices,
+        double rate,
+        str run,
+        int first_device=0,
+        str user="load",
+        password=None,
+        int source_addresses=8,
+        int window=16,
+        double ack_timeout_s=30.0,
+        double connects_per_s=4000.0,
+        bint subscribe=True,
+    ):
+        """`run` (6 to 16 letters or digits) makes the ids of this run unlike those of any other."""
+        cdef int index
+        if devices < 1 or not 0 < rate <= 10_000_000 or not 1 <= window <= 1000:
+            raise ValueError("devices, rate and window must be positive and sensible")
+        if not (run.isalnum() and run.isascii() and 6 <= len(run) <= 16):
+            raise ValueError("run must be 6 to 16 letters or digits")
+        if first_device < 0 or first_device + devices > 100_000_000:
+            raise ValueError("devices are numbered below 100,000,000")
+        self.devices = devices
+        self.first_device = first_device
+        self.rate = rate
+        self.run = run
+        self.user = user
+        self._window = window
+        self._subscribe = subscribe
+        self._ack_timeout_ns = <int64_t>(ack_timeout_s * SECOND_NS)
+        self._connects_per_s = connects_per_s
+        self._gap_ns = SECOND_NS / rate
+        self._keep_alive_s = <uint16_t>min(65535.0, max(600.0, 2 * devices / rate))
+        self._topic_head_object = f"devices/{user}/d".encode()
+        self._id_head_object = f"{run}-".encode()
+        self._user_object = user.encode()
+        self._password_object = b"" if password is None else password.encode()
+        if len(self._topic_head_object) > 300 or len(self._password_object) > 300:
+            raise ValueError("user and password may have 300 bytes")
+        self._topic_head = self._topic_head_object
+        self._topic_head_size = len(self._topic_head_object)
+        self._id_head = self._id_head_object
+        self._id_head_size = len(self._id_head_object)
+        self._user = self._user_object
+        self._user_size = len(self._user_object)
+        self._password = self._password_object
+        self._password_size = len(self._password_object)
+        address = socket.inet_aton(socket.gethostbyname(host))
+        memset(&self._server, 0, sizeof(self._server))
+        self._server.sin_family = AF_INET
+        self._server.sin_port = htons(port)
+        memcpy(&self._server.sin_addr, <const char*>address, 4)
+        # From one address to one port there are only 28,000 connections.
+        self._source_addresses = min(source_addresses, 250) if address[0] == 127 else 0
+        self._devices = <Device*>calloc(devices, sizeof(Device))
+        self._input = <uint8_t*>malloc(INPUT_BYTES)
+        self._output = <uint8_t*>malloc(<size_t>window * PACKET_BYTES_MAX)
+        if self._devices is NULL or self._input is NULL or self._output is NULL:
+            raise MemoryError
+        for index in range(devices):
+            self._devices[index].fd = -1
+            self._devices[index].backoff = BACKOFF_MIN_NS
+        self._epoll = epoll_create1(0)
+        if self._epoll < 0:
+            raise OSError(errno, "epoll_create1")
+
+    def __dealloc__(self):
+        cdef int index
+        if self._devices is not NULL:
+            for index in range(self.devices):
+                if self._devices[index].fd >= 0:
+                    close(self._devices[index].fd)
+                free(self._devices[index].input)
+                free(self._devices[index].output)
+                free(self._devices[index].acknowledged)
+        if self._epoll >= 0:
+            close(self._epoll)
+        free(self._devices)
+        free(self._input)
+        free(self._output)
+
+    def device_name(self, int index):
+        """The name of the index-th device of this fleet, without its user."""
+        return f"d{self.first_device + index:08d}"
+
+    def begin(self):
+        """Start the schedule; returns its first moment (s since 1970)."""
+        self._start_ns = now_ns()
+        self._start_wall_ms = time.time_ns() // 1_000_000
+        self._event = 0
+        self._running = True
+        return self._start_wall_ms / 1000
+
+    def end(self):
+        """Nothing more comes due; what is due already is still sent."""
+        self._running = False
+
+    @property
+    def due(self):
+        """Fixes whose time has come."""
+        return self._event
+
+    @property
+    def settled(self):
+        """Whether everything that came due is acknowledged."""
+        return self.acknowledged == self._event
+
+    def step(self, int wait_ms=20):
+        """Publish what is due and take what has come, for about `wait_ms`, without the GIL."""
+        cdef int64_t until = now_ns() + <int64_t>wait_ms * 1_000_000
+        with nogil:
+            self._pass(until)
+            while now_ns() < until:
+                self._pass(until)
+
+    def close(self):
+        """Disconnect all devices."""
+        cdef int index
+        cdef Device* device
+        for index in range(self.devices):
+            device = &self._devices[index]
+            if device.state >= GREETING and device.fd >= 0:
+                send_(device.fd, <const char*>b"\xe0\x00", 2, MSG_NOSIGNAL)
+            self._hang_up(device, now_ns())
+            device.state = REFUSED  # stays down
+
+    def take_acknowledgement_latencies(self):
+        """(microseconds, count) pairs since the last call."""
+        return self._take(self._ack_buckets)
+
+    def take_push_latencies(self):
+        """(microseconds, count) pairs since the last call."""
+        return self._take(self._push_buckets)
+
+    cdef list _take(self, uint32_t* buckets):
+        cdef int bucket
+        taken = []
+        for bucket in range(BUCKETS):
+            if buckets[bucket]:
+                taken.append((bucket_value(bucket), buckets[bucket]))
+                buckets[bucket] = 0
+        return taken
+
+    def accounts(self):
+        """(number of the device, fixes sent, bit map of those acknowledged), device by device."""
+        cdef int index
+        cdef Device* device
+        for index in range(self.devices):
+            device = &self._devices[index]
+            yield (
+                self.first_device + index,
+                device.next,
+                <bytes>(<char*>device.acknowledged)[: (device.next + 7) // 8]
+                if device.acknowledged is not NULL
+                else bytes((device.next + 7) // 8),
+            )
+
+    # ---- the loop; everything from here on runs without the GIL ----
+
+    cdef void _pass(self, int64_t until) noexcept nogil:
+        cdef epoll_event events[EVENTS_MAX]
+        cdef int64_t now = now_ns(), wait_ns
+        cdef int count, number, published = 0
+        if now - self._swept >= SWEEP_NS:
+            self._sweep(now)
+        while self._running and published < PUBLISHES_A_PASS and self._moment(self._event) <= now:
+            self._come_due(now)
+            published += 1
+        wait_ns = until - now
+        if self._running:
+            wait_ns = min(wait_ns, self._moment(self._event) - now)
+        wait_ns = min(wait_ns, SWEEP_NS)
+        # A whole millisecond: fixes go out at most that much late, several to a wake-up.
+        count = epoll_wait(
+            self._epoll, events, EVENTS_MAX, 0 if wait_ns <= 0 else <int>((wait_ns + 999_999) // 1_000_000)
+        )
+        for number in range(count):
+            self._serve(events[number].data.u32, events[number].events)
+
+    cdef inline int64_t _moment(self, uint64_t event) noexcept nogil:
+        return self._start_ns + <int64_t>(event * self._gap_ns)
+
+    cdef inline int64_t _moment_of(self, uint32_t index, uint32_t sequence) noexcept nogil:
+        return self._moment(index + <uint64_t>sequence * self.devices)
+
+    cdef inline int64_t _time_ms(self, uint32_t index, uint32_t sequence) noexcept nogil:
+        return self._start_wall_ms + (self._moment_of(index, sequence) - self._start_ns) // 1_000_000
+
+    cdef void _come_due(self, int64_t now) noexcept nogil:
+        cdef uint32_t index = self._event % self.devices
+        cdef Device* device = &self._devices[index]
+        self._event += 1
+        device.due += 1
+        if device.state == READY:
+            self._publish(index, device, now)
+
+    cdef void _publish(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
+        """Send what is due, as far as the window allows, in one write."""
+        cdef uint8_t* out = self._output
+        cdef uint32_t sequence
+        while device.next < device.due and device.in_flight < self._window:
+            sequence = device.next
+            if sequence // 64 >= device.words and not self._more_words(device):
+                break
+            out = self._put_publish(out, index, sequence, False)
+            device.next += 1
+            device.in_flight += 1
+            self.sent += 1
+            if now - self._moment_of(index, sequence) > LATE_NS:
+                self.late += 1
+        if out != self._output:
+            if device.in_flight == <uint32_t>1:
+                device.deadline = now + self._ack_timeout_ns
+            self._write(device, self._output, out - self._output, now)
+
+    cdef void _publish_again(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
+        """On a new connection: everything that the old one left without acknowledgement."""
+        cdef uint8_t* out = self._output
+        cdef uint32_t sequence
+        for sequence in range(device.floor, device.next):
+            if not device.acknowledged[sequence // 64] >> (sequence % 64) & 1:
+                out = self._put_publish(out, index, sequence, True)
+                device.in_flight += 1
+                self.resent += 1
+        if out != self._output:
+            self._write(device, self._output, out - self._output, now)
+
+    cdef bint _more_words(self, Device* device) noexcept nogil:
+        cdef uint32_t words = 2 * device.words if device.words else 2
+        cdef uint64_t* grown = <uint64_t*>realloc(device.acknowledged, words * sizeof(uint64_t))
+        if grown is NULL:
+            return False
+        memset(grown + device.words, 0, (words - device.words) * sizeof(uint64_t))
+        device.acknowledged, device.words = grown, words
+        return True
+
+    cdef uint8_t* _put_topic(self, uint8_t* out, uint32_t index, const char* tail, int size) noexcept nogil:
+        cdef uint16_t length = self._topic_head_size + 8 + size
+        out[0], out[1] = length >> 8, length & 255
+        out = put_bytes(out + 2, self._topic_head, self._topic_head_size)
+        out = put_digits(out, self.first_device + index, 8)
+        return put_bytes(out, tail, size)
+
+    cdef uint8_t* _put_publish(
+        self, uint8_t* start, uint32_t index, uint32_t sequence, bint again
+    ) noexcept nogil:
+        """PUBLISH, MQTT 3.1.1 section 3.3. Its remaining length always takes two bytes."""
+        cdef uint64_t spread = mixed(self.first_device + index)
+        cdef int64_t steps = sequence % 2000
+        cdef uint8_t* out
+        cdef uint32_t remaining
+        cdef uint16_t packet_id = 1 + sequence % 65535
+        if steps > 1000:
+            steps = 2000 - steps  # there and back, so that nobody leaves the land
+        out = self._put_topic(start + 3, index, "/position", 9)
+        out[0], out[1] = packet_id >> 8, packet_id & 255
+        out = put_bytes(out + 2, '{"id":"', 7)
+        out = put_bytes(out, self._id_head, self._id_head_size)
+        out = put_digits(out, self.first_device + index, 8)
+        out[0] = 45  # "-"
+        out = put_digits(out + 1, sequence, 8)
+        out = put_bytes(out, '","lat":', 8)
+        # Some 8 by 9 degrees in the middle of Europe; up to 30 m between two fixes.
+        out = put_degrees(
+            out, 46_000_000 + spread % 8_000_000 + <int64_t>(spread >> 40 & 511) * steps // 2
+        )
+        out = put_bytes(out, ',"lon":', 7)
+        out = put_degrees(
+            out, 6_000_000 + (spread >> 20) % 9_000_000 + <int64_t>(spread >> 50 & 511) * steps // 2
+        )
+        out = put_bytes(out, ',"time":', 8)
+        out = put_number(out, self._time_ms(index, sequence))
+        out = put_bytes(out, ',"accuracy":', 12)
+        out = put_number(out, 3 + (spread >> 8) % 30)
+        out = put_bytes(out, ',"battery":', 11)
+        out = put_number(out, 100 - sequence % 90)
+        out[0] = 125  # "}"
+        out += 1
+        remaining = out - start - 3
+        start[0] = 0x32 | (again << 3)
+        start[1], start[2] = 0x80 | (remaining & 127), remaining >> 7
+        return out
+
+    cdef void _sweep(self, int64_t now) noexcept nogil:
+        """Connect who is down, and break connections on which nothing moves any more."""
+        cdef int index
+        cdef Device* device
+        cdef double elapsed_s = (now - self._swept) / <double>SECOND_NS
+        self._connect_credit = min(
+            self._connects_per_s, self._connect_credit + min(elapsed_s, 0.1) * self._connects_per_s
+        )
+        self._swept = now
+        for index in range(self.devices):
+            device = &self._devices[index]
+            if device.state == READY and device.in_flight == 0:
+                continue
+            if device.state == REFUSED or now < device.deadline:
+                continue
+            if device.state != DOWN:
+                self._lose(device, now)
+            elif self._connect_credit >= 1:
+                self._connect_credit -= 1
+                self._connect(index, device, now)
+
+    cdef void _connect(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
+        cdef sockaddr_in source
+        cdef epoll_event interest
+        cdef int one = 1
+        cdef int fd = socket_(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)
+        if fd < 0:
+            self.connect_failures += 1
+            self.last_errno = errno
+            device.deadline = now + SECOND_NS
+            return
+        setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one))
+        if self._source_addresses > 1:
+            memset(&source, 0, sizeof(source))
+            source.sin_family = AF_INET
+            source.sin_addr.s_addr = htonl(0x7F000001 + index % self._source_addresses)
+            # Leaves the choice of the port to connect(), which knows the destination.
+            setsockopt(fd, IPPROTO_IP, IP_BIND_ADDRESS_NO_PORT, &one, sizeof(one))
+            bind(fd, <const sockaddr*>&source, sizeof(source))
+        device.fd = fd
+        device.state = CONNECTING
+        device.deadline = now + <int64_t>GREETING_TIMEOUT_S * SECOND_NS
+        self.connects += 1
+        if connect_(fd, <const sockaddr*>&self._server, sizeof(self._server)) < 0 and errno != EINPROGRESS:
+            self.last_errno = errno
+            self._lose(device, now)
+            return
+        # Edge-triggered, and registered once: nothing is to be changed when output is waiting.
+        interest.events = EPOLLIN | EPOLLOUT | EPOLLRDHUP | EPOLLET
+        interest.data.u32 = index
+        epoll_ctl(self._epoll, EPOLL_CTL_ADD, fd, &interest)
+
+    cdef void _lose(self, Device* device, int64_t now) noexcept nogil:
+        """The connection failed or broke: try again later, each time a little later."""
+        if device.state == READY:
+            self.disconnects += 1
+        else:
+            self.connect_failures += 1
+        self._hang_up(device, now)
+
+    cdef void _hang_up(self, Device* device, int64_t now) noexcept nogil:
+        if device.fd >= 0:
+            close(device.fd)
+        if device.state == READY:
+            self.ready -= 1
+        device.fd = -1
+        device.state = DOWN
+        device.in_flight = 0
+        device.input_size = device.output_size = 0
+        free(device.input)
+        free(device.output)
+        device.input = device.output = NULL
+        device.deadline = now + device.backoff
+        device.backoff = min(BACKOFF_MAX_NS, 2 * device.backoff)
+
+    cdef void _serve(self, uint32_t index, uint32_t events) noexcept nogil:
+        cdef Device* device = &self._devices[index]
+        cdef int64_t now = now_ns()
+        cdef int error = 0
+        cdef socklen_t size = sizeof(error)
+        if device.fd < 0:
+            return
+        if events & (EPOLLERR | EPOLLHUP):
+            getsockopt(device.fd, SOL_SOCKET, SO_ERROR, &error, &size)
+            self.last_errno = error
+            self._lose(device, now)
+            return
+        if device.state == CONNECTING:
+            if not events & EPOLLOUT:
+                return
+            device.state = GREETING
+            self._write(device, self._output, self._put_connect(self._output, index), now)
+        elif device.output_size and events & EPOLLOUT:
+            self._flush(device, now)
+        if device.fd >= 0 and events & (EPOLLIN | EPOLLRDHUP):
+            self._read(index, device, now)
+
+    cdef Py_ssize_t _put_connect(self, uint8_t* out, uint32_t index) noexcept nogil:
+        """CONNECT, section 3.1: clean session, user name, a password if there is one."""
+        cdef uint8_t* start = out
+        cdef Py_ssize_t user_size = self._user_size, password_size = self._password_size
+        cdef Py_ssize_t remaining = 10 + 2 + self._id_head_size + 8 + 2 + user_size
+        if password_size:
+            remaining += 2 + password_size
+        out[0] = 0x10
+        out[1], out[2] = 0x80 | (remaining & 127), remaining >> 7
+        out = put_bytes(out + 3, "\x00\x04MQTT\x04", 7)
+        out[0] = 0x02 | 0x80 | (0x40 if password_size else 0)
+        out[1], out[2] = self._keep_alive_s >> 8, self._keep_alive_s & 255
+        out[3], out[4] = 0, self._id_head_size + 8
+        out = put_bytes(out + 5, self._id_head, self._id_head_size)
+        out = put_digits(out, self.first_device + index, 8)
+        out[0], out[1] = user_size >> 8, user_size & 255
+        out = put_bytes(out + 2, self._user, user_size)
+        if password_size:
+            out[0], out[1] = password_size >> 8, password_size & 255
+            out = put_bytes(out + 2, self._password, password_size)
+        return out - start
+
+    cdef Py_ssize_t _put_subscribe(self, uint8_t* out, uint32_t index) noexcept nogil:
+        """SUBSCRIBE to the device's own address with QoS 0, section 3.8."""
+        cdef uint8_t* end
+        out[0], out[3], out[4] = 0x82, 0xFF, 0xFF  # an identifier that no PUBLISH uses at once
+        end = self._put_topic(out + 5, index, "/address", 8)
+        end[0] = 0
+        end += 1
+        out[1], out[2] = 0x80 | ((end - out - 3) & 127), (end - out - 3) >> 7
+        return end - out
+
+    cdef void _write(self, Device* device, const uint8_t* data, Py_ssize_t size, int64_t now) noexcept nogil:
+        cdef ssize_t taken = 0
+        cdef uint8_t* grown
+        if not device.output_size:
+            taken = send_(device.fd, data, size, MSG_NOSIGNAL)
+            if taken == size:
+                return
+            if taken < 0:
+                if errno != EAGAIN and errno != EINTR:
+                    self.last_errno = errno
+                    self._lose(device, now)
+                    return
+                taken = 0
+        # Never more than two windows of packets: new ones wait for acknowledgements.
+        grown = <uint8_t*>realloc(device.output, device.output_size + size - taken)
+        if grown is NULL:
+            self._lose(device, now)
+            return
+        device.output = grown
+        memcpy(grown + device.output_size, data + taken, size - taken)
+        device.output_size += size - taken
+
+    cdef void _flush(self, Device* device, int64_t now) noexcept nogil:
+        cdef ssize_t taken = send_(device.fd, device.output, device.output_size, MSG_NOSIGNAL)
+        if taken < 0:
+            if errno != EAGAIN and errno != EINTR:
+                self.last_errno = errno
+                self._lose(device, now)
+            return
+        device.output_size -= taken
+        if device.output_size:
+            memmove(device.output, device.output + taken, device.output_size)
+        else:
+            free(device.output)
+            device.output = NULL
+
+    cdef void _read(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
+        cdef ssize_t size, room
+        cdef Py_ssize_t filled, used
+        while True:
+            filled = device.input_size
+            if filled:
+                memcpy(self._input, device.input, filled)
+            room = INPUT_BYTES - filled
+            size = recv_(device.fd, self._input + filled, room, 0)
+            if size <= 0:
+                if size < 0 and (errno == EAGAIN or errno == EINTR):
+                    return
+                self.last_errno = errno if size < 0 else 0
+                self._lose(device, now)
+                return
+            used = self._packets(index, device, filled + size, now)
+            if device.fd < 0:
+                return
+            if used < 0 or filled + size - used > PARTIAL_BYTES_MAX:
+                self.protocol_errors += 1
+                self._lose(device, now)
+                return
+            self._keep(device, self._input + used, filled + size - used)
+            if size < room:
+                return  # drained: the next byte raises the next edge
+
+    cdef void _keep(self, Device* device, const uint8_t* rest, Py_ssize_t size) noexcept nogil:
+        if size == 0:
+            if device.input is not NULL:
+                free(device.input)
+                device.input = NULL
+            device.input_size = 0
+            return
+        free(device.input)
+        device.input = <uint8_t*>malloc(size)
+        device.input_size = 0 if device.input is NULL else size
+        if device.input is not NULL:
+            memcpy(device.input, rest, size)
+
+    cdef Py_ssize_t _packets(
+        self, uint32_t index, Device* device, Py_ssize_t size, int64_t now
+    ) noexcept nogil:
+        """Handle all whole packets of the input; returns the bytes used, or -1."""
+        cdef const uint8_t* data = self._input
+        cdef Py_ssize_t position = 0, body, length
+        cdef int shift
+        cdef uint32_t acknowledged_before = device.in_flight
+        while position + 2 <= size:
+            length, shift, body = 0, 0, position + 1
+            while True:
+                if body >= size:
+                    break
+                length |= <Py_ssize_t>(data[body] & 127) << shift
+                shift += 7
+                body += 1
+                if not data[body - 1] & 128:
+                    shift = -1
+                    break
+                if shift > 21:
+                    return -1
+            if shift != -1 or body + length > size:
+                break
+            if not self._packet(index, device, data[position], data + body, length, now):
+                return -1 if device.fd >= 0 else 0
+            if device.fd < 0:
+                return 0
+            position = body + length
+        if device.in_flight < acknowledged_before and device.next < device.due:
+            self._publish(index, device, now)
+        return position
+
+    cdef bint _packet(
+        self, uint32_t index, Device* device, uint8_t first, const uint8_t* body, Py_ssize_t size,
+        int64_t now,
+    ) noexcept nogil:
+        """Handle one packet; False for what no server may send now."""
+        cdef int kind = first >> 4
+        if kind == 4 and device.state == READY:  # PUBACK
+            if size < 2:
+                return False
+            self._acknowledge(index, device, (<uint16_t>body[0] << 8) | body[1], now)
+            return True
+        if kind == 3 and device.state >= SUBSCRIBING:
+            return self._pushed(index, device, first, body, size, now)
+        if kind == 2 and device.state == GREETING:  # CONNACK
+            if size < 2:
+                return False
+            if body[1]:
+                if body[1] == 3:  # server unavailable
+                    self._lose(device, now)
+                else:
+                    self._hang_up(device, now)
+                    device.state = REFUSED
+                    self.refused += 1
+                return True
+            device.state = SUBSCRIBING
+            if self._subscribe:
+                self._write(device, self._output, self._put_subscribe(self._output, index), now)
+                return True
+            return self._be_ready(index, device, now)
+        if kind == 9 and device.state == SUBSCRIBING:
+            return self._be_ready(index, device, now)
+        return kind == 13  # PINGRESP
+
+    cdef bint _be_ready(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
+        device.state = READY
+        device.backoff = BACKOFF_MIN_NS
+        device.deadline = now + self._ack_timeout_ns
+        self.ready += 1
+        self._publish_again(index, device, now)
+        if device.fd >= 0:
+            self._publish(index, device, now)
+        return True
+
+    cdef void _acknowledge(
+        self, uint32_t index, Device* device, uint16_t packet_id, int64_t now
+    ) noexcept nogil:
+        # The only fix in the window with this identifier.
+        cdef uint32_t ahead = (packet_id + 65534 - device.floor % 65535) % 65535
+        cdef uint32_t sequence = device.floor + ahead
+        cdef uint64_t bit
+        if sequence >= device.next:
+            return  # it was acknowledged before; this answers the repetition
+        bit = <uint64_t>1 << (sequence % 64)
+        if device.acknowledged[sequence // 64] & bit:
+            return
+        device.acknowledged[sequence // 64] |= bit
+        while (
+            device.floor < device.next
+            and device.acknowledged[device.floor // 64] >> (device.floor % 64) & 1
+        ):
+            device.floor += 1
+        if device.in_flight:
+            device.in_flight -= 1
+        device.deadline = now + self._ack_timeout_ns
+        self.acknowledged += 1
+        self._ack_buckets[bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)] += 1
+
+    cdef bint _pushed(
+        self, uint32_t index, Device* device, uint8_t first, const uint8_t* body, Py_ssize_t size,
+        int64_t now,
+    ) noexcept nogil:
+        """A message on the device's address topic: which fix is it about?"""
+        cdef uint8_t answer[4]
+        cdef Py_ssize_t position, topic
+        cdef int64_t time_ms = 0, guess
+        cdef uint32_t sequence
+        if size < 2:
+            return False
+        topic = (<Py_ssize_t>body[0] << 8) | body[1]
+        position = 2 + topic
+        if first & 6:
+            if position + 2 > size:
+                return False
+            answer[0], answer[1], answer[2], answer[3] = 0x40, 2, body[position], body[position + 1]
+            self._write(device, answer, 4, now)
+            position += 2
+            if device.fd < 0:
+                return True
+        if position > size:
+            return False
+        self.push_messages += 1
+        self.push_bytes += size - position
+        position = find_time(body, position, size)
+        while position < size and 48 <= body[position] <= 57 and time_ms < <int64_t>1 << 50:
+            time_ms = 10 * time_ms + body[position] - 48
+            position += 1
+        guess = <int64_t>(
+            ((time_ms - self._start_wall_ms) * 1e6 / self._gap_ns - index) / self.devices + 0.5
+        )
+        # Rounding of the time to whole milliseconds may have moved the guess by one.
+        for sequence in range(max(0, guess - 1), max(0, min(guess + 2, <int64_t>device.next))):
+            if sequence >= device.pushed and self._time_ms(index, sequence) == time_ms:
+                device.pushed = sequence + 1
+                self.pushes += 1
+                self._push_buckets[
+                    bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)
+                ] += 1
+                break
+        return True
+
+
+cdef Py_ssize_t find_time(const uint8_t* text, Py_ssize_t position, Py_ssize_t size) noexcept nogil:
+    """Where the digits of `"time":` begin; `size` if there is none."""
+    cdef const char* name = '"time":'
+    cdef int matched
+    while position + 8 <= size:
+        matched = 0
+        while matched < 7 and text[position + matched] == <uint8_t>name[matched]:
+            matched += 1
+        if matched == 7:
+            return position + 7
+        position += 1
+    return size
