@@ -5,7 +5,7 @@ Where a default is not Kafka's, the field says why.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
@@ -154,6 +154,22 @@ class BrokerConfig:
                 raise ConfigError(f"{metadata['property']}={text}: at least {low} is expected")
             values[name] = value
         return cls(**values, topic_defaults=_topic_defaults(given), properties=given)
+
+    def describe(self) -> Iterator[tuple[str, str, bool]]:
+        """(property, value, whether it was given) of everything that this broker knows."""
+        for name, attribute in self.__dataclass_fields__.items():
+            property_name = attribute.metadata.get("property")
+            if property_name is None:
+                continue
+            given = self.properties.get(property_name)
+            value = getattr(self, name)
+            if given is None and value is None:
+                continue
+            text = str(value).lower() if isinstance(value, bool) else str(value)
+            yield property_name, given if given is not None else text, given is not None
+        for name, _, _ in TOPIC_DEFAULTS:
+            if name in self.properties:
+                yield name, self.properties[name], True
 
 
 def _topic_defaults(given: Mapping[str, str]) -> dict[str, str]:

@@ -5,7 +5,9 @@ cdef class FieldPlan:
     cdef readonly str name
     cdef readonly int kind
     cdef readonly bint array
+    # Of the array, if it is one; its elements are never null.
     cdef readonly bint nullable
+    cdef readonly bint value_nullable
     cdef readonly bint flexible
     cdef readonly object default
     cdef readonly Plan struct

@@ -9,6 +9,7 @@ class FieldPlan:
     kind: int
     array: bool
     nullable: bool
+    value_nullable: bool
     flexible: bool
     default: Any
     struct: Plan | None

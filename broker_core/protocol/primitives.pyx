@@ -83,6 +83,7 @@ cdef class FieldPlan:
         self.kind = _KINDS[kind]
         self.array = array
         self.nullable = nullable
+        self.value_nullable = nullable and not array
         self.flexible = flexible
         self.default = default
         self.struct = struct
@@ -195,7 +196,7 @@ cdef object read_value(Reader* reader, FieldPlan field, object view):
     if kind == KIND_STRING:
         length = read_length(reader, field.flexible, False)
         if length < 0:
-            if not field.nullable:
+            if not field.value_nullable:
                 raise RemoteProtocolError(f"{field.name} is null")
             return None
         need(reader, length)
@@ -208,7 +209,7 @@ cdef object read_value(Reader* reader, FieldPlan field, object view):
     if kind == KIND_BYTES or kind == KIND_RECORDS:
         length = read_length(reader, field.flexible, True)
         if length < 0:
-            if not field.nullable:
+            if not field.value_nullable:
                 raise RemoteProtocolError(f"{field.name} is null")
             return None
         need(reader, length)
@@ -219,7 +220,7 @@ cdef object read_value(Reader* reader, FieldPlan field, object view):
             return view[offset:offset + length]
         return PyBytes_FromStringAndSize(<const char*>at, length)
     if kind == KIND_STRUCT:
-        if field.nullable:
+        if field.value_nullable:
             need(reader, 1)
             reader.position += 1
             if <int8_t>(reader.position - 1)[0] < 0:
@@ -525,7 +526,7 @@ cdef int write_value(Writer writer, FieldPlan field, object value) except -1:
         write_length(writer, len(value), field.flexible, True)
         return writer.put_payload(value)
     if kind == KIND_STRUCT:
-        if field.nullable:
+        if field.value_nullable:
             if value is None:
                 return writer.put8(0xFF)
             writer.put8(1)
@@ -550,7 +551,7 @@ cdef int write_value(Writer writer, FieldPlan field, object value) except -1:
 
 
 cdef int check_nullable(FieldPlan field) except -1:
-    if not field.nullable:
+    if not field.value_nullable:
         raise LocalProtocolError(f"{field.name} is null")
     return 0
 
@@ -559,7 +560,8 @@ cdef int write_field(Writer writer, FieldPlan field, object value) except -1:
     if not field.array:
         return write_value(writer, field, value)
     if value is None:
-        check_nullable(field)
+        if not field.nullable:
+            raise LocalProtocolError(f"{field.name} is null")
         return write_length(writer, -1, field.flexible, True)
     write_length(writer, len(value), field.flexible, True)
     for each in value:

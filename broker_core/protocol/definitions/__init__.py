@@ -70,3 +70,36 @@ APIS: Final[dict[int, Api]] = {
 #: that could be stored, but librdkafka before 2.1 takes a missing version 0 to mean "no
 #: compression" (KAFKA-18659); Apache Kafka does the same.
 ADVERTISED_FROM: Final[dict[int, int]] = {PRODUCE.key: 0}
+
+__all__ = [
+    "ADVERTISED_FROM",
+    "ALTER_CONFIGS",
+    "APIS",
+    "API_VERSIONS",
+    "CREATE_PARTITIONS",
+    "CREATE_TOPICS",
+    "DELETE_GROUPS",
+    "DELETE_RECORDS",
+    "DELETE_TOPICS",
+    "DESCRIBE_CLUSTER",
+    "DESCRIBE_CONFIGS",
+    "DESCRIBE_GROUPS",
+    "DESCRIBE_LOG_DIRS",
+    "DESCRIBE_TOPIC_PARTITIONS",
+    "FETCH",
+    "FIND_COORDINATOR",
+    "HEARTBEAT",
+    "INCREMENTAL_ALTER_CONFIGS",
+    "INIT_PRODUCER_ID",
+    "JOIN_GROUP",
+    "LEAVE_GROUP",
+    "LIST_GROUPS",
+    "LIST_OFFSETS",
+    "METADATA",
+    "OFFSET_COMMIT",
+    "OFFSET_DELETE",
+    "OFFSET_FETCH",
+    "OFFSET_FOR_LEADER_EPOCH",
+    "PRODUCE",
+    "SYNC_GROUP",
+]

@@ -1,0 +1,62 @@
+"""Which handler answers which API."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from broker_core.protocol import definitions as api
+from broker_core.server.handlers import (
+    api_versions,
+    configs,
+    fetch,
+    group_admin,
+    group_membership,
+    group_offsets,
+    list_offsets,
+    log_dirs,
+    metadata,
+    produce,
+    topics,
+)
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+Handler = Callable[["Broker", Request], None]
+
+#: A handler answers by `request.reply`, at once or later. One that raises closes the connection.
+HANDLERS: Final[dict[int, Handler]] = {
+    api.PRODUCE.key: produce.handle,
+    api.FETCH.key: fetch.handle,
+    api.LIST_OFFSETS.key: list_offsets.handle,
+    api.METADATA.key: metadata.handle,
+    api.OFFSET_COMMIT.key: group_offsets.handle_commit,
+    api.OFFSET_FETCH.key: group_offsets.handle_fetch,
+    api.FIND_COORDINATOR.key: metadata.handle_find_coordinator,
+    api.JOIN_GROUP.key: group_membership.handle_join,
+    api.HEARTBEAT.key: group_membership.handle_heartbeat,
+    api.LEAVE_GROUP.key: group_membership.handle_leave,
+    api.SYNC_GROUP.key: group_membership.handle_sync,
+    api.DESCRIBE_GROUPS.key: group_admin.handle_describe,
+    api.LIST_GROUPS.key: group_admin.handle_list,
+    api.API_VERSIONS.key: api_versions.handle,
+    api.CREATE_TOPICS.key: topics.handle_create,
+    api.DELETE_TOPICS.key: topics.handle_delete,
+    api.DELETE_RECORDS.key: topics.handle_delete_records,
+    api.INIT_PRODUCER_ID.key: api_versions.handle_init_producer_id,
+    api.OFFSET_FOR_LEADER_EPOCH.key: list_offsets.handle_leader_epoch,
+    api.DESCRIBE_CONFIGS.key: configs.handle_describe,
+    api.ALTER_CONFIGS.key: configs.handle_alter,
+    api.DESCRIBE_LOG_DIRS.key: log_dirs.handle,
+    api.CREATE_PARTITIONS.key: topics.handle_create_partitions,
+    api.DELETE_GROUPS.key: group_admin.handle_delete,
+    api.INCREMENTAL_ALTER_CONFIGS.key: configs.handle_incremental_alter,
+    api.OFFSET_DELETE.key: group_offsets.handle_delete,
+    api.DESCRIBE_CLUSTER.key: metadata.handle_describe_cluster,
+    api.DESCRIBE_TOPIC_PARTITIONS.key: metadata.handle_topic_partitions,
+}
+
+if HANDLERS.keys() != api.APIS.keys():
+    raise RuntimeError("every API that is advertised needs a handler")

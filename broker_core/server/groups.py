@@ -1,0 +1,188 @@
+"""The shell around the group coordinator: it stores, waits and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from broker_core import errors
+from broker_core.config import BrokerConfig
+from broker_core.coordinator.effects import Append, Moment, Respond
+from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.protocol import records
+from broker_core.server.flusher import Flusher
+from broker_core.server.partition import Partition
+from broker_core.server.topics import Topic, TopicRegistry
+
+logger = logging.getLogger(__name__)
+
+#: What the coordinator hands back with its response.
+Answer = Callable[[dict[str, Any]], None]
+
+_LOAD_BYTES = 4 * 1024 * 1024
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java, which decides in which partition a group lives."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+class _AppendWait:
+    """Tells the coordinator when its records are durable."""
+
+    __slots__ = ("_effect", "_groups")
+
+    def __init__(self, groups: Groups, effect: Append) -> None:
+        self._groups = groups
+        self._effect = effect
+
+    def durable(self) -> None:
+        """See AppendWaiter."""
+        self._groups.coordinator.appended(self._effect, self._groups.moment())
+        self._groups.perform()
+
+    def failed(self, code: int) -> None:
+        """See AppendWaiter."""
+        self._groups.coordinator.append_failed(self._effect, self._groups.moment())
+        self._groups.perform()
+
+
+class Groups:
+    """Performs the coordinator's effects and calls it when time has come."""
+
+    def __init__(self, config: BrokerConfig, topics: TopicRegistry, flusher: Flusher) -> None:
+        self._config = config
+        self._topics = topics
+        self._flusher = flusher
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: int | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._topic: Topic | None = None
+        self.coordinator = GroupCoordinator(
+            GroupSettings(
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                session_timeout_min_ms=config.group_min_session_timeout_ms,
+                session_timeout_max_ms=config.group_max_session_timeout_ms,
+                size_max=config.group_max_size,
+                offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+                offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+            ),
+            new_id=lambda: str(uuid.uuid4()),
+        )
+
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+
+    def load(self) -> None:
+        """Read all groups back from the log."""
+        self._topic = self._topics.get(OFFSETS_TOPIC)
+        now = self.moment()
+        count = 0
+        for partition in self._topic.partitions if self._topic else ():
+            offset = partition.log.log_start_offset
+            while offset < partition.log.log_end_offset:
+                data = partition.log.read(offset, _LOAD_BYTES)
+                if not data:
+                    break
+                for header in records.scan_batches(data)[0]:
+                    offset = header.next_offset
+                for _, _, key, value, _ in records.iterate_records(data):
+                    if key is not None:
+                        self.coordinator.load(key, value, now)
+                        count += 1
+        self.coordinator.finish_loading()
+        if count:
+            logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
+        self._set_timer()
+        self._expire_offsets()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self._closed = True
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
+
+    def partition_of(self, group_id: str) -> Partition:
+        """Where a group's records are; creates the topic with the first group."""
+        if self._topic is None or self._topics.get(OFFSETS_TOPIC) is not self._topic:
+            self._topic = self._topics.get(OFFSETS_TOPIC) or self._topics.create(
+                OFFSETS_TOPIC,
+                self._config.offsets_topic_partitions,
+                {
+                    "cleanup.policy": "compact",
+                    "compression.type": "producer",
+                    "segment.bytes": str(self._config.offsets_topic_segment_bytes),
+                },
+            )
+        partitions = self._topic.partitions
+        return partitions[(java_string_hash(group_id) & 0x7FFFFFFF) % len(partitions)]
+
+    def perform(self) -> None:
+        """Do what the coordinator wants done."""
+        while effects := self.coordinator.take_effects():
+            for effect in effects:
+                if isinstance(effect, Respond):
+                    self._respond(effect)
+                else:
+                    self._append(effect)
+        self._set_timer()
+
+    def _respond(self, effect: Respond) -> None:
+        answer = effect.token
+        assert callable(answer)
+        answer(effect.response)
+
+    def _append(self, effect: Append) -> None:
+        now = self.moment()
+        batch = records.build_batch((now.wall_ms, key, value, ()) for key, value in effect.records)
+        try:
+            partition = self.partition_of(effect.group_id)
+            result = partition.append(batch, now.wall_ms)
+        except errors.BrokerError as error:
+            logger.error("group %s cannot be stored: %s", effect.group_id, error)
+            self.coordinator.append_failed(effect, now)
+            return
+        wait = _AppendWait(self, effect)
+        if partition.acknowledges_after_flush:
+            partition.wait_durable(wait, result.last_offset + 1)
+            self._flusher.request(partition)
+        else:
+            partition.advance()
+            self.coordinator.appended(effect, now)
+
+    def _set_timer(self) -> None:
+        due = self.coordinator.next_deadline()
+        if due == self._timer_due or self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = due
+        if due is not None:
+            delay_ms = max(due - self.moment().monotonic_ms, 0)
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_due = None
+        self.coordinator.tick(self.moment())
+        self.perform()
+
+    def _expire_offsets(self) -> None:
+        self.coordinator.expire_offsets(self.moment())
+        self.perform()
+        self._expiry = self._loop.call_later(
+            self._config.offsets_retention_check_interval_ms / 1000, self._expire_offsets
+        )

@@ -1,0 +1,171 @@
+"""Fetch: read whole batches; wait until there are enough bytes or the time is up."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.server.partition import Partition
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+_TOPIC_IDS_FROM: Final = 13
+#: Epoch of a fetch outside of a session, and of one that would start a session (KIP-227). A broker
+#: that answers with session 0 keeps none: the client sends complete requests.
+_FULL_FETCHES: Final = frozenset({-1, 0})
+
+
+def handle(broker: Broker, request: Request) -> None:
+    """Fetch."""
+    body = request.body
+    if body["session_id"] != 0:
+        request.reply({"error_code": errors.FetchSessionIdNotFound.code})
+        return
+    if body["session_epoch"] not in _FULL_FETCHES:
+        request.reply({"error_code": errors.InvalidFetchSessionEpoch.code})
+        return
+    fetch = _Fetch(broker, request)
+    response, size, final = fetch.read()
+    if final or size >= body["min_bytes"] or body["max_wait_ms"] <= 0:
+        request.reply(response)
+    else:
+        fetch.wait(body["min_bytes"] - size)
+
+
+class _Fetch:
+    """One request; when it waits, a FetchWaiter of each of its partitions."""
+
+    __slots__ = ("_bytes_max", "_missing", "_partitions", "_request", "_timer", "_topics")
+
+    def __init__(self, broker: Broker, request: Request) -> None:
+        self._request = request
+        self._topics = broker.topics
+        self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
+        self._partitions: list[Partition] = []
+        self._missing = 0
+        self._timer: asyncio.TimerHandle | None = None
+
+    def read(self) -> tuple[dict[str, Any], int, bool]:
+        """Returns (response, bytes of records in it, whether waiting would be wrong)."""
+        self._partitions = []
+        by_id = self._request.version >= _TOPIC_IDS_FROM
+        left = self._bytes_max
+        size = 0
+        final = False
+        responses: list[dict[str, Any]] = []
+        for each in self._request.body["topics"]:
+            if by_id:
+                topic = self._topics.by_id(each["topic_id"])
+                missing: type[errors.BrokerError] = errors.UnknownTopicId
+            else:
+                topic = self._topics.get(each["topic"])
+                missing = errors.UnknownTopicOrPartition
+            results: list[dict[str, Any]] = []
+            responses.append(
+                {"topic": each["topic"], "topic_id": each["topic_id"], "partitions": results}
+            )
+            for asked in each["partitions"]:
+                index = asked["partition"]
+                if topic is None:
+                    results.append(_refused(index, missing.code))
+                    final = True
+                    continue
+                if not 0 <= index < len(topic.partitions):
+                    results.append(_refused(index, errors.UnknownTopicOrPartition.code))
+                    final = True
+                    continue
+                partition = topic.partitions[index]
+                self._partitions.append(partition)
+                result = _read(partition, asked, left, first=size == 0)
+                results.append(result)
+                if result["error_code"]:
+                    final = True
+                else:
+                    length = len(result["records"])
+                    size += length
+                    left -= length
+        return {"responses": responses}, size, final or not self._partitions
+
+    def wait(self, missing: int) -> None:
+        """Park until `missing` more bytes are there or the client's time is up."""
+        self._missing = missing
+        for partition in self._partitions:
+            partition.fetches.add(self)
+        self._request.on_close = self._leave
+        self._timer = asyncio.get_running_loop().call_later(
+            self._request.body["max_wait_ms"] / 1000, self._finish
+        )
+
+    def grew(self, size: int) -> None:
+        """See FetchWaiter."""
+        self._missing -= size
+        if self._missing <= 0:
+            response, total, final = self.read()
+            wanted = self._request.body["min_bytes"]
+            if final or total >= wanted:
+                self._leave()
+                self._request.reply(response)
+            else:
+                self._missing = wanted - total
+
+    def gone(self) -> None:
+        """See FetchWaiter."""
+        self._finish()
+
+    def _finish(self) -> None:
+        self._leave()
+        self._request.reply(self.read()[0])
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        for partition in self._partitions:
+            partition.fetches.discard(self)
+
+
+def _refused(index: int, code: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "high_watermark": -1,
+        "records": b"",
+    }
+
+
+def _read(partition: Partition, asked: dict[str, Any], left: int, *, first: bool) -> dict[str, Any]:
+    index = partition.index
+    epoch = asked["current_leader_epoch"]
+    if epoch > partition.LEADER_EPOCH:
+        return _refused(index, errors.UnknownLeaderEpoch.code)
+    if 0 <= epoch < partition.LEADER_EPOCH:
+        return _refused(index, errors.FencedLeaderEpoch.code)
+    records = b""
+    code = errors.NONE
+    bytes_max = min(asked["partition_max_bytes"], left)
+    try:
+        if first or bytes_max > 0:
+            # The first batch is given even when it is larger than allowed, or a consumer with a
+            # small buffer would never get past it (KIP-74).
+            records = partition.read(
+                asked["fetch_offset"], max(bytes_max, 0), min_one_message=first
+            )
+    except errors.OffsetOutOfRange as error:
+        code = error.code
+    except errors.BrokerError as error:
+        logger.error("%s cannot be read: %s", partition, error)
+        code = error.code
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "high_watermark": partition.high_watermark,
+        "last_stable_offset": partition.high_watermark,
+        "log_start_offset": partition.log.log_start_offset,
+        "aborted_transactions": None,
+        "records": records,
+    }

@@ -1,0 +1,107 @@
+"""ListGroups, DescribeGroups, DeleteGroups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.group import Group, GroupState
+from broker_core.server.handlers.metadata import GROUP_OPERATIONS
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+_TYPE: Final = "classic"
+_NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
+_NOT_ASKED: Final = -(2**31)
+
+
+def handle_list(broker: Broker, request: Request) -> None:
+    """ListGroups."""
+    states = {state.lower() for state in request.body["states_filter"]}
+    types = {kind.lower() for kind in request.body["types_filter"]}
+    request.reply(
+        {
+            "groups": [
+                {
+                    "group_id": group.group_id,
+                    "protocol_type": group.protocol_type or "",
+                    "group_state": group.state.value,
+                    "group_type": _TYPE,
+                }
+                for group in broker.groups.coordinator.groups.values()
+                if (not states or group.state.value.lower() in states)
+                and (not types or _TYPE in types)
+            ]
+        }
+    )
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """DescribeGroups."""
+    operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
+    described: list[dict[str, Any]] = []
+    for group_id in request.body["groups"]:
+        group = broker.groups.coordinator.groups.get(group_id)
+        answer = _dead(group_id, request.version) if group is None else _describe(group)
+        described.append(answer | {"authorized_operations": operations})
+    request.reply({"groups": described})
+
+
+def _dead(group_id: str, version: int) -> dict[str, Any]:
+    answer: dict[str, Any] = {"group_id": group_id, "group_state": GroupState.DEAD.value}
+    if version >= _NOT_FOUND_IS_AN_ERROR_FROM:
+        answer["error_code"] = errors.GroupIdNotFound.code
+        answer["error_message"] = f"Group {group_id} not found."
+    return answer
+
+
+def _describe(group: Group) -> dict[str, Any]:
+    settled = group.state in {GroupState.STABLE, GroupState.COMPLETING_REBALANCE}
+    protocol = group.protocol or ""
+    return {
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "protocol_type": group.protocol_type or "",
+        "protocol_data": protocol if group.state is GroupState.STABLE else "",
+        "members": [
+            {
+                "member_id": member.member_id,
+                "group_instance_id": member.instance_id,
+                "client_id": member.client_id,
+                "client_host": member.client_host,
+                "member_metadata": member.metadata(protocol) if settled else b"",
+                "member_assignment": member.assignment if settled else b"",
+            }
+            for member in group.members.values()
+        ],
+    }
+
+
+def handle_delete(broker: Broker, request: Request) -> None:
+    """DeleteGroups."""
+    names = request.body["groups_names"]
+    results: dict[str, int] = {}
+    if not names:
+        request.reply({"results": []})
+        return
+
+    def answer_for(group_id: str) -> Callable[[dict[str, Any]], None]:
+        def answer(result: dict[str, Any]) -> None:
+            results[group_id] = result["error_code"]
+            if len(results) == len(set(names)):
+                request.reply(
+                    {
+                        "results": [
+                            {"group_id": name, "error_code": code} for name, code in results.items()
+                        ]
+                    }
+                )
+
+        return answer
+
+    for group_id in dict.fromkeys(names):
+        broker.groups.coordinator.delete_group(group_id, answer_for(group_id))
+    broker.groups.perform()

@@ -1,0 +1,115 @@
+"""ListOffsets, OffsetForLeaderEpoch: where a log begins and ends, and what was written when."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.server.partition import Partition
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+#: Special values of `timestamp`.
+_LATEST: Final = -1
+_EARLIEST: Final = -2
+_MAX_TIMESTAMP: Final = -3
+_EARLIEST_LOCAL: Final = -4
+
+_NOTHING: Final = (-1, -1)
+
+
+def handle(broker: Broker, request: Request) -> None:
+    """ListOffsets."""
+    request.reply(
+        {
+            "topics": [
+                {
+                    "name": topic["name"],
+                    "partitions": [
+                        _answer(broker, topic["name"], asked) for asked in topic["partitions"]
+                    ],
+                }
+                for topic in request.body["topics"]
+            ]
+        }
+    )
+
+
+def _answer(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
+    index = asked["partition_index"]
+    try:
+        partition = _led(broker, topic, index, asked["current_leader_epoch"])
+        timestamp, offset = _look_up(partition, asked["timestamp"])
+    except errors.BrokerError as error:
+        return {"partition_index": index, "error_code": error.code}
+    return {
+        "partition_index": index,
+        "error_code": errors.NONE,
+        "timestamp": timestamp,
+        "offset": offset,
+        "leader_epoch": partition.LEADER_EPOCH if offset >= 0 else -1,
+    }
+
+
+def _led(broker: Broker, topic: str, index: int, epoch: int) -> Partition:
+    partition = broker.topics.partition(topic, index)
+    if partition is None:
+        raise errors.UnknownTopicOrPartition()
+    if epoch > partition.LEADER_EPOCH:
+        raise errors.UnknownLeaderEpoch()
+    if 0 <= epoch < partition.LEADER_EPOCH:
+        raise errors.FencedLeaderEpoch()
+    return partition
+
+
+def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
+    log = partition.log
+    if timestamp == _LATEST:
+        return -1, partition.high_watermark
+    if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
+        return -1, log.log_start_offset
+    if timestamp == _MAX_TIMESTAMP:
+        found = log.max_timestamp()
+    elif timestamp < 0:
+        # Offsets of tiered storage, which there is none of.
+        found = None
+    else:
+        found = log.offset_for_timestamp(timestamp)
+    if found is None or found[1] >= partition.high_watermark:
+        return _NOTHING
+    return found
+
+
+def handle_leader_epoch(broker: Broker, request: Request) -> None:
+    """OffsetForLeaderEpoch: where an epoch ended, to find truncation (KIP-320)."""
+    request.reply(
+        {
+            "topics": [
+                {
+                    "topic": topic["topic"],
+                    "partitions": [
+                        _epoch_end(broker, topic["topic"], asked) for asked in topic["partitions"]
+                    ],
+                }
+                for topic in request.body["topics"]
+            ]
+        }
+    )
+
+
+def _epoch_end(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
+    index = asked["partition"]
+    try:
+        partition = _led(broker, topic, index, asked["current_leader_epoch"])
+    except errors.BrokerError as error:
+        return {"partition": index, "error_code": error.code}
+    if asked["leader_epoch"] != partition.LEADER_EPOCH:
+        return {"partition": index, "error_code": errors.NONE}
+    return {
+        "partition": index,
+        "error_code": errors.NONE,
+        "leader_epoch": partition.LEADER_EPOCH,
+        "end_offset": partition.log.log_end_offset,
+    }

@@ -1,0 +1,203 @@
+"""Metadata, DescribeCluster, DescribeTopicPartitions, FindCoordinator: who and where."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.server.request import Request
+from broker_core.server.topics import Topic, check_name
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+_NO_ID: Final = bytes(16)
+_NOT_ASKED: Final = -(2**31)
+
+# Bits of the operations that Kafka knows, by number (AclOperation). Without an authorizer
+# everybody may do everything.
+_READ, _WRITE, _CREATE, _DELETE, _ALTER, _DESCRIBE = (1 << bit for bit in range(3, 9))
+_CLUSTER_ACTION, _DESCRIBE_CONFIGS, _ALTER_CONFIGS, _IDEMPOTENT_WRITE = (
+    1 << bit for bit in range(9, 13)
+)
+TOPIC_OPERATIONS: Final = (
+    _READ | _WRITE | _CREATE | _DELETE | _ALTER | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+)
+GROUP_OPERATIONS: Final = _READ | _DELETE | _DESCRIBE | _DESCRIBE_CONFIGS | _ALTER_CONFIGS
+CLUSTER_OPERATIONS: Final = (
+    _CREATE
+    | _ALTER
+    | _DESCRIBE
+    | _CLUSTER_ACTION
+    | _DESCRIBE_CONFIGS
+    | _ALTER_CONFIGS
+    | _IDEMPOTENT_WRITE
+)
+
+_KEY_TYPE_GROUP: Final = 0
+_ENDPOINTS_OF_BROKERS: Final = 1
+
+
+def handle(broker: Broker, request: Request) -> None:
+    """Metadata."""
+    body = request.body
+    asked = body["topics"]
+    operations = TOPIC_OPERATIONS if body["include_topic_authorized_operations"] else _NOT_ASKED
+    # In version 0 there is no null, and the empty list means "all".
+    if asked is None or (request.version == 0 and not asked):
+        topics = [_describe(broker, topic, operations) for topic in broker.topics]
+    else:
+        create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics
+        topics = [_answer(broker, each, operations, create=create) for each in asked]
+    host, port = broker.advertised.host, broker.advertised.port
+    request.reply(
+        {
+            "brokers": [{"node_id": broker.node_id, "host": host, "port": port, "rack": None}],
+            "cluster_id": broker.cluster_id,
+            "controller_id": broker.node_id,
+            "topics": topics,
+            "cluster_authorized_operations": (
+                CLUSTER_OPERATIONS if body["include_cluster_authorized_operations"] else _NOT_ASKED
+            ),
+        }
+    )
+
+
+def _answer(
+    broker: Broker, asked: dict[str, Any], operations: int, *, create: bool
+) -> dict[str, Any]:
+    name: str | None = asked["name"]
+    if name is None:
+        topic = broker.topics.by_id(asked["topic_id"])
+        if topic is None:
+            return _missing(None, asked["topic_id"], errors.UnknownTopicId.code)
+        return _describe(broker, topic, operations)
+    topic = broker.topics.get(name)
+    if topic is None:
+        try:
+            check_name(name)
+            if not create:
+                raise errors.UnknownTopicOrPartition()
+            topic = broker.create_topic(name, broker.config.num_partitions, {})
+        except errors.BrokerError as error:
+            return _missing(name, _NO_ID, error.code)
+    return _describe(broker, topic, operations)
+
+
+def _missing(name: str | None, topic_id: bytes, code: int) -> dict[str, Any]:
+    return {"name": name, "topic_id": topic_id, "error_code": code}
+
+
+def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
+    nodes = [broker.node_id]
+    return {
+        "error_code": errors.NONE,
+        "name": topic.name,
+        "topic_id": topic.topic_id,
+        "is_internal": topic.is_internal,
+        "partitions": [
+            {
+                "partition_index": partition.index,
+                "leader_id": broker.node_id,
+                "leader_epoch": partition.LEADER_EPOCH,
+                "replica_nodes": nodes,
+                "isr_nodes": nodes,
+            }
+            for partition in topic.partitions
+        ],
+        "topic_authorized_operations": operations,
+    }
+
+
+def handle_describe_cluster(broker: Broker, request: Request) -> None:
+    """DescribeCluster."""
+    if request.body["endpoint_type"] != _ENDPOINTS_OF_BROKERS:
+        request.reply(
+            {
+                "error_code": errors.MismatchedEndpointType.code,
+                "error_message": "the addresses of controllers are not for clients",
+                "cluster_id": broker.cluster_id,
+            }
+        )
+        return
+    request.reply(
+        {
+            "error_message": None,
+            "cluster_id": broker.cluster_id,
+            "controller_id": broker.node_id,
+            "brokers": [
+                {
+                    "broker_id": broker.node_id,
+                    "host": broker.advertised.host,
+                    "port": broker.advertised.port,
+                }
+            ],
+            "cluster_authorized_operations": (
+                CLUSTER_OPERATIONS
+                if request.body["include_cluster_authorized_operations"]
+                else _NOT_ASKED
+            ),
+        }
+    )
+
+
+def handle_topic_partitions(broker: Broker, request: Request) -> None:
+    """DescribeTopicPartitions: topics by name, in pages (KIP-966)."""
+    body = request.body
+    cursor = body["cursor"]
+    left = max(body["response_partition_limit"], 1)
+    names = sorted({each["name"] for each in body["topics"]}) or sorted(
+        topic.name for topic in broker.topics
+    )
+    topics: list[dict[str, Any]] = []
+    for name in names:
+        first = 0
+        if cursor is not None:
+            if name < cursor["topic_name"]:
+                continue
+            first = cursor["partition_index"] if name == cursor["topic_name"] else 0
+        if left <= 0:
+            request.reply(
+                {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": 0}}
+            )
+            return
+        topic = broker.topics.get(name)
+        if topic is None:
+            topics.append(_missing(name, _NO_ID, errors.UnknownTopicOrPartition.code))
+            continue
+        described = _describe(broker, topic, TOPIC_OPERATIONS)
+        total = len(described["partitions"])
+        described["partitions"] = described["partitions"][max(first, 0) : max(first, 0) + left]
+        left -= len(described["partitions"])
+        topics.append(described)
+        last = max(first, 0) + len(described["partitions"])
+        if last < total:
+            request.reply(
+                {"topics": topics, "next_cursor": {"topic_name": name, "partition_index": last}}
+            )
+            return
+    request.reply({"topics": topics, "next_cursor": None})
+
+
+def handle_find_coordinator(broker: Broker, request: Request) -> None:
+    """FindCoordinator: the one broker coordinates all groups."""
+    body = request.body
+    keys = body["coordinator_keys"] or [body["key"]]
+    if body["key_type"] == _KEY_TYPE_GROUP:
+        code, message = errors.NONE, None
+        address = (broker.node_id, broker.advertised.host, broker.advertised.port)
+        for key in keys:
+            if key:
+                broker.groups.partition_of(key)
+    else:
+        code, message = errors.InvalidRequest.code, "this broker has no transactions"
+        address = (-1, "", -1)
+    node_id, host, port = address
+    coordinator = {
+        "node_id": node_id,
+        "host": host,
+        "port": port,
+        "error_code": code,
+        "error_message": message,
+    }
+    request.reply(coordinator | {"coordinators": [coordinator | {"key": key} for key in keys]})

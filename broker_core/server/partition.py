@@ -1,0 +1,129 @@
+"""One partition as the server sees it: its log, and who waits for it."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Protocol
+
+from broker_core.log.log import AppendResult, Log
+
+
+class AppendWaiter(Protocol):
+    """Wants to know when its records are durable."""
+
+    def durable(self) -> None:
+        """They are."""
+
+    def failed(self, code: int) -> None:
+        """They never will be."""
+
+
+class FetchWaiter(Protocol):
+    """Wants to know when there is more to read."""
+
+    def grew(self, size: int) -> None:
+        """`size` more bytes can be read."""
+
+    def gone(self) -> None:
+        """The partition was deleted."""
+
+
+class Partition:
+    """A log with its waiters.
+
+    `high_watermark` is what consumers may see. Where the broker acknowledges after fdatasync, that
+    is what has been flushed: a record that a power cut could still take back is shown to nobody, so
+    that no offset ever has two values.
+    """
+
+    __slots__ = (
+        "_appended_bytes",
+        "_appends",
+        "acknowledges_after_flush",
+        "deleted",
+        "fetches",
+        "high_watermark",
+        "index",
+        "log",
+        "topic",
+    )
+
+    #: The only leader there is keeps its epoch.
+    LEADER_EPOCH = 0
+
+    def __init__(self, topic: str, index: int, log: Log) -> None:
+        self.topic = topic
+        self.index = index
+        self.log = log
+        self.high_watermark = log.log_end_offset
+        # The high watermark is moved here, not by the log.
+        log.high_watermark_follows_end = False
+        self.acknowledges_after_flush = False
+        self.deleted = False
+        self.fetches: set[FetchWaiter] = set()
+        # Waiters by the log end offset that must be durable, in the order of the log.
+        self._appends: deque[tuple[int, AppendWaiter]] = deque()
+        # Bytes appended since the high watermark last moved.
+        self._appended_bytes = 0
+
+    def __str__(self) -> str:
+        return f"{self.topic}-{self.index}"
+
+    def append(self, records: bytearray | memoryview, now_ms: int) -> AppendResult:
+        """Append batches; raises BrokerError for what the producer, or the disk, did wrong.
+
+        Nobody may read them before `advance`.
+        """
+        result = self.log.append(records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms)
+        self._appended_bytes += len(records)
+        return result
+
+    def wait_durable(self, waiter: AppendWaiter, end_offset: int) -> None:
+        """Tell the waiter when everything before `end_offset` is durable."""
+        if end_offset <= self.log.recovery_point:
+            waiter.durable()
+        else:
+            self._appends.append((end_offset, waiter))
+
+    def advance(self) -> None:
+        """Show readers what they may see now, and tell who waited."""
+        log = self.log
+        appends = self._appends
+        if self.acknowledges_after_flush:
+            visible = min(log.recovery_point, log.log_end_offset)
+            while appends and appends[0][0] <= visible:
+                appends.popleft()[1].durable()
+        else:
+            visible = log.log_end_offset
+            while appends:
+                appends.popleft()[1].durable()
+        if visible > self.high_watermark:
+            self.high_watermark = visible
+            log.high_watermark = visible
+            grown, self._appended_bytes = self._appended_bytes, 0
+            for fetch in tuple(self.fetches):
+                fetch.grew(grown)
+
+    def fail(self, code: int) -> None:
+        """What waits here will not become durable."""
+        appends, self._appends = self._appends, deque()
+        for _, waiter in appends:
+            waiter.failed(code)
+
+    def mark_deleted(self, code: int) -> None:
+        """The topic is gone: nobody waits for it any more."""
+        self.deleted = True
+        self.fail(code)
+        for fetch in tuple(self.fetches):
+            fetch.gone()
+
+    def read(self, offset: int, max_bytes: int, *, min_one_message: bool) -> bytes:
+        """Whole batches from `offset` up to the high watermark; raises OffsetOutOfRange."""
+        if offset == self.high_watermark:
+            return b""
+        return self.log.read(
+            offset,
+            max_bytes,
+            min_one_message=min_one_message,
+            up_to_offset=self.high_watermark,
+        )

@@ -1,0 +1,139 @@
+"""One running broker: its parts, how they start and how they stop."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Mapping
+
+from broker_core import errors
+from broker_core.config import BrokerConfig
+from broker_core.environment import Environment
+from broker_core.server.dispatch import HANDLERS
+from broker_core.server.flusher import Flusher
+from broker_core.server.groups import Groups
+from broker_core.server.housekeeping import Housekeeping
+from broker_core.server.identity import DirectoryLock, load_cluster_id
+from broker_core.server.listener import Listener
+from broker_core.server.partition import Partition
+from broker_core.server.producer_ids import ProducerIds
+from broker_core.server.request import Request
+from broker_core.server.topics import Topic, TopicRegistry
+from waylog.config import ConfigError, Endpoint
+
+logger = logging.getLogger(__name__)
+
+_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104
+
+
+class Broker:
+    """What handlers see of the broker. Made by `start_broker`."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+        self.config = config
+        self.node_id = config.node_id
+        self.endpoint = config.listener
+        self.advertised = config.advertised_listener or config.listener
+        #: Set when the broker cannot go on; the process should end with an error.
+        self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._environment = environment
+        config.log_dir.mkdir(parents=True, exist_ok=True)
+        self._lock = DirectoryLock(config.log_dir)
+        try:
+            self.cluster_id = load_cluster_id(config.log_dir, config.node_id, environment)
+            self.producer_ids = ProducerIds(config.log_dir, environment)
+            self.topics = TopicRegistry(config, environment)
+            self.topics.load()
+        except BaseException:
+            self._lock.release()
+            raise
+        self.flusher = Flusher(self._flush_failed)
+        self.groups = Groups(config, self.topics, self.flusher)
+        self.groups.load()
+        self._housekeeping = Housekeeping(config, self.topics, self.flusher)
+        self.listener = Listener(
+            self._handle,
+            frame_bytes_max=config.socket_request_max_bytes,
+            connections_max=config.max_connections,
+            idle_ms_max=config.connections_max_idle_ms,
+            pending_max=config.queued_max_requests,
+        )
+
+    async def start(self) -> None:
+        """Serve."""
+        self.endpoint = await self.listener.start(self.config.listener)
+        advertised = self.config.advertised_listener or self.config.listener
+        # Port 0 is a port of the system's choice; clients have to be told which.
+        self.advertised = Endpoint(advertised.host, advertised.port or self.endpoint.port)
+        self._housekeeping.start()
+
+    async def close(self) -> None:
+        """Stop serving, make everything durable and mark the end as clean."""
+        await self.listener.close()
+        self.groups.close()
+        await self._housekeeping.close()
+        await self.flusher.close()
+        try:
+            self.topics.close()
+        except errors.KafkaStorageError as error:
+            logger.error("the shutdown is not clean: %s", error)
+        self._lock.release()
+        if self.failed.done():
+            self.failed.exception()  # it has been logged
+        else:
+            self.failed.cancel()
+
+    # ------------------------------------------------------------------------------- for handlers
+
+    def now_ms(self) -> int:
+        """Wall time in ms since 1970."""
+        return time.time_ns() // 1_000_000
+
+    def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        """Create a topic; raises BrokerError."""
+        return self.topics.create(name, partitions, overrides)
+
+    def delete_topic(self, topic: Topic) -> None:
+        """Delete a topic and what groups have committed of it."""
+        self.topics.delete(topic)
+        self.groups.coordinator.forget_topic(topic.name)
+        self.groups.perform()
+
+    def appended(self, partition: Partition) -> None:
+        """Something was appended that nobody waits for: flush it if it is time by count."""
+        log = partition.log
+        if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
+            self.flusher.request(partition)
+
+    # ------------------------------------------------------------------------------------- inside
+
+    def _handle(self, request: Request) -> None:
+        HANDLERS[request.header.api.key](self, request)
+
+    def _flush_failed(self, partition: Partition, error: errors.BrokerError) -> None:
+        partition.fail(errors.KafkaStorageError.code)
+        if not self.failed.done():
+            # The kernel may have dropped what it could not write: only a new start, which reads
+            # what is really there, knows again what is stored.
+            logger.critical("%s: %s; the broker stops", partition, error)
+            self.failed.set_exception(error)
+
+
+async def start_broker(config: BrokerConfig, environment: Environment | None = None) -> Broker:
+    """Start a broker on the running event loop; `endpoint` has its address, `close()` stops it.
+
+    Raises ConfigError, KafkaStorageError, OSError.
+    """
+    if config.listener.host in _EVERYWHERE and config.advertised_listener is None:
+        raise ConfigError(
+            "advertised.listeners is needed: clients cannot connect to "
+            f"{config.listener.host or '*'}"
+        )
+    broker = Broker(config, environment or Environment.real())
+    try:
+        await broker.start()
+    except BaseException:
+        await broker.close()
+        raise
+    return broker

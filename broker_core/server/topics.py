@@ -1,0 +1,237 @@
+"""The topics of this broker, in memory and on disk.
+
+`topics.json` in the log directory is the truth about which topics exist: it is replaced durably
+before a new topic is announced, and before the logs of a deleted one are removed. The logs are in
+`TOPIC-PARTITION` beside it, as in Kafka.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.config import BrokerConfig
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.environment import Environment
+from broker_core.log.config import LogConfig
+from broker_core.log.log import Log
+from broker_core.server.partition import Partition
+
+logger = logging.getLogger(__name__)
+
+_FILE: Final = "topics.json"
+_FORMAT_VERSION: Final = 1
+_LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+#: A limit of ours: every partition holds open files and about 20 KiB of memory.
+PARTITIONS_MAX: Final = 10_000
+
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+
+
+@dataclass
+class Topic:
+    """A topic: its id (KIP-516), its own settings and its partitions."""
+
+    name: str
+    topic_id: bytes
+    overrides: dict[str, str]
+    config: LogConfig
+    partitions: list[Partition] = field(default_factory=list)
+
+    @property
+    def is_internal(self) -> bool:
+        """Whether it is the broker's own."""
+        return self.name in INTERNAL_TOPICS
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidTopic for a name that Kafka would refuse."""
+    if name in {".", ".."} or not _LEGAL_NAME.fullmatch(name):
+        raise errors.InvalidTopic(
+            f"the topic name {name!r} is not allowed: 1 to 249 letters, digits, '.', '_' and '-'"
+        )
+
+
+class TopicRegistry:
+    """Creates, opens, changes and deletes topics."""
+
+    def __init__(self, config: BrokerConfig, environment: Environment) -> None:
+        self._config = config
+        self._environment = environment
+        self._directory = config.log_dir
+        self._topics: dict[str, Topic] = {}
+        self._by_id: dict[bytes, Topic] = {}
+        self.defaults = LogConfig.from_properties(config.topic_defaults)
+
+    # -------------------------------------------------------------------------------------- reading
+
+    def __iter__(self) -> Iterator[Topic]:
+        return iter(self._topics.values())
+
+    def __contains__(self, name: str) -> bool:
+        return name in self._topics
+
+    def get(self, name: str) -> Topic | None:
+        """A topic by name."""
+        return self._topics.get(name)
+
+    def by_id(self, topic_id: bytes) -> Topic | None:
+        """A topic by id."""
+        return self._by_id.get(topic_id)
+
+    def partition(self, name: str, index: int) -> Partition | None:
+        """One partition."""
+        topic = self._topics.get(name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            return None
+        return topic.partitions[index]
+
+    def partitions(self) -> Iterator[Partition]:
+        """All partitions of all topics."""
+        for topic in self._topics.values():
+            yield from topic.partitions
+
+    # ------------------------------------------------------------------------------------- changing
+
+    def load(self) -> None:
+        """Open everything that exists; raises KafkaStorageError."""
+        path = self._directory / _FILE
+        stored: dict[str, Any] = {"topics": {}}
+        if path.exists():
+            stored = json.loads(self._environment.disk.read(path))
+        for name, entry in stored["topics"].items():
+            topic = Topic(
+                name,
+                uuid.UUID(entry["id"]).bytes,
+                entry["config"],
+                self.log_config(entry["config"]),
+            )
+            for index in range(entry["partitions"]):
+                self._open_partition(topic, index)
+            self._register(topic)
+        self._set_strays_aside()
+
+    def _set_strays_aside(self) -> None:
+        """Logs of no topic: what a deletion cut short left behind, or a lost `topics.json`."""
+        for path in self._directory.iterdir():
+            match = _LOG_DIRECTORY.fullmatch(path.name)
+            if match is None or not path.is_dir():
+                continue
+            if self.partition(match["topic"], int(match["partition"])) is None:
+                stray = path.with_name(f"{path.name}.{uuid.uuid4().hex}-stray")
+                logger.warning("%s belongs to no topic: it becomes %s", path.name, stray.name)
+                path.rename(stray)
+
+    def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
+        """A topic's settings on top of the broker's; raises InvalidConfig."""
+        return LogConfig.from_properties(overrides, self.defaults)
+
+    def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
+        """Whether a topic could be created; raises BrokerError."""
+        check_name(name)
+        if name in self._topics:
+            raise errors.TopicAlreadyExists(f"Topic '{name}' already exists.")
+        # Metrics of Kafka write '.' as '_': two such names would be one there.
+        collision = next(
+            (each for each in self._topics if each.replace(".", "_") == name.replace(".", "_")),
+            None,
+        )
+        if collision is not None:
+            raise errors.InvalidTopic(f"Topic '{name}' collides with existing topic: {collision}")
+        if partitions < 1:
+            raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
+        self._check_room(partitions)
+        return self.log_config(overrides)
+
+    def _check_room(self, partitions: int) -> None:
+        if sum(len(topic.partitions) for topic in self) + partitions > PARTITIONS_MAX:
+            raise errors.InvalidPartitions(f"this broker holds at most {PARTITIONS_MAX} partitions")
+
+    def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
+        """Create a topic; raises BrokerError."""
+        config = self.check_new(name, partitions, overrides)
+        topic = Topic(name, uuid.uuid4().bytes, dict(overrides), config)
+        for index in range(partitions):
+            self._open_partition(topic, index)
+        self._register(topic)
+        self._save()
+        logger.info("topic %s created with %d partitions", name, partitions)
+        return topic
+
+    def add_partitions(self, topic: Topic, count: int) -> None:
+        """Grow a topic to `count` partitions; raises InvalidPartitions."""
+        self._check_room(count - len(topic.partitions))
+        for index in range(len(topic.partitions), count):
+            self._open_partition(topic, index)
+        self._save()
+        logger.info("topic %s has %d partitions now", topic.name, count)
+
+    def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
+        """Replace a topic's own settings; raises InvalidConfig."""
+        config = self.log_config(overrides)
+        topic.overrides = dict(overrides)
+        topic.config = config
+        self._save()
+        for partition in topic.partitions:
+            partition.log.update_config(config)
+            partition.acknowledges_after_flush = config.flush_messages <= 1
+            partition.advance()
+
+    def delete(self, topic: Topic) -> None:
+        """Delete a topic with its records."""
+        del self._topics[topic.name]
+        del self._by_id[topic.topic_id]
+        self._save()
+        for partition in topic.partitions:
+            partition.mark_deleted(errors.UnknownTopicOrPartition.code)
+            partition.log.delete()
+        logger.info("topic %s deleted", topic.name)
+
+    def close(self) -> None:
+        """Close all logs; what has been flushed need not be recovered at the next start."""
+        for partition in self.partitions():
+            partition.log.close()
+
+    # -------------------------------------------------------------------------------------- details
+
+    def _open_partition(self, topic: Topic, index: int) -> None:
+        log = Log.open(
+            self.directory(topic.name, index), topic.name, index, topic.config, self._environment
+        )
+        partition = Partition(topic.name, index, log)
+        partition.acknowledges_after_flush = topic.config.flush_messages <= 1
+        topic.partitions.append(partition)
+
+    def directory(self, name: str, index: int) -> Path:
+        """Where a partition's log is."""
+        return self._directory / f"{name}-{index}"
+
+    def _register(self, topic: Topic) -> None:
+        self._topics[topic.name] = topic
+        self._by_id[topic.topic_id] = topic
+
+    def _save(self) -> None:
+        stored = {
+            "version": _FORMAT_VERSION,
+            "topics": {
+                topic.name: {
+                    "id": str(uuid.UUID(bytes=topic.topic_id)),
+                    "partitions": len(topic.partitions),
+                    "config": topic.overrides,
+                }
+                for topic in self
+            },
+        }
+        data = json.dumps(stored, indent=1).encode()
+        try:
+            self._environment.disk.replace(self._directory / _FILE, data)
+        except OSError as error:
+            raise errors.KafkaStorageError(f"{_FILE}: {error.strerror}") from error
