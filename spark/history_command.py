@@ -67,8 +67,6 @@ def run(arguments: argparse.Namespace) -> int:
     from waylog.telemetry import configure_logging
 
     configure_logging()
-    # Py4J logs every call that a stopped JVM does not answer.
-    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     settings = HistorySettings(
         bootstrap_servers=arguments.bootstrap_servers,
         out=arguments.out,

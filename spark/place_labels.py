@@ -109,8 +109,7 @@ def _with_work(
 
 
 def _by_place(visits: Visits, amount: NDArray[np.int64], count: int) -> NDArray[np.float64]:
-    result: NDArray[np.float64] = np.bincount(visits.place, amount, count)
-    return result
+    return np.bincount(visits.place, amount, count).astype(np.float64)
 
 
 def _nights(visits: Visits, place: int) -> int:

@@ -7,6 +7,7 @@ Clean fixes -> stays (spark.stay_points) -> places (stays within 100 m of each o
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -15,6 +16,7 @@ from numpy.typing import NDArray
 
 from spark.cleaning import METRES_PER_DEGREE, Fixes, clean, distances_m
 from spark.place_labels import Visits, label_places
+from spark.place_names import sun_offset_ms
 from spark.stay_points import find_stays, link_places
 
 LINK_M: Final = 100.0
@@ -27,8 +29,10 @@ MERGE_MS: Final = 30 * 60_000
 # A place counts when it was visited twice, or over two days, and for half an hour in all.
 _DWELL_MIN_MS: Final = 30 * 60_000
 
-HOUR_MS: Final = 3_600_000
-DAY_MS: Final = 24 * HOUR_MS
+DAY_MS: Final = 86_400_000
+
+#: The offset of local time from UTC (ms) at (lat, lon), at each of some times (ms UTC).
+Clock = Callable[[float, float, NDArray[np.int64]], NDArray[np.int64]]
 
 
 @dataclass(frozen=True)
@@ -57,8 +61,15 @@ class Stays:
     lon: NDArray[np.float64]
 
 
-def find_places(device: str, fixes: Fixes, accuracy: NDArray[np.float64]) -> list[Place]:
-    """The places of a device, the one with the longest stay first."""
+def sun_clock(lat: float, lon: float, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The offset from UTC (ms) of the sun's time zone, in whole hours."""
+    return np.full(len(times), sun_offset_ms(lon), np.int64)
+
+
+def find_places(
+    device: str, fixes: Fixes, accuracy: NDArray[np.float64], clock: Clock = sun_clock
+) -> list[Place]:
+    """The places of a device, the one with the most time first."""
     stays = stays_of(clean(fixes, accuracy))
     if not len(stays.start):
         return []
@@ -66,10 +77,8 @@ def find_places(device: str, fixes: Fixes, accuracy: NDArray[np.float64]) -> lis
     count = int(number.max()) + 1
     visits = merge_visits(stays, number)
     centres = [centre(stays, number == place) for place in range(count)]
-    # A person's clock: of where most of the time was spent.
     dwell = np.bincount(visits.place, visits.end - visits.start, count)
-    offset_ms = utc_offset_ms(centres[int(np.argmax(dwell))][1])
-    local = Visits(visits.place, visits.start + offset_ms, visits.end + offset_ms)
+    local = _local(visits, centres, clock)
     labels = label_places(local, count)
     places = []
     for place, (lat, lon) in enumerate(centres):
@@ -101,6 +110,16 @@ def find_places(device: str, fixes: Fixes, accuracy: NDArray[np.float64]) -> lis
             )
         )
     return sorted(places, key=lambda each: (-each.dwell_ms, each.place_id))
+
+
+def _local(visits: Visits, centres: list[tuple[float, float]], clock: Clock) -> Visits:
+    start, end = visits.start.copy(), visits.end.copy()
+    for place, (lat, lon) in enumerate(centres):
+        own = visits.place == place
+        start[own] += clock(lat, lon, visits.start[own])
+        end[own] += clock(lat, lon, visits.end[own])
+    # Back over a change of the clock, a visit does not get shorter than nothing.
+    return Visits(visits.place, start, np.maximum(start, end))
 
 
 def stays_of(fixes: Fixes) -> Stays:
@@ -184,11 +203,6 @@ def _weighted_median(values: NDArray[np.float64], weight: NDArray[np.float64]) -
     order = np.argsort(values, kind="stable")
     total = np.cumsum(weight[order])
     return float(values[order][np.searchsorted(total, total[-1] / 2)])
-
-
-def utc_offset_ms(lon: float) -> int:
-    """The sun's time zone, in whole hours: within an hour or two of the clock nearly everywhere."""
-    return round(lon / 15) * HOUR_MS
 
 
 def place_id(device: str, lat: float, lon: float) -> str:

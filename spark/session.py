@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import sys
 from collections.abc import Sequence
@@ -47,6 +48,8 @@ def open_session(
     Java.
     """
     _prepare_environment()
+    # Py4J tells of every connection, and of every call that a stopped JVM does not answer.
+    logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(master)
