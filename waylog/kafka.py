@@ -35,6 +35,8 @@ logger = logging.getLogger(__name__)
 #: allows it, and the broker's cost is by request, not by record.
 LINGER_MS: Final = 20
 
+_SAY_AGAIN_S: Final = 10.0
+
 Headers = Sequence[tuple[str, bytes]]
 
 
@@ -69,7 +71,8 @@ def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[s
         "topic.metadata.refresh.interval.ms": 30_000,
         "allow.auto.create.topics": False,
         "log.connection.close": False,
-        "log_level": 4,
+        # What goes wrong arrives as errors; a line for every refused connection helps nobody.
+        "log_level": 2,
     } | {name.replace("_", "."): value for name, value in more.items()}
 
 
@@ -187,6 +190,7 @@ class Producer:
         self._loop = loop
         self._delivered: list[tuple[asyncio.Future[RecordPosition], Any, Message]] = []
         self._fatal: str | None = None
+        self._down_said = -_SAY_AGAIN_S
         self._closed = False
         self._producer = LibrdkafkaProducer(
             producer_config(bootstrap_servers, client_id, **more) | {"error_cb": self._on_error}
@@ -273,7 +277,10 @@ class Producer:
             self._fatal = error.str()
             logger.critical("the producer cannot go on: %s", error.str())
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            logger.warning("no broker can be reached: %s", error.str())
+            now = time.monotonic()
+            if now - self._down_said > _SAY_AGAIN_S:
+                self._down_said = now
+                logger.warning("no broker can be reached: %s", error.str())
 
 
 class LogReader:
