@@ -1,0 +1,159 @@
+"""Bounds, limits and refusals of the codec; the right bytes are in test_definitions."""
+
+from __future__ import annotations
+
+import struct
+import tracemalloc
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_core.protocol.definitions import APIS, FETCH, METADATA, PRODUCE
+from broker_core.protocol.primitives import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    decode,
+    decode_request_header,
+    encode,
+    encode_response_frame,
+    skip_tagged_fields,
+)
+from broker_core.protocol.schema import SchemaError, parse_fields
+
+PLANS = [
+    plan
+    for api in APIS.values()
+    for version in range(api.versions[0], api.versions[1] + 1)
+    for plan in (api.request_plan(version), api.response_plan(version))
+]
+
+
+@settings(max_examples=400, deadline=None)
+@given(st.sampled_from(PLANS), st.binary(max_size=300))
+def test_random_bytes_are_read_or_refused(plan: Any, data: bytes) -> None:
+    try:
+        message, end = decode(plan, memoryview(data))
+    except RemoteProtocolError:
+        return
+    assert end <= len(data)
+    assert encode(plan, message) is not None
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_a_message_that_is_cut_anywhere_is_refused_or_shorter(data: st.DataObject) -> None:
+    whole = encode(
+        METADATA.request_plan(4),
+        {"topics": [{"name": "abc"}, {"name": "d"}], "allow_auto_topic_creation": True},
+    )
+    cut = data.draw(st.integers(min_value=0, max_value=len(whole) - 1))
+    with pytest.raises(RemoteProtocolError):
+        decode(METADATA.request_plan(4), whole[:cut])
+
+
+@pytest.mark.parametrize("count", [2**31 - 1, 100_001, -2, -(2**31)])
+def test_an_absurd_array_count_is_refused_before_anything_is_allocated(count: int) -> None:
+    data = struct.pack(">i", count) + bytes(1000)
+    tracemalloc.start()
+    with pytest.raises(RemoteProtocolError):
+        decode(METADATA.request_plan(1), data)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert peak < 100_000
+
+
+def test_a_million_empty_names_are_refused() -> None:
+    data = struct.pack(">i", 1_000_000) + bytes(2_000_000)
+    with pytest.raises(RemoteProtocolError, match="100000 array elements"):
+        decode(METADATA.request_plan(1), data)
+
+
+def test_a_million_tagged_fields_are_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="1000000 tagged fields"):
+        skip_tagged_fields(b"\xc0\x84\x3d" + bytes(2_000_000), 0)
+
+
+def test_an_endless_varint_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="32 bits"):
+        skip_tagged_fields(b"\xff" * 10, 0)
+
+
+def test_unknown_tagged_fields_are_skipped() -> None:
+    plain = encode(FETCH.request_plan(12), {"topics": [], "rack_id": "r"})
+    assert plain[-1:] == b"\x00"
+    message, end = decode(FETCH.request_plan(12), plain[:-1] + b"\x01\x63\x02ab")
+    assert message["rack_id"] == "r"
+    assert end == len(plain) + 4
+
+
+def test_a_name_that_is_not_utf8_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="UTF-8"):
+        decode(METADATA.request_plan(1), b"\x00\x00\x00\x01\x00\x02\xff\xfe")
+
+
+def test_null_where_none_is_allowed_is_refused() -> None:
+    with pytest.raises(RemoteProtocolError, match="null"):
+        decode(METADATA.request_plan(0), b"\xff\xff\xff\xff")
+    with pytest.raises(LocalProtocolError, match="null"):
+        encode(METADATA.request_plan(0), {"topics": None})
+
+
+def test_records_are_a_writable_slice_of_the_buffer_they_came_in() -> None:
+    request = {
+        "acks": -1,
+        "topic_data": [{"name": "t", "partition_data": [{"index": 0, "records": b"abcdef"}]}],
+    }
+    buffer = bytearray(encode(PRODUCE.request_plan(8), request))
+    message, _ = decode(PRODUCE.request_plan(8), memoryview(buffer))
+    records = message["topic_data"][0]["partition_data"][0]["records"]
+    records[0:1] = b"X"
+    assert b"Xbcdef" in buffer
+
+
+def test_large_payloads_of_a_response_are_not_copied() -> None:
+    records = bytes(100_000)
+    response = {
+        "responses": [
+            {
+                "topic": "t",
+                "partitions": [
+                    {"partition_index": 0, "records": records},
+                    {"partition_index": 1, "records": b"small"},
+                ],
+            }
+        ]
+    }
+    parts = encode_response_frame(FETCH.response_plan(11), 7, False, response)
+    assert any(part is records for part in parts)
+    frame = b"".join(parts)
+    assert struct.unpack_from(">ii", frame) == (len(frame) - 4, 7)
+    decoded, end = decode(FETCH.response_plan(11), memoryview(frame), 8)
+    assert end == len(frame)
+    assert decoded["responses"][0]["partitions"][1]["records"] == b"small"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("max_wait_ms", 2**31), ("max_wait_ms", "x"), ("rack_id", 7)]
+)
+def test_a_value_that_does_not_fit_is_our_mistake(field: str, value: object) -> None:
+    with pytest.raises(LocalProtocolError, match=field):
+        encode(FETCH.request_plan(11), {field: value})
+
+
+def test_a_header_without_its_client_id_is_refused() -> None:
+    header = struct.pack(">hhih", 18, 0, 1, 2) + b"ab"
+    assert decode_request_header(header) == (18, 0, 1, "ab", len(header))
+    for cut in range(len(header)):
+        with pytest.raises(RemoteProtocolError):
+            decode_request_header(header[:cut])
+
+
+@pytest.mark.parametrize(
+    "table",
+    ["    name int32", "    name int99 0+", "        name int32 0+", "    a int32 0+ odd 1"],
+)
+def test_a_malformed_table_is_found_when_it_is_read(table: str) -> None:
+    with pytest.raises(SchemaError):
+        parse_fields(table)
