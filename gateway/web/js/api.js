@@ -1,0 +1,66 @@
+// The gateway's HTTP interface. Credentials, if any were asked for, stay in this tab.
+
+const KEY = "waylog.credentials";
+
+export class SignInNeeded extends Error {}
+
+export function credentials() {
+  try { return sessionStorage.getItem(KEY); } catch { return null; }
+}
+
+/** `user` and `token` for later requests; null forgets them. */
+export function signIn(user, token) {
+  const bytes = new TextEncoder().encode(`${user}:${token}`);
+  const value = user === null ? null : `Basic ${btoa(String.fromCharCode(...bytes))}`;
+  try {
+    if (value === null) sessionStorage.removeItem(KEY);
+    else sessionStorage.setItem(KEY, value);
+  } catch { /* storage is switched off: the browser's own prompt remains */ }
+}
+
+export function headers() {
+  const value = credentials();
+  return value ? { authorization: value } : {};
+}
+
+async function getJson(path, signal) {
+  const answer = await fetch(path, { headers: { accept: "application/json", ...headers() }, signal });
+  if (answer.status === 401 || answer.status === 403) throw new SignInNeeded(path);
+  if (answer.status === 404) return null;
+  if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
+  return answer.json();
+}
+
+/** Where a device's resources are. */
+export function devicePath(device, resource = "") {
+  return `/v1/devices/${encodeURIComponent(device)}${resource}`;
+}
+
+/** Every device the viewer may see, with its last position. */
+export async function devices(signal) {
+  const body = await getJson("/v1/devices", signal);
+  return Array.isArray(body) ? body : (body?.devices ?? []);
+}
+
+export function device(name, signal) {
+  return getJson(devicePath(name), signal);
+}
+
+export function address(name, signal) {
+  return getJson(devicePath(name, "/address"), signal);
+}
+
+/** The way from `fromMs` to `toMs` as GeoJSON. */
+export function track(name, fromMs, toMs, signal) {
+  const query = new URLSearchParams({ from: String(fromMs), to: String(toMs), format: "geojson" });
+  return getJson(`${devicePath(name, "/track")}?${query}`, signal);
+}
+
+export async function places(name, signal) {
+  const body = await getJson(devicePath(name, "/places"), signal);
+  return Array.isArray(body) ? body : (body?.places ?? []);
+}
+
+export function pipeline(signal) {
+  return getJson("/v1/pipeline", signal);
+}

@@ -1,0 +1,103 @@
+// How to get the first device onto the map: three commands, each with a button that copies it.
+// In the middle of the map while it is empty, later behind the "+" of the panel.
+
+import { make, setText } from "./svg_icon.js";
+
+function commands({ origin, host, user }) {
+  const token = `$(cat data/${user}.token)`;
+  return [
+    { title: "HTTP", hint: "One position with curl. Browsers and scripts send the same JSON.",
+      text: `curl -u "${user}:${token}" ${origin}/v1/positions \\\n  -d '{"device":"phone","lat":47.1410,"lon":9.5209}'` },
+    { title: "MQTT", hint: "As the OwnTracks app does; the address comes back on devices/…/address.",
+      text: `mosquitto_pub -h ${host} -p 1883 -u ${user} -P "${token}" \\\n  -t owntracks/${user}/phone \\\n  -m '{"_type":"location","lat":47.1410,"lon":9.5209,"tst":'$(date +%s)'}'` },
+    { title: "Replay", hint: "A recorded track (GPX, GeoJSON, CSV, KML, …) as if it was driven now.",
+      text: `waylog replay track.gpx --user ${user} --speed 10` },
+  ];
+}
+
+customElements.define("start-guide", class extends HTMLElement {
+  connectedCallback() {
+    this.dialog = make("dialog", { className: "guide", "aria-labelledby": "guide-title" });
+    const close = make("button", { className: "icon-button", type: "button", "aria-label": "Close" }, make("svg-icon", { name: "close" }));
+    close.addEventListener("click", () => this.dismiss());
+    this.dialog.addEventListener("close", () => { this.dismissed = true; });
+    this.lead = make("p", { className: "lead" });
+    this.tabs = make("div", { className: "segmented", role: "tablist", "aria-label": "Way to send" });
+    this.hint = make("p", { className: "hint" });
+    this.code = make("code", {});
+    this.copyWord = make("span", { text: "Copy" });
+    this.copyIcon = make("svg-icon", { name: "copy" });
+    const copy = make("button", { className: "primary", type: "button" }, this.copyIcon, this.copyWord);
+    copy.addEventListener("click", () => this.copy());
+    this.said = make("span", { className: "visually-hidden", "aria-live": "polite" });
+    this.dialog.append(
+      make("header", {}, make("h2", { id: "guide-title", text: "Connect your first device" }), close),
+      this.lead, this.tabs, make("div", { role: "tabpanel", id: "guide-panel" }, this.hint, make("pre", { tabindex: "0" }, this.code)),
+      make("footer", {}, make("p", { className: "wait" }, make("span", { className: "beacon" }), "Waiting for a position …"), this.said, copy),
+    );
+    this.replaceChildren(this.dialog);
+    this.commands = commands({ origin: location.origin, host: location.hostname, user: "demo" });
+    this.commands.forEach((command, index) => {
+      const tab = make("button", { type: "button", role: "tab", text: command.title, "aria-controls": "guide-panel" });
+      tab.addEventListener("click", () => this.choose(index));
+      tab.addEventListener("keydown", (event) => {
+        const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+        if (!step) return;
+        this.choose((index + step + this.commands.length) % this.commands.length);
+        this.tabs.children[this.chosen].focus();
+      });
+      this.tabs.append(tab);
+    });
+    this.choose(0);
+  }
+
+  choose(index) {
+    this.chosen = index;
+    [...this.tabs.children].forEach((tab, at) => {
+      tab.setAttribute("aria-selected", String(at === index));
+      tab.tabIndex = at === index ? 0 : -1;
+    });
+    setText(this.hint, this.commands[index].hint);
+    setText(this.code, this.commands[index].text);
+    this.confirm(false);
+  }
+
+  async copy() {
+    const { text } = this.commands[this.chosen];
+    try {
+      await navigator.clipboard.writeText(text);
+      this.confirm(true);
+    } catch {
+      getSelection().selectAllChildren(this.code); // plain HTTP from afar has no clipboard
+      setText(this.said, "Selected; copy it with the keyboard.");
+    }
+  }
+
+  confirm(done) {
+    this.copyIcon.setAttribute("name", done ? "check" : "copy");
+    setText(this.copyWord, done ? "Copied" : "Copy");
+    setText(this.said, done ? "Copied" : "");
+  }
+
+  /** While there is no device the guide is part of the page; afterwards it is a dialog. */
+  setEmpty(empty) {
+    this.empty = empty;
+    setText(this.lead, empty
+      ? "Nothing has been sent yet. Run one of these in the folder where Waylog was started, and see it appear here."
+      : "Run one of these in the folder where Waylog was started; every app that speaks OwnTracks, Overland, OsmAnd or Traccar works as well.");
+    setText(this.dialog.querySelector("h2"), empty ? "Connect your first device" : "Connect a device");
+    this.dialog.querySelector(".wait").hidden = !empty;
+    if (empty && !this.dismissed && !this.dialog.open) this.dialog.show();
+    if (!empty && this.dialog.open && this.shownEmpty) this.dialog.close();
+    this.shownEmpty = empty;
+  }
+
+  open() {
+    if (this.dialog.open) this.dialog.close();
+    this.dialog.showModal();
+  }
+
+  dismiss() {
+    this.dialog.close();
+  }
+});

@@ -1,0 +1,185 @@
+// The live stream: WebSocket, or server-sent events where credentials have to go into a header
+// (a browser's WebSocket cannot carry one) or where something between refuses WebSockets.
+// After a loss it comes back: 1 s, doubling to 30 s, with jitter so that viewers do not return as one.
+
+import * as api from "./api.js";
+
+const FIRST_WAIT_MS = 1000;
+const LONGEST_WAIT_MS = 30000;
+const SILENCE_MS = 45000;
+
+export class LiveConnection extends EventTarget {
+  constructor(random = Math.random) {
+    super();
+    this.state = "connecting";
+    this.random = random;
+    this.losses = 0;
+    this.socketRefusals = 0;
+    this.stopped = false;
+    addEventListener("online", () => this.retryNow());
+  }
+
+  /** Events: `state` (detail: connecting, live, lost), `opened`, `message` (detail: kind, data). */
+  start() {
+    this.stopped = false;
+    this.connect();
+  }
+
+  stop() {
+    this.stopped = true;
+    clearTimeout(this.timer);
+    this.close?.();
+  }
+
+  /** Do not wait for the rest of the pause. */
+  retryNow() {
+    if (this.state === "live" || this.stopped) return;
+    clearTimeout(this.timer);
+    this.close?.();
+    this.connect();
+  }
+
+  connect() {
+    this.setState(this.losses ? "lost" : "connecting");
+    const useEvents = api.credentials() !== null || this.socketRefusals >= 2;
+    if (useEvents) this.connectEvents();
+    else this.connectSocket();
+  }
+
+  setState(state, retryAt = null) {
+    this.retryAt = retryAt;
+    this.state = state;
+    this.dispatchEvent(new CustomEvent("state", { detail: state }));
+  }
+
+  opened() {
+    this.losses = 0;
+    this.setState("live");
+    this.dispatchEvent(new Event("opened"));
+  }
+
+  lost() {
+    if (this.stopped) return;
+    const wait = Math.min(FIRST_WAIT_MS * 2 ** this.losses, LONGEST_WAIT_MS) * (0.5 + this.random() / 2);
+    this.losses += 1;
+    this.setState("lost", Date.now() + wait);
+    clearTimeout(this.timer);
+    this.timer = setTimeout(() => this.connect(), wait);
+  }
+
+  connectSocket() {
+    const url = new URL("/v1/ws", location.href);
+    url.protocol = location.protocol === "https:" ? "wss:" : "ws:";
+    const socket = new WebSocket(url);
+    let wasOpen = false;
+    let ended = false;
+    const end = () => {
+      if (ended) return;
+      ended = true;
+      if (!wasOpen) this.socketRefusals += 1;
+      this.lost();
+    };
+    this.close = () => { ended = true; socket.close(); };
+    socket.onopen = () => {
+      wasOpen = true;
+      this.socketRefusals = 0;
+      socket.send(JSON.stringify({ type: "subscribe", topics: ["location", "address"] }));
+      this.opened();
+    };
+    socket.onmessage = (event) => { if (!ended && typeof event.data === "string") this.receive(event.data); };
+    socket.onclose = end;
+    socket.onerror = end;
+  }
+
+  async connectEvents() {
+    const control = new AbortController();
+    let watchdog;
+    let ended = false;
+    this.close = () => { ended = true; control.abort(); };
+    const alive = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => control.abort(), SILENCE_MS);
+    };
+    try {
+      alive();
+      const answer = await fetch("/v1/stream", {
+        headers: { accept: "text/event-stream", ...api.headers() }, signal: control.signal, cache: "no-store",
+      });
+      if (answer.status === 401 || answer.status === 403) {
+        this.dispatchEvent(new Event("sign-in"));
+        throw new api.SignInNeeded("/v1/stream");
+      }
+      if (!answer.ok || !answer.body) throw new Error(`/v1/stream: ${answer.status}`);
+      this.opened();
+      const parser = new EventParser((kind, data) => this.receive(data, kind));
+      const reader = answer.body.pipeThrough(new TextDecoderStream()).getReader();
+      for (;;) {
+        const { done, value } = await reader.read();
+        if (done) break;
+        alive();
+        parser.feed(value);
+      }
+    } catch { /* a loss like any other */ } finally {
+      clearTimeout(watchdog);
+      if (!ended) this.lost();
+    }
+  }
+
+  receive(text, kind = null) {
+    let data;
+    try { data = JSON.parse(text); } catch { return; }
+    for (const [found, content] of classify(data, kind)) {
+      this.dispatchEvent(new CustomEvent("message", { detail: { kind: found, data: content } }));
+    }
+  }
+}
+
+/** What a message is: pairs of "fix" or "address" with the Fix or Address itself. */
+export function* classify(data, kind = null) {
+  if (Array.isArray(data)) {
+    for (const one of data) yield* classify(one, kind);
+    return;
+  }
+  if (data === null || typeof data !== "object") return;
+  const said = kind ?? data.event ?? data.type ?? data.topic;
+  const inner = data.data ?? data.fix ?? data.address_record ?? data.value;
+  if (inner && typeof inner === "object") {
+    yield* classify(inner, said);
+    return;
+  }
+  for (const several of ["fixes", "addresses"]) {
+    if (Array.isArray(data[several])) yield* classify(data[several], several === "fixes" ? "fix" : "address");
+  }
+  if (typeof data.device !== "string") return;
+  if (typeof data.display_name === "string") yield ["address", data];
+  else if (Number.isFinite(data.lat)) yield ["fix", data];
+}
+
+/** Cuts a text stream into server-sent events (WHATWG HTML, section 9.2.6). */
+export class EventParser {
+  constructor(deliver) {
+    this.deliver = deliver;
+    this.rest = "";
+    this.kind = "message";
+    this.lines = [];
+  }
+
+  feed(text) {
+    this.rest += text;
+    const lines = this.rest.split(/\r\n|\n|\r(?!$)/);
+    this.rest = lines.pop();
+    for (const line of lines) {
+      if (line === "") {
+        if (this.lines.length) this.deliver(this.kind, this.lines.join("\n"));
+        this.kind = "message";
+        this.lines = [];
+        continue;
+      }
+      const colon = line.indexOf(":");
+      const field = colon < 0 ? line : line.slice(0, colon);
+      const value = colon < 0 ? "" : line.slice(colon + 1).replace(/^ /, "");
+      if (field === "data") this.lines.push(value);
+      else if (field === "event") this.kind = value;
+    }
+  }
+}

@@ -1,0 +1,152 @@
+// The base map: our own vector tiles of the world in a light and a dark dress.
+
+const FONT = ["Waylog", "system-ui", "Segoe UI", "Roboto", "Noto Sans", "Liberation Sans"];
+const FONT_MEDIUM = ["Waylog Medium", ...FONT.slice(1)]; // the first name only carries the weight
+
+const COLOURS = {
+  light: {
+    water: "#c9dbe6", land: "#f6f5f0", coast: "#a9c3d2", border: "#b9b4c4",
+    country: "#6a6478", town: "#39404b", townSoft: "#5d6673", dot: "#8a93a0", halo: "rgba(250,250,247,.92)",
+    grid: "rgba(40,60,90,.09)",
+    track: "#3b5bfd", trackCasing: "rgba(255,255,255,.9)", place: "#7a3ff2", placeText: "#4f1fb8",
+  },
+  dark: {
+    water: "#10151c", land: "#232a34", coast: "#3b4757", border: "#465062",
+    country: "#98a2b3", town: "#dde2ea", townSoft: "#aab4c2", dot: "#6e7a8b", halo: "rgba(24,29,37,.92)",
+    grid: "rgba(180,200,230,.07)",
+    track: "#7d94ff", trackCasing: "rgba(12,15,20,.85)", place: "#b58bff", placeText: "#d3bcff",
+  },
+};
+
+export function colours(theme) {
+  return COLOURS[theme] ?? COLOURS.light;
+}
+
+const present = { land: [], towns: [] };
+const NOTHING = new ArrayBuffer(0);
+
+/** Read which tiles exist and teach MapLibre the address world://land/{z}/{x}/{y}. */
+export async function installWorld(maplibregl) {
+  maplibregl.addProtocol("world", async (request, control) => {
+    const [set, z, x, y] = request.url.slice("world://".length).split("/");
+    if (!exists(set, Number(z), Number(x), Number(y))) return { data: NOTHING };
+    const answer = await fetch(`/static/world/${set}/${z}/${x}/${y}.mvt`, { signal: control.signal });
+    return { data: answer.ok ? await answer.arrayBuffer() : NOTHING };
+  });
+  const answer = await fetch("/static/world/index.json");
+  if (!answer.ok) throw new Error("the base map is not built: python -m gateway.web.base_map");
+  const index = await answer.json();
+  for (const [set, levels] of Object.entries(index.sets)) {
+    present[set] = levels.map((text) => Uint8Array.from(atob(text), (c) => c.charCodeAt(0)));
+  }
+  return index;
+}
+
+function exists(set, z, x, y) {
+  const bits = present[set]?.[z];
+  const position = y * 2 ** z + x;
+  return bits !== undefined && (bits[position >> 3] & (1 << (position & 7))) !== 0;
+}
+
+export function mapStyle(theme, attribution) {
+  const c = colours(theme);
+  const label = (size, extra = {}) => ({
+    "text-field": ["get", "name"], "text-font": FONT, "text-size": size, "text-max-width": 8,
+    "text-padding": 4, ...extra,
+  });
+  const halo = { "text-halo-color": c.halo, "text-halo-width": 1.4, "text-halo-blur": 0.3 };
+  return {
+    version: 8,
+    sources: {
+      land: { type: "vector", tiles: ["world://land/{z}/{x}/{y}"], maxzoom: 5, attribution },
+      towns: { type: "vector", tiles: ["world://towns/{z}/{x}/{y}"], maxzoom: 6 },
+      grid: { type: "geojson", data: empty() },
+      track: { type: "geojson", data: empty(), lineMetrics: true },
+      accuracy: { type: "geojson", data: empty() },
+      places: { type: "geojson", data: empty() },
+    },
+    layers: [
+      { id: "water", type: "background", paint: { "background-color": c.water } },
+      { id: "land", type: "fill", source: "land", "source-layer": "land", paint: { "fill-color": c.land } },
+      { id: "grid", type: "line", source: "grid", paint: { "line-color": c.grid, "line-width": ["case", ["get", "major"], 1.6, 0.8] } },
+      { id: "coast", type: "line", source: "land", "source-layer": "coast", layout: { "line-join": "round" },
+        paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },
+      { id: "border", type: "line", source: "land", "source-layer": "border", layout: { "line-join": "round" },
+        paint: { "line-color": c.border, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.5, 6, 1.4, 12, 2.6], "line-dasharray": [3, 1.6] } },
+      { id: "accuracy", type: "fill", source: "accuracy", paint: { "fill-color": c.track, "fill-opacity": 0.13, "fill-outline-color": c.track } },
+      { id: "places", type: "circle", source: "places", paint: {
+        "circle-radius": ["get", "radius"], "circle-color": c.place, "circle-opacity": 0.22,
+        "circle-stroke-color": c.place, "circle-stroke-width": 2 } },
+      { id: "track-casing", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" },
+        paint: { "line-color": c.trackCasing, "line-width": 7, "line-opacity": 0.75 } },
+      { id: "track", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" }, paint: {
+        "line-width": 3.6, "line-gradient": ["interpolate", ["linear"], ["line-progress"], 0, fade(c.track, 0.25), 1, c.track] } },
+      ...townLayers(c, label, halo),
+      { id: "country", type: "symbol", source: "land", "source-layer": "country", maxzoom: 8,
+        filter: ["<=", ["get", "zoom"], ["zoom"]],
+        layout: label(["interpolate", ["linear"], ["zoom"], 1, ["case", ["<=", ["get", "rank"], 2], 11.5, 10], 6, ["case", ["<=", ["get", "rank"], 2], 20, 14]],
+          { "text-font": FONT_MEDIUM, "text-transform": "uppercase", "text-letter-spacing": 0.14, "text-max-width": 7, "symbol-sort-key": ["get", "rank"] }),
+        paint: { "text-color": c.country, "text-opacity": ["interpolate", ["linear"], ["zoom"], 6, 0.95, 8, 0], ...halo } },
+      { id: "place-label", type: "symbol", source: "places", layout: {
+        "text-field": ["get", "title"], "text-font": FONT_MEDIUM, "text-size": 13, "text-offset": [0, 0.1],
+        "text-variable-anchor": ["top", "bottom", "left", "right"], "text-radial-offset": 1.1, "text-max-width": 12 },
+      paint: { "text-color": c.placeText, ...halo } },
+    ],
+  };
+}
+
+function townLayers(c, label, halo) {
+  const shown = ["<=", ["get", "zoom"], ["zoom"]];
+  const large = ["<=", ["get", "rank"], 1];
+  return [
+    { id: "town-dot", type: "circle", source: "towns", "source-layer": "town", filter: shown, maxzoom: 9, paint: {
+      "circle-radius": ["case", ["has", "capital"], 2.6, large, 2.2, 1.6], "circle-color": c.dot,
+      "circle-stroke-width": 1, "circle-stroke-color": c.halo } },
+    { id: "town", type: "symbol", source: "towns", "source-layer": "town", filter: shown,
+      layout: label(
+        ["interpolate", ["linear"], ["zoom"],
+          2, ["match", ["get", "rank"], 0, 12, 1, 11, 10],
+          8, ["match", ["get", "rank"], 0, 18, 1, 15.5, 2, 14, 3, 12.5, 11.5],
+          13, ["match", ["get", "rank"], 0, 24, 1, 21, 2, 18, 3, 15, 13]],
+        { "text-variable-anchor": ["left", "right", "top", "bottom"], "text-radial-offset": 0.45,
+          "text-justify": "auto", "symbol-sort-key": ["+", ["get", "zoom"], ["case", ["has", "capital"], -2, 0]] }),
+      paint: { "text-color": ["case", ["any", large, ["has", "capital"]], c.town, c.townSoft], ...halo } },
+  ];
+}
+
+function fade(hex, alpha) {
+  const [r, g, b] = [1, 3, 5].map((at) => parseInt(hex.slice(at, at + 2), 16));
+  return `rgba(${r},${g},${b},${alpha})`;
+}
+
+export function empty() {
+  return { type: "FeatureCollection", features: [] };
+}
+
+/** Meridians and parallels around `bounds`, a few on the screen: where no street is drawn, they
+ * are what a movement is seen against. */
+export function graticule(bounds, zoom) {
+  if (zoom < 9) return empty();
+  const step = 360 / 2 ** (Math.floor(zoom) + 2);
+  const [west, south, east, north] = bounds;
+  const features = [];
+  const line = (coordinates, index) => features.push({
+    type: "Feature", properties: { major: index % 4 === 0 }, geometry: { type: "LineString", coordinates },
+  });
+  for (let i = Math.floor(west / step); i <= Math.ceil(east / step); i += 1) line([[i * step, south], [i * step, north]], i);
+  const latStep = step * Math.max(0.2, Math.cos(((Math.round(south) * Math.PI) / 180)));
+  for (let i = Math.floor(south / latStep); i <= Math.ceil(north / latStep); i += 1) line([[west, i * latStep], [east, i * latStep]], i);
+  return { type: "FeatureCollection", features };
+}
+
+/** A circle of `radiusM` metres on the ground as a polygon. */
+export function groundCircle(lat, lon, radiusM, corners = 72) {
+  const ring = [];
+  const dLat = (radiusM / 6371008.8) * (180 / Math.PI);
+  const dLon = dLat / Math.max(0.01, Math.cos((lat * Math.PI) / 180));
+  for (let i = 0; i <= corners; i += 1) {
+    const angle = (i / corners) * 2 * Math.PI;
+    ring.push([lon + dLon * Math.cos(angle), lat + dLat * Math.sin(angle)]);
+  }
+  return { type: "Feature", properties: {}, geometry: { type: "Polygon", coordinates: [ring] } };
+}

@@ -1,0 +1,190 @@
+// The map: base map, all devices, and what belongs to the selected one.
+
+import * as style from "./map_style.js";
+import { mercator, PointsLayer } from "./points_layer.js";
+
+const WORLD = { center: [12, 28], zoom: 1.35 };
+
+export class MapView extends EventTarget {
+  /** Events: `pick` (a device or null), `hover` (record, point), `moved` (view). */
+  constructor(container, store, { theme, view }) {
+    super();
+    this.store = store;
+    this.theme = theme;
+    this.details = { track: null, accuracy: null, places: [] };
+    this.points = new PointsLayer(store, { reducedMotion: matchMedia("(prefers-reduced-motion: reduce)").matches });
+    this.points.setTheme(theme);
+    this.ready = this.open(container, view);
+  }
+
+  async open(container, view) {
+    const { maplibregl } = globalThis;
+    const index = await style.installWorld(maplibregl);
+    this.attribution = index.attribution;
+    this.map = new maplibregl.Map({
+      container,
+      style: style.mapStyle(this.theme, this.attribution),
+      ...(view ? { center: [view.lon, view.lat], zoom: view.zoom } : WORLD),
+      minZoom: 0.6,
+      maxZoom: 19,
+      attributionControl: false,
+      dragRotate: false,
+      pitchWithRotate: false,
+      touchPitch: false,
+      fadeDuration: 150,
+    });
+    const { map } = this;
+    map.touchZoomRotate.disableRotation();
+    map.keyboard.disableRotation();
+    map.addControl(new maplibregl.AttributionControl({ compact: true }), "bottom-right");
+    map.addControl(new maplibregl.ScaleControl({ maxWidth: 110 }), "bottom-right");
+    map.on("style.load", () => this.dress());
+    map.on("moveend", () => { this.drawGrid(); this.dispatchEvent(new CustomEvent("moved", { detail: this.view() })); });
+    map.on("click", (event) => this.dispatchEvent(new CustomEvent("pick", { detail: this.points.pick(event.point, 18) })));
+    map.on("mousemove", (event) => this.hover(event.point));
+    map.on("mouseout", () => this.hover(null));
+    map.on("dragstart", () => this.dispatchEvent(new Event("dragged")));
+    await new Promise((resolve) => { map.once("load", resolve); });
+    // The layer repaints for motion only; colours that change by age alone need one frame a while.
+    setInterval(() => { if (!document.hidden) map.triggerRepaint(); }, 5000);
+  }
+
+  /** Add what the style does not know, after it was set. */
+  dress() {
+    const { map } = this;
+    if (!map.getLayer(this.points.id)) map.addLayer(this.points);
+    this.drawDetails();
+    this.drawGrid();
+  }
+
+  setTheme(theme) {
+    if (theme === this.theme) return;
+    this.theme = theme;
+    this.points.setTheme(theme);
+    this.map?.setStyle(style.mapStyle(theme, this.attribution), { diff: false });
+  }
+
+  view() {
+    const centre = this.map.getCenter().wrap();
+    return { zoom: this.map.getZoom(), lat: centre.lat, lon: centre.lng };
+  }
+
+  hover(point) {
+    const record = point ? this.points.pick(point) : null;
+    this.points.hover(record);
+    this.map.getCanvas().style.cursor = record ? "pointer" : "";
+    this.dispatchEvent(new CustomEvent("hover", { detail: { record, point } }));
+  }
+
+  drawGrid() {
+    const source = this.map.getSource("grid");
+    if (!source) return;
+    const zoom = this.map.getZoom();
+    if (zoom < 9 && !this.gridDrawn) return;
+    this.gridDrawn = zoom >= 9;
+    const b = this.map.getBounds();
+    const dx = b.getEast() - b.getWest();
+    const dy = b.getNorth() - b.getSouth();
+    source.setData(style.graticule([b.getWest() - dx, b.getSouth() - dy, b.getEast() + dx, b.getNorth() + dy], zoom));
+  }
+
+  /** What surrounds the selected device; members that are not given stay. */
+  setDetails(details) {
+    Object.assign(this.details, details);
+    this.drawDetails();
+  }
+
+  drawDetails() {
+    const { map } = this;
+    if (!map?.getSource("track")) return;
+    const { track, accuracy, places } = this.details;
+    const collection = (features) => ({ type: "FeatureCollection", features });
+    map.getSource("track").setData(collection(track && track.length > 1
+      ? [{ type: "Feature", properties: {}, geometry: { type: "LineString", coordinates: track } }] : []));
+    map.getSource("accuracy").setData(collection(accuracy && accuracy.radius > 0
+      ? [style.groundCircle(accuracy.lat, accuracy.lon, accuracy.radius)] : []));
+    const longest = Math.max(1, ...places.map((place) => place.dwell_s ?? 0));
+    map.getSource("places").setData(collection(places.map((place) => ({
+      type: "Feature",
+      properties: { title: place.title, radius: 9 + 21 * Math.sqrt((place.dwell_s ?? 0) / longest) },
+      geometry: { type: "Point", coordinates: [place.lon, place.lat] },
+    }))));
+  }
+
+  /** Room that the panels leave, so that what is shown is not under them. */
+  padding() {
+    const box = this.map.getContainer().getBoundingClientRect();
+    const edges = { top: 40, bottom: 40, left: 40, right: 70 };
+    const wide = box.width > 720;
+    for (const element of document.querySelectorAll(".panel, device-panel, pipeline-strip")) {
+      const own = element.getBoundingClientRect();
+      if (!own.width || !own.height || getComputedStyle(element).visibility === "hidden") continue;
+      if (!wide) {
+        if (own.top > 60) edges.bottom = Math.max(edges.bottom, box.bottom - own.top + 24);
+        else edges.top = Math.max(edges.top, own.bottom + 24);
+      } else if (element.localName === "pipeline-strip") {
+        edges.bottom = Math.max(edges.bottom, box.bottom - own.top + 24);
+      } else if (own.left < box.width / 2) edges.left = Math.max(edges.left, own.right + 32);
+      else edges.right = Math.max(edges.right, box.right - own.left + 32);
+    }
+    edges.bottom = Math.min(edges.bottom, box.height * 0.7);
+    return edges;
+  }
+
+  fly(camera) {
+    const still = this.points.reducedMotion;
+    this.map.easeTo({ ...camera, duration: still ? 0 : 700, essential: false });
+  }
+
+  /** Bring every given device into view. */
+  fit(records, animate = true) {
+    const bounds = shortestBounds(records);
+    if (!bounds) return;
+    this.map.fitBounds(bounds, { padding: this.padding(), maxZoom: 14, duration: animate && !this.points.reducedMotion ? 700 : 0 });
+  }
+
+  focus(record, zoom = Math.max(this.map.getZoom(), 12)) {
+    this.fly({ center: [record.lon, record.lat], zoom, padding: this.padding() });
+  }
+
+  /** Keep a device in the middle of the free room, without changing the zoom. */
+  follow(record) {
+    if (this.map.isZooming()) return;
+    this.map.easeTo({ center: [record.lon, record.lat], padding: this.padding(), duration: this.points.reducedMotion ? 0 : 900, easing: (t) => t });
+  }
+
+  /** Where a device is drawn, in pixels of the page; null when it is not known. */
+  positionOf(device) {
+    const record = this.store.get(device);
+    if (!record || record.slot >= this.points.count) return null;
+    const [x, y] = this.points.current(record.slot);
+    const lat = (Math.atan(Math.sinh(Math.PI * (1 - 2 * y))) * 180) / Math.PI;
+    const { x: left, y: top } = this.map.project([(x - 0.5) * 360, lat]);
+    return { x: left, y: top };
+  }
+}
+
+/** The smallest box around the devices, which may cross the antimeridian. */
+export function shortestBounds(records) {
+  if (!records.length) return null;
+  const lons = records.map((record) => record.lon).sort((a, b) => a - b);
+  let west = lons[0];
+  let east = lons.at(-1);
+  let widestGap = 360 - (east - west);
+  for (let i = 1; i < lons.length; i += 1) {
+    if (lons[i] - lons[i - 1] > widestGap) {
+      widestGap = lons[i] - lons[i - 1];
+      west = lons[i];
+      east = lons[i - 1] + 360;
+    }
+  }
+  let south = 90;
+  let north = -90;
+  for (const { lat } of records) {
+    south = Math.min(south, lat);
+    north = Math.max(north, lat);
+  }
+  return [[west, south], [east, north]];
+}
+
+export { mercator };

@@ -1,0 +1,317 @@
+// Every device as a point of one WebGL draw call. A device glides from its last position to the
+// new one in the shader, so that a position costs eight numbers and no layout of any kind.
+
+import { LIVE_S, RECENT_S } from "./format.js";
+
+const FLOATS = 8; // from x, y; to x, y; start of the glide; time of the fix; course; state
+const GLIDE_S = 0.9;
+const PULSE_S = 1.6;
+const PULSE_LIMIT = 3000; // devices; above it the rings would hide the map
+
+const VERTEX = `#version 300 es
+precision highp float;
+uniform mat4 u_matrix;
+uniform float u_shift, u_now, u_glide, u_scale, u_pulse;
+uniform vec2 u_ages;
+in vec2 a_from, a_to;
+in vec4 a_rest; // start, time, course, state
+out float v_age, v_course, v_state, v_pulse, v_size;
+void main() {
+  float t = u_glide > 0.0 ? clamp((u_now - a_rest.x) / u_glide, 0.0, 1.0) : 1.0;
+  vec2 at = mix(a_from, a_to, t * t * (3.0 - 2.0 * t));
+  gl_Position = u_matrix * vec4(at.x + u_shift, at.y, 0.0, 1.0);
+  float age = u_now - a_rest.y;
+  v_age = age <= u_ages.x ? 0.0 : age <= u_ages.y ? 1.0 : 2.0;
+  v_course = a_rest.z;
+  v_state = a_rest.w;
+  v_pulse = u_pulse > 0.0 ? clamp((u_now - a_rest.x) / u_pulse, 0.0, 1.0) : 1.0;
+  float radius = (v_age < 0.5 ? 6.0 : v_age < 1.5 ? 5.4 : 4.4) * u_scale * (v_state > 1.5 ? 1.45 : v_state > 0.5 ? 1.2 : 1.0);
+  v_size = radius;
+  gl_PointSize = radius * 2.0 * 2.6;
+  if (v_state < -0.5) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
+}`;
+
+const FRAGMENT = `#version 300 es
+precision highp float;
+uniform vec4 u_colours[3];
+uniform vec4 u_rim, u_selected;
+uniform float u_scale;
+in float v_age, v_course, v_state, v_pulse, v_size;
+out vec4 colour;
+void main() {
+  vec2 p = (gl_PointCoord * 2.0 - 1.0) * 2.6 * v_size;
+  float circle = length(p) - v_size;
+  float shape = circle;
+  if (v_course > -0.5 && v_age < 1.5) {
+    float s = sin(v_course), c = cos(v_course);
+    vec2 q = vec2(c * p.x + s * p.y, -s * p.x + c * p.y); // y points backwards
+    float tip = abs(q.x) * 0.8 - (q.y + v_size * 1.667) * 0.6; // its sides touch the circle
+    shape = min(circle, max(tip, q.y + 0.6 * v_size));
+  }
+  vec4 fill = v_age < 0.5 ? u_colours[0] : v_age < 1.5 ? u_colours[1] : u_colours[2];
+  float soft = 0.75;
+  float rim = 1.9 * u_scale;
+  float inside = 1.0 - smoothstep(-soft, soft, shape);
+  float outer = 1.0 - smoothstep(-soft, soft, shape - rim);
+  // Second cue beside colour: the longer ago, the emptier the disc.
+  float hole = v_age < 0.5 ? 0.0 : 1.0 - smoothstep(-soft, soft, length(p) - v_size * (v_age < 1.5 ? 0.34 : 0.62));
+  vec4 rimColour = v_state > 1.5 ? u_selected : u_rim;
+  vec4 body = mix(fill, u_rim, hole);
+  vec4 result = mix(rimColour, body, inside) * outer;
+  float ringAt = v_size * (1.0 + v_pulse * 1.45);
+  float ring = (1.0 - smoothstep(0.0, 1.8 * u_scale, abs(length(p) - ringAt))) * (1.0 - v_pulse) * 0.75;
+  if (v_state > 1.5) ring = max(ring, (1.0 - smoothstep(-soft, soft, abs(length(p) - v_size * 1.85) - 1.1 * u_scale)) * 0.9);
+  vec4 ringColour = v_state > 1.5 ? u_selected : fill;
+  colour = result + ringColour * ring * (1.0 - result.a);
+  if (colour.a < 0.01) discard;
+}`;
+
+export class PointsLayer {
+  constructor(store, { reducedMotion = false } = {}) {
+    this.id = "devices";
+    this.type = "custom";
+    this.renderingMode = "2d";
+    this.store = store;
+    this.reducedMotion = reducedMotion;
+    this.count = 0;
+    this.capacity = 0;
+    this.reserve(1024);
+    this.epoch = performance.now();
+    this.wallEpoch = Date.now();
+    this.origin = [0.5, 0.5];
+    this.filter = null;
+    this.selected = null;
+    this.hovered = null;
+    this.busyUntil = 0;
+    this.frames = 0;
+    this.setTheme("light");
+  }
+
+  reserve(capacity) {
+    const data = new Float32Array(capacity * FLOATS);
+    // Positions in double precision: a Float32 of a whole world is metres wide.
+    const exact = new Float64Array(capacity * 4);
+    if (this.capacity) {
+      data.set(this.data);
+      exact.set(this.exact);
+    }
+    this.data = data;
+    this.exact = exact;
+    this.capacity = capacity;
+    this.resized = true;
+  }
+
+  setTheme(theme) {
+    const dark = theme === "dark";
+    this.colours = dark
+      ? [[46, 230, 168], [255, 179, 64], [127, 139, 156]]
+      : [[14, 169, 117], [232, 140, 0], [125, 136, 152]];
+    this.rim = dark ? [16, 20, 27] : [255, 255, 255];
+    this.accent = dark ? [125, 148, 255] : [59, 91, 253];
+    this.map?.triggerRepaint();
+  }
+
+  onAdd(map, gl) {
+    this.map = map;
+    const program = gl.createProgram();
+    for (const [type, source] of [[gl.VERTEX_SHADER, VERTEX], [gl.FRAGMENT_SHADER, FRAGMENT]]) {
+      const shader = gl.createShader(type);
+      gl.shaderSource(shader, source);
+      gl.compileShader(shader);
+      if (!gl.getShaderParameter(shader, gl.COMPILE_STATUS)) throw new Error(gl.getShaderInfoLog(shader));
+      gl.attachShader(program, shader);
+    }
+    ["a_from", "a_to", "a_rest"].forEach((name, index) => gl.bindAttribLocation(program, index, name));
+    gl.linkProgram(program);
+    if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
+    this.program = program;
+    this.uniforms = {};
+    for (const name of ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_ages", "u_colours", "u_rim", "u_selected"]) {
+      this.uniforms[name] = gl.getUniformLocation(program, name);
+    }
+    this.buffer = gl.createBuffer();
+    this.array = gl.createVertexArray();
+    gl.bindVertexArray(this.array);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
+    [[0, 2, 0], [1, 2, 8], [2, 4, 16]].forEach(([index, size, offset]) => {
+      gl.enableVertexAttribArray(index);
+      gl.vertexAttribPointer(index, size, gl.FLOAT, false, FLOATS * 4, offset);
+    });
+    gl.bindVertexArray(null);
+    this.resized = true;
+  }
+
+  onRemove(map, gl) {
+    gl.deleteBuffer(this.buffer);
+    gl.deleteVertexArray(this.array);
+    gl.deleteProgram(this.program);
+  }
+
+  now() { return (performance.now() - this.epoch) / 1000; }
+
+  /** Take the positions that changed. Returns how many. */
+  update() {
+    const dirty = this.store.takeDirty();
+    if (!dirty.size) return 0;
+    const { records } = this.store;
+    while (records.length > this.capacity) this.reserve(this.capacity * 2);
+    const now = this.now();
+    for (const slot of dirty) {
+      const record = records[slot];
+      const [x, y] = mercator(record.lat, record.lon);
+      const at = slot * 4;
+      const { exact } = this;
+      if (slot < this.count) {
+        const [currentX, currentY] = this.current(slot, now);
+        exact[at] = currentX + Math.round(x - currentX); // the short way over the antimeridian
+        exact[at + 1] = currentY;
+      } else {
+        exact[at] = x;
+        exact[at + 1] = y;
+      }
+      exact[at + 2] = x;
+      exact[at + 3] = y;
+      this.data[slot * FLOATS + 4] = now;
+      this.write(slot);
+    }
+    this.count = records.length;
+    this.changed = true;
+    this.busyUntil = performance.now() + (this.reducedMotion ? 0 : PULSE_S * 1000);
+    this.map?.triggerRepaint();
+    return dirty.size;
+  }
+
+  write(slot) {
+    const record = this.store.records[slot];
+    const { data, exact, origin } = this;
+    const at = slot * FLOATS;
+    for (let i = 0; i < 4; i += 1) data[at + i] = exact[slot * 4 + i] - origin[i & 1];
+    data[at + 5] = (record.time - this.wallEpoch) / 1000;
+    const moving = Number.isFinite(record.course) && (record.speed === null || record.speed > 0.5);
+    data[at + 6] = moving ? (record.course * Math.PI) / 180 : -1;
+    data[at + 7] = this.stateOf(record);
+  }
+
+  stateOf(record) {
+    if (record === this.selected) return 2;
+    if (this.filter && !this.filter(record)) return -1;
+    return record === this.hovered ? 1 : 0;
+  }
+
+  restate() {
+    for (let slot = 0; slot < this.count; slot += 1) {
+      this.data[slot * FLOATS + 7] = this.stateOf(this.store.records[slot]);
+    }
+    this.changed = true;
+    this.map?.triggerRepaint();
+  }
+
+  setFilter(filter) { this.filter = filter; this.restate(); }
+
+  select(record) { this.selected = record; this.restate(); }
+
+  hover(record) {
+    if (record === this.hovered) return;
+    this.hovered = record;
+    this.restate();
+  }
+
+  /** Where a device is drawn right now, in Mercator units. */
+  current(slot, now = this.now()) {
+    const at = slot * 4;
+    const { exact } = this;
+    const t = this.reducedMotion ? 1 : Math.min(1, Math.max(0, (now - this.data[slot * FLOATS + 4]) / GLIDE_S));
+    const eased = t * t * (3 - 2 * t);
+    return [exact[at] + (exact[at + 2] - exact[at]) * eased, exact[at + 1] + (exact[at + 3] - exact[at + 1]) * eased];
+  }
+
+  /** The device whose point is nearest to a pixel, within `reach` pixels. */
+  pick(point, reach = 14) {
+    const { map } = this;
+    const centre = map.unproject(point);
+    const [px, py] = mercator(centre.lat, centre.lng);
+    const scale = 512 * 2 ** map.getZoom();
+    let best = null;
+    let bestDistance = (reach / scale) ** 2;
+    const now = this.now();
+    for (let slot = 0; slot < this.count; slot += 1) {
+      const state = this.data[slot * FLOATS + 7];
+      if (state < 0) continue;
+      const [x, y] = this.current(slot, now);
+      const dx = x - px - Math.round(x - px);
+      const d = dx * dx + (y - py) ** 2;
+      if (d < bestDistance) {
+        bestDistance = d;
+        best = this.store.records[slot];
+      }
+    }
+    return best;
+  }
+
+  reanchor(centre, zoom) {
+    const far = Math.hypot(centre[0] - this.origin[0], centre[1] - this.origin[1]) * 2 ** zoom;
+    if (far < 64) return; // half a thousandth of a pixel of error at most
+    this.origin = centre;
+    for (let slot = 0; slot < this.count; slot += 1) {
+      for (let i = 0; i < 4; i += 1) this.data[slot * FLOATS + i] = this.exact[slot * 4 + i] - centre[i & 1];
+    }
+    this.changed = true;
+  }
+
+  render(gl, args) {
+    if (!this.count) return;
+    this.frames += 1;
+    const { map, uniforms } = this;
+    const centre = map.getCenter().wrap();
+    this.reanchor(mercator(centre.lat, centre.lng), map.getZoom());
+    gl.useProgram(this.program);
+    gl.bindVertexArray(this.array);
+    gl.bindBuffer(gl.ARRAY_BUFFER, this.buffer);
+    if (this.resized) {
+      gl.bufferData(gl.ARRAY_BUFFER, this.data, gl.DYNAMIC_DRAW);
+      this.resized = false;
+    } else if (this.changed) {
+      gl.bufferSubData(gl.ARRAY_BUFFER, 0, this.data, 0, this.count * FLOATS);
+    }
+    this.changed = false;
+    // The origin is put into the matrix in double precision; the buffer holds the small rest.
+    const m = Float64Array.from(args.defaultProjectionData.mainMatrix);
+    const matrix = translated(m, this.origin[0], this.origin[1]);
+    gl.uniformMatrix4fv(uniforms.u_matrix, false, new Float32Array(matrix));
+    const pulse = !this.reducedMotion && this.count <= PULSE_LIMIT ? PULSE_S : 0;
+    const scale = (this.count > 4000 && map.getZoom() < 7 ? 0.62 : this.count > 800 && map.getZoom() < 6 ? 0.8 : 1) * devicePixelRatio;
+    gl.uniform1f(uniforms.u_now, this.now());
+    gl.uniform1f(uniforms.u_glide, this.reducedMotion ? 0 : GLIDE_S);
+    gl.uniform1f(uniforms.u_pulse, pulse);
+    gl.uniform1f(uniforms.u_scale, scale);
+    gl.uniform2f(uniforms.u_ages, LIVE_S, RECENT_S);
+    const solid = (c) => [...c.map((v) => v / 255), 1];
+    gl.uniform4fv(uniforms.u_colours, this.colours.flatMap(solid));
+    gl.uniform4fv(uniforms.u_rim, solid(this.rim));
+    gl.uniform4fv(uniforms.u_selected, solid(this.accent));
+    gl.enable(gl.BLEND);
+    gl.blendFunc(gl.ONE, gl.ONE_MINUS_SRC_ALPHA);
+    gl.disable(gl.DEPTH_TEST);
+    const west = Math.floor(map.getBounds().getWest() / 360 + 0.5);
+    const east = Math.floor(map.getBounds().getEast() / 360 + 0.5);
+    for (let copy = west; copy <= east; copy += 1) {
+      gl.uniform1f(uniforms.u_shift, copy);
+      gl.drawArrays(gl.POINTS, 0, this.count);
+      if (this.selected) gl.drawArrays(gl.POINTS, this.selected.slot, 1); // above all others
+    }
+    gl.bindVertexArray(null);
+    if (performance.now() < this.busyUntil) map.triggerRepaint();
+  }
+}
+
+/** Mercator units: x eastwards, y southwards, the world is 0..1. */
+export function mercator(lat, lon) {
+  const sine = Math.sin((Math.max(-85.0511287798, Math.min(85.0511287798, lat)) * Math.PI) / 180);
+  return [lon / 360 + 0.5, 0.5 - Math.log((1 + sine) / (1 - sine)) / (4 * Math.PI)];
+}
+
+function translated(m, x, y) {
+  const out = Float64Array.from(m);
+  for (let row = 0; row < 4; row += 1) out[12 + row] = m[row] * x + m[4 + row] * y + m[12 + row];
+  return out;
+}

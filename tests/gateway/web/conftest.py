@@ -1,0 +1,241 @@
+"""A headless Chromium, and a small real server that serves the page and plays the gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shutil
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import WSMsgType, web
+from playwright.async_api import Browser, Page, async_playwright
+
+from gateway.web import base_map, vendor
+
+PAGE = Path(vendor.__file__).parent
+BROWSERS = ("chromium-headless-shell", "chromium", "google-chrome")
+FLAGS = [
+    "--no-sandbox",
+    "--use-angle=swiftshader",
+    "--enable-unsafe-swiftshader",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+    "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
+]
+#: What the gateway may send; the page has to work under it.
+CONTENT_SECURITY_POLICY = (
+    "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
+    "style-src 'self' 'unsafe-inline'; connect-src 'self' ws: wss:"
+)
+
+
+class PlayedGateway:
+    """The HTTP interface of the gateway as far as the page uses it, with a script in control."""
+
+    def __init__(self) -> None:
+        self.rows: dict[str, dict[str, Any]] = {}
+        self.tracks: dict[str, list[dict[str, Any]]] = {}
+        self.places: list[dict[str, Any]] = []
+        self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
+        self.credentials: str | None = None
+        self.sockets: set[web.WebSocketResponse] = set()
+        self.streams: set[web.StreamResponse] = set()
+        self.url = ""
+
+    def fix(self, device: str, lat: float, lon: float, **members: Any) -> dict[str, Any]:
+        """A fix that is known from now on."""
+        now = int(time.time() * 1000)
+        fix = {
+            "id": f"{device}-{now}",
+            "device": device,
+            "user": device.split("/")[0],
+            "lat": lat,
+            "lon": lon,
+            "time": now,
+            "received": now + 40,
+            **members,
+        }
+        self.rows[device] = {**self.rows.get(device, {}), **fix}
+        return fix
+
+    def address(self, device: str, display_name: str, **parts: str) -> dict[str, Any]:
+        """An address of the device's last fix that is known from now on."""
+        fix = self.rows[device]
+        address = {
+            "device": device,
+            "fix_id": fix["id"],
+            "time": fix["time"],
+            "lat": fix["lat"],
+            "lon": fix["lon"],
+            "display_name": display_name,
+            "address": parts,
+            "resolved": fix["received"] + 60,
+        }
+        self.rows[device]["address"] = address
+        return address
+
+    async def send(self, kind: str, *messages: dict[str, Any]) -> None:
+        """To every viewer."""
+        for message in messages:
+            text = json.dumps({"event": kind, "data": message})
+            for socket in list(self.sockets):
+                await socket.send_str(text)
+            for stream in list(self.streams):
+                await stream.write(f"event: {kind}\ndata: {json.dumps(message)}\n\n".encode())
+
+    async def drop_viewers(self) -> None:
+        """Close every live connection, as a restart does."""
+        for socket in list(self.sockets):
+            await socket.close()
+
+    def application(self) -> web.Application:
+        """As the gateway: `/` is the page, `/static/` the folder beside it."""
+        app = web.Application(middlewares=[self._guard])
+        app.router.add_get("/", self._index)
+        app.router.add_static("/static/", PAGE)
+        app.router.add_get("/v1/devices", self._devices)
+        app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
+        app.router.add_get("/v1/pipeline", self._pipeline)
+        app.router.add_get("/v1/ws", self._socket)
+        app.router.add_get("/v1/stream", self._stream)
+        return app
+
+    @web.middleware
+    async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
+        if self.credentials and request.path.startswith("/v1/"):
+            from aiohttp import BasicAuth
+
+            try:
+                given = BasicAuth.decode(request.headers.get("Authorization", ""))
+            except ValueError:
+                given = None
+            if given is None or f"{given.login}:{given.password}" != self.credentials:
+                return web.json_response({"error": "who are you?"}, status=401)
+        response: web.StreamResponse = await handler(request)
+        return response
+
+    async def _index(self, request: web.Request) -> web.StreamResponse:
+        headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}
+        return web.FileResponse(PAGE / "index.html", headers=headers)
+
+    async def _devices(self, request: web.Request) -> web.Response:
+        return web.json_response(list(self.rows.values()))
+
+    async def _resource(self, request: web.Request) -> web.Response:
+        device, resource = request.match_info["device"], request.match_info["resource"]
+        if resource == "places":
+            return web.json_response(self.places)
+        if resource == "address":
+            return web.json_response(self.rows[device].get("address"))
+        features = [
+            {
+                "type": "Feature",
+                "geometry": {"type": "Point", "coordinates": [point["lon"], point["lat"]]},
+                "properties": {"time": point["time"], "speed": point.get("speed")},
+            }
+            for point in self.tracks.get(device, [])
+        ]
+        return web.json_response({"type": "FeatureCollection", "features": features})
+
+    async def _pipeline(self, request: web.Request) -> web.Response:
+        return web.json_response(self.pipeline)
+
+    async def _socket(self, request: web.Request) -> web.StreamResponse:
+        socket = web.WebSocketResponse()
+        await socket.prepare(request)
+        self.sockets.add(socket)
+        try:
+            async for message in socket:
+                if message.type == WSMsgType.ERROR:
+                    break
+        finally:
+            self.sockets.discard(socket)
+        return socket
+
+    async def _stream(self, request: web.Request) -> web.StreamResponse:
+        response = web.StreamResponse(headers={"Content-Type": "text/event-stream"})
+        await response.prepare(request)
+        self.streams.add(response)
+        try:
+            while True:
+                await asyncio.sleep(0.2)
+                await response.write(b": still here\n\n")
+        except ConnectionError:
+            return response
+        finally:
+            self.streams.discard(response)
+
+
+@pytest.fixture(scope="session")
+def page_files() -> None:
+    """The map library and the base map, as set-up puts them there."""
+    try:
+        vendor.install(PAGE / "vendor", lambda line: None)
+    except vendor.VendorError as error:
+        pytest.skip(f"the map library is missing and cannot be fetched: {error}")
+    base_map.build(PAGE / "world", lambda line: None)
+
+
+@pytest.fixture
+async def played() -> AsyncIterator[PlayedGateway]:
+    """Running on a port of its own."""
+    gateway = PlayedGateway()
+    runner = web.AppRunner(gateway.application(), shutdown_timeout=0.1)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    gateway.url = f"http://127.0.0.1:{runner.addresses[0][1]}/"
+    yield gateway
+    await runner.cleanup()
+
+
+@pytest.fixture
+async def browser(page_files: None) -> AsyncIterator[Browser]:
+    """Debian's Chromium; playwright's own is not downloaded."""
+    executable = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if executable is None:
+        pytest.skip("no Chromium; install it with: apt-get install chromium-headless-shell")
+    async with async_playwright() as playwright:
+        launched = await playwright.chromium.launch(
+            executable_path=executable, headless=True, args=FLAGS
+        )
+        yield launched
+        await launched.close()
+
+
+class Visit:
+    """A page that was opened, what it asked for, and what it complained about."""
+
+    def __init__(self, page: Page) -> None:
+        self.page = page
+        self.requests: list[str] = []
+        self.complaints: list[str] = []
+        page.on("request", lambda request: self.requests.append(request.url))
+        page.on("websocket", lambda socket: self.requests.append(socket.url))
+        page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        page.on(
+            "console",
+            lambda line: self.complaints.append(line.text) if line.type == "error" else None,
+        )
+
+    async def open(self, url: str) -> None:
+        """Go there and wait until the map is drawn."""
+        await self.page.goto(url)
+        await self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
+
+
+@pytest.fixture
+async def visit(browser: Browser) -> AsyncIterator[Visit]:
+    """A desktop-sized page with the browser's light colours."""
+    page = await browser.new_page(
+        viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="no-preference"
+    )
+    yield Visit(page)
+    await page.close()
