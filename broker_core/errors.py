@@ -269,7 +269,7 @@ class OperationNotAttempted(BrokerError, code=55):
     """The broker did not attempt to execute this operation."""
 
 
-class KafkaStorageError(BrokerError, code=56, retriable=True):
+class KafkaStorageError(BrokerError, OSError, code=56, retriable=True):
     """Disk error when trying to access log file on the disk."""
 
 

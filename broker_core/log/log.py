@@ -70,8 +70,8 @@ class Log:
         self.log_end_offset = loaded.segments[-1].next_offset
         self.high_watermark = self.log_end_offset
         self.recovery_point = loaded.recovery_point  # everything before it is on the medium
-        # Whether somebody else moves the high watermark, because other replicas must have it too.
-        self.is_replicated = False
+        # False where somebody else moves it: after a flush, or when other replicas have it too.
+        self.high_watermark_follows_end = True
         self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
         self._environment = environment
         self._segments = loaded.segments
@@ -103,7 +103,7 @@ class Log:
         """
         loaded = recovery.load(directory, f"{topic}-{partition}", config, environment)
         log = cls(directory, topic, partition, config, environment, loaded)
-        if loaded.unsynced:
+        if log.recovery_point < log.log_end_offset:
             log.flush()
         return log
 
@@ -199,7 +199,7 @@ class Log:
             if header.producer_id >= 0:
                 self._producers.update(header, now_ms)
         self.log_end_offset = next_offset
-        if not self.is_replicated:
+        if self.high_watermark_follows_end:
             self.high_watermark = next_offset
 
     def _assign_epoch(self, leader_epoch: int, base_offset: int) -> None:

@@ -1,0 +1,44 @@
+"""The small files beside the segments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from broker_core.environment import SystemDisk
+from broker_core.log.checkpoints import (
+    CLEAN_SHUTDOWN,
+    RECOVERY_POINT,
+    CleanShutdown,
+    load_offset,
+    save_offset,
+)
+
+
+def test_an_offset_survives(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    assert load_offset(disk, tmp_path, RECOVERY_POINT) == 0
+    save_offset(disk, tmp_path, RECOVERY_POINT, 2**40)
+    assert load_offset(disk, tmp_path, RECOVERY_POINT) == 2**40
+
+
+@pytest.mark.parametrize("content", [b"", b"\0\0\0", b"twelve", b"-5"])
+def test_a_damaged_offset_counts_as_zero(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / RECOVERY_POINT).write_bytes(content)
+    assert load_offset(SystemDisk(), tmp_path, RECOVERY_POINT) == 0
+
+
+def test_the_mark_of_a_clean_shutdown_is_taken_once(tmp_path: Path) -> None:
+    disk = SystemDisk()
+    mark = CleanShutdown(segment_base_offset=10, segment_bytes=200, log_end_offset=15)
+    mark.save(disk, tmp_path)
+    assert CleanShutdown.take(disk, tmp_path) == mark
+    assert CleanShutdown.take(disk, tmp_path) is None
+
+
+@pytest.mark.parametrize("content", [b"", b"1 2", b"a b c"])
+def test_a_damaged_mark_is_none_and_is_removed(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / CLEAN_SHUTDOWN).write_bytes(content)
+    assert CleanShutdown.take(SystemDisk(), tmp_path) is None
+    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
