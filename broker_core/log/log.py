@@ -350,7 +350,10 @@ class Log:
         return None
 
     def max_timestamp(self) -> tuple[int, int] | None:
-        """(timestamp, offset) of the first record with the newest timestamp; None if empty."""
+        """(timestamp, offset) of the first record with the newest timestamp; None if empty.
+
+        None also where `delete_records` deleted that record but its segment is still there.
+        """
         segments = [segment for segment in self._segments if segment.size]
         if not segments or self.log_start_offset == self.log_end_offset:
             return None

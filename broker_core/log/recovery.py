@@ -209,7 +209,24 @@ class _Loader:
         if found is None or found[0] != clean.log_end_offset:
             return None
         last.next_offset = clean.log_end_offset
-        return found[1] if last.resume() else None
+        if not last.resume():
+            return None
+        self._check_indexes(segments[:-1])
+        return found[1]
+
+    def _check_indexes(self, segments: list[Segment]) -> None:
+        """Build the indexes of closed segments again where their files cannot be right."""
+        for segment in segments:
+            if segment.has_indexes():
+                continue
+            logger.warning("%s: the indexes of %s are rebuilt", self.name, segment.path.name)
+            next_offset = segment.next_offset
+            segment.begin()
+            for header, position in scan_file(segment.handle().file, segment.size, check_crc=False):
+                segment.note(header, position)
+            segment.next_offset = next_offset
+            segment.write_indexes()
+            segment.release()
 
     def _recover(
         self,
@@ -241,6 +258,7 @@ class _Loader:
                 epochs.assign(header.leader_epoch, header.base_offset, save=False)
 
         known_epochs = epochs.entries
+        self._check_indexes(segments[:damaged])
         for segment in segments[:damaged]:
             if segment.next_offset > offset:
                 self._read_producers(segment, remember)
@@ -274,8 +292,10 @@ class _Loader:
         valid = 0
         batches = scan_file(segment.handle().file, file_size, check_crc=True, scan=scan)
         for header, position in batches:
+            # Neither the CRC nor a length covers the base offset. Compaction alone leaves gaps.
             if (
                 header.base_offset < next_offset
+                or (header.base_offset > next_offset and not self.config.compacts)
                 or header.last_offset - segment.base_offset > RELATIVE_OFFSET_MAX
                 or (following is not None and header.next_offset > following)
             ):

@@ -13,8 +13,10 @@ from typing import Final, NamedTuple
 
 from broker_core.environment import Buffer, Disk, File
 from broker_core.errors import KafkaStorageError
+from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.offset_index import OffsetIndex
-from broker_core.log.time_index import ENTRY_BYTES, TimeIndex, last_timestamp_of
+from broker_core.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
+from broker_core.log.time_index import TimeIndex, last_timestamp_of
 from broker_core.protocol.records import (
     HEADER_BYTES,
     BatchHeader,
@@ -115,9 +117,10 @@ class Segment:
     def _stored_max_timestamp(self) -> int:
         path = segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX)
         size = self.disk.size(path)
-        if not size or size < ENTRY_BYTES:
+        if not size or size < TIME_ENTRY_BYTES:
             return -1
-        return last_timestamp_of(self.disk.open(path).pread(ENTRY_BYTES, size - ENTRY_BYTES))
+        tail = self.disk.open(path).pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)
+        return last_timestamp_of(tail)
 
     # --- writing: the active segment ---
 
@@ -226,6 +229,20 @@ class Segment:
             self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
 
     # --- reading ---
+
+    def has_indexes(self) -> bool:
+        """Whether the index files of a closed segment are there and can be whole, by their size."""
+        sizes = [
+            self.disk.size(segment_path(self.directory, self.base_offset, suffix))
+            for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        ]
+        index_size, time_index_size = sizes
+        return (
+            index_size is not None
+            and index_size % INDEX_ENTRY_BYTES == 0
+            and bool(time_index_size)
+            and (time_index_size or 0) % TIME_ENTRY_BYTES == 0
+        )
 
     def _load_index(self) -> OffsetIndex | None:
         path = segment_path(self.directory, self.base_offset, INDEX_SUFFIX)
