@@ -1,0 +1,333 @@
+"""`waylog geo`: ask, build and serve a geocoding index."""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import logging
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+from typing import IO, TYPE_CHECKING, Any, Final
+
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+
+if TYPE_CHECKING:
+    from geoservice.fallback import Fallback
+    from geoservice.reverse import Geocoder, ReverseResult
+    from waylog.config import Endpoint
+
+logger = logging.getLogger(__name__)
+
+_BATCH_LINES: Final = 1000
+_FALLBACK_WAIT_S: Final = 5.0
+_LINE_BYTES_MAX: Final = 1000
+
+_EXAMPLES: Final = """examples:
+  waylog geo reverse 47.1410 9.5209
+  waylog geo reverse --json -33.87 151.21
+  waylog geo reverse --batch points.csv       one lat,lon a line; NDJSON, in order
+  cut -d, -f2,3 track.csv | waylog geo reverse --batch -
+  waylog geo info
+  waylog geo serve --listen 127.0.0.1:8088
+  waylog geo world --output geoservice/world/world.bin
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog geo`."""
+    parser.epilog = _EXAMPLES
+    subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+
+    def action(name: str, help_text: str) -> argparse.ArgumentParser:
+        return subparsers.add_parser(
+            name,
+            help=help_text,
+            description=help_text,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+
+    reverse = action("reverse", "which place is a point in?")
+    reverse.epilog = _EXAMPLES
+    reverse.add_argument("lat", nargs="?", type=float, metavar="LAT", help="degrees, -90..90")
+    reverse.add_argument("lon", nargs="?", type=float, metavar="LON", help="degrees, -180..180")
+    reverse.add_argument(
+        "--batch", metavar="FILE", help="one lat,lon a line (- is standard input); NDJSON in order"
+    )
+    _add_index(reverse)
+    reverse.add_argument(
+        "--layer",
+        choices=("address",),
+        default="address",
+        help="what to look for (this version: %(default)s)",
+    )
+    reverse.add_argument(
+        "--zoom", type=int, default=18, metavar="N", help="3 country, 5 state, 10 city, 18 all"
+    )
+    reverse.add_argument(
+        "--distance",
+        choices=("metres", "degrees"),
+        default="metres",
+        help="how to measure between streets; towns are always measured in metres",
+    )
+    reverse.add_argument("--json", action="store_true", help="one line of Nominatim's jsonv2")
+    _add_fallback(reverse)
+
+    info = action("info", "what is in an index")
+    _add_index(info)
+    info.add_argument("--json", action="store_true", help="for programs")
+
+    serve = action("serve", "HTTP: GET /reverse (Nominatim's), POST /reverse/batch, GET /status")
+    serve.add_argument("--listen", default="127.0.0.1:8088", metavar="H:P", help="(%(default)s)")
+    _add_index(serve)
+    _add_fallback(serve)
+
+    world = action("world", "build the embedded index of the world from installed packages")
+    world.add_argument(
+        "--output", type=Path, metavar="FILE", help="(default: where it is looked for)"
+    )
+
+
+def _add_index(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--index", type=Path, metavar="INDEX", help="index file (default: the embedded world)"
+    )
+
+
+def _add_fallback(parser: argparse.ArgumentParser) -> None:
+    from geoservice.fallback import add_arguments as add_fallback_arguments
+
+    add_fallback_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run one action."""
+    actions = {"reverse": _reverse, "info": _info, "serve": _serve, "world": _world}
+    return actions[arguments.action](arguments)
+
+
+def open_geocoder(index: Path | None) -> Geocoder:
+    """Open an index for a command; raises CommandError."""
+    from geoservice.reverse import Geocoder
+    from geoservice.store import IndexUnavailable
+
+    try:
+        return Geocoder.open(index)
+    except IndexUnavailable as error:
+        raise CommandError(str(error)) from None
+
+
+def _reverse(arguments: argparse.Namespace) -> int:
+    if (arguments.batch is None) == (arguments.lat is None or arguments.lon is None):
+        raise CommandError("give LAT LON, or --batch FILE")
+    from geoservice.fallback import from_arguments
+
+    geocoder = open_geocoder(arguments.index)
+    with ExitStack() as stack:
+        fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
+        if fallback is not None:
+            stack.callback(fallback.close)
+        if arguments.batch is not None:
+            good = _reverse_batch(geocoder, fallback, arguments.batch, arguments.zoom)
+            return EXIT_DONE if good else EXIT_FAILED
+        try:
+            result = geocoder.reverse(arguments.lat, arguments.lon, zoom=arguments.zoom)
+        except ValueError as error:
+            raise CommandError(str(error)) from None
+        if fallback is not None:
+            [result] = fallback.complete([result])
+        print(_json_line(result) if arguments.json else result.display_name)
+        return EXIT_DONE
+
+
+def _json_error(message: str) -> str:
+    import msgspec
+
+    return msgspec.json.encode({"error": message}).decode()
+
+
+def _json_line(result: ReverseResult) -> str:
+    import msgspec
+
+    from geoservice.nominatim import answer
+
+    return msgspec.json.encode(answer(result)).decode()
+
+
+def _reverse_batch(geocoder: Geocoder, fallback: Fallback | None, source: str, zoom: int) -> bool:
+    """Answer line by line, a bad line by an error; returns whether all lines were good."""
+    good = True
+    with ExitStack() as stack:
+        lines: IO[bytes] = sys.stdin.buffer
+        size = None
+        if source != "-":
+            try:
+                lines = stack.enter_context(Path(source).open("rb"))
+                size = Path(source).stat().st_size
+            except OSError as error:
+                raise CommandError(f"{source}: {error.strerror}") from None
+        advance = _progress(stack, size)
+        numbered = enumerate(_read_lines(lines, source), start=1)
+        while batch := list(itertools.islice(numbered, _BATCH_LINES)):
+            points = [_parse_line(number, line) for number, line in batch]
+            results = [
+                geocoder.reverse(*point, zoom=zoom) for point in points if isinstance(point, tuple)
+            ]
+            if fallback is not None:
+                results = fallback.complete(results)
+            answered = iter(results)
+            for point in points:
+                if isinstance(point, tuple):
+                    print(_json_line(next(answered)))
+                else:
+                    print(_json_error(point))
+                    good = False
+            sys.stdout.flush()
+            advance(sum(len(line) for _, line in batch))
+    return good
+
+
+def _read_lines(lines: IO[bytes], source: str) -> Iterator[bytes]:
+    while line := lines.readline(_LINE_BYTES_MAX):
+        if len(line) == _LINE_BYTES_MAX:
+            raise CommandError(f"{source}: a line is longer than {_LINE_BYTES_MAX} bytes")
+        yield line
+
+
+def _parse_line(number: int, line: bytes) -> tuple[float, float] | str:
+    """The point, or what is wrong."""
+    from geoservice.reverse import is_point
+
+    fields = line.strip().split(b",")
+    try:
+        lat, lon = float(fields[0]), float(fields[1])
+    except (ValueError, IndexError):
+        return f"line {number}: expected lat,lon in degrees"
+    if not is_point(lat, lon):
+        return (
+            f"line {number}: the latitude must be between -90 and 90, "
+            "the longitude between -180 and 180 degrees"
+        )
+    return lat, lon
+
+
+def _progress(stack: ExitStack, size: int | None) -> Callable[[int], None]:
+    """A progress bar, if somebody looks at standard error and the output goes elsewhere."""
+    if size is None or not sys.stderr.isatty() or sys.stdout.isatty():
+        return lambda _bytes: None
+    from rich.console import Console
+    from rich.progress import Progress
+
+    progress = stack.enter_context(Progress(console=Console(stderr=True), transient=True))
+    task = progress.add_task("geocoding", total=size)
+    return lambda count: progress.advance(task, count)
+
+
+def _info(arguments: argparse.Namespace) -> int:
+    import msgspec
+
+    geocoder = open_geocoder(arguments.index)
+    index = geocoder.index
+    facts: dict[str, Any] = {
+        "path": str(index.path),
+        "version": index.version,
+        "bytes": index.size_bytes,
+        **index.meta,
+        "sections": index.section_bytes,
+    }
+    if arguments.json:
+        print(msgspec.json.encode(facts).decode())
+        return EXIT_DONE
+    for name, value in facts.items():
+        if isinstance(value, dict):
+            print(f"{name}:")
+            for key, item in value.items():
+                print(f"  {key}: {item:,}" if isinstance(item, int) else f"  {key}: {item}")
+        else:
+            print(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
+    return EXIT_DONE
+
+
+def _serve(arguments: argparse.Namespace) -> int:
+    import asyncio
+
+    import uvloop
+
+    from geoservice.fallback import from_arguments
+    from waylog.config import parse_endpoint
+    from waylog.telemetry import configure_logging
+
+    configure_logging()
+    endpoint = parse_endpoint(arguments.listen)
+    geocoder = open_geocoder(arguments.index)
+    fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            runner.run(_serve_until_stopped(endpoint, geocoder, fallback))
+    finally:
+        if fallback is not None:
+            fallback.close()
+    return EXIT_DONE
+
+
+async def _serve_until_stopped(
+    endpoint: Endpoint, geocoder: Geocoder, fallback: Fallback | None
+) -> None:
+    import asyncio
+    import signal
+
+    from aiohttp import web
+
+    from geoservice.server import make_app
+    from waylog.config import Endpoint
+    from waylog.notify import notify_ready
+
+    # No access log: its lines would hold the coordinates that people asked about.
+    runner = web.AppRunner(make_app(geocoder, fallback), access_log=None)
+    stopping = asyncio.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        asyncio.get_running_loop().add_signal_handler(number, stopping.set)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, endpoint.host, endpoint.port, shutdown_timeout=5.0)
+        try:
+            await site.start()
+        except OSError as error:
+            raise CommandError(f"cannot listen on {endpoint}: {error.strerror}") from None
+        host, port = runner.addresses[0][:2]
+        logger.info(
+            "geocoder ready http=%s index=%s version=%s",
+            Endpoint(host, port),
+            geocoder.index.path,
+            geocoder.index_version,
+        )
+        notify_ready()
+        await stopping.wait()
+    finally:
+        await runner.cleanup()
+
+
+def _world(arguments: argparse.Namespace) -> int:
+    import time
+
+    from geoservice.store import WORLD_PATH
+    from geoservice.world import SourceMissing, build_world
+
+    started = time.monotonic()
+    terminal = sys.stderr.isatty()
+
+    def report(step: str) -> None:
+        if terminal:
+            print(f"{time.monotonic() - started:6.1f} s  {step}", file=sys.stderr)
+
+    try:
+        built = build_world(arguments.output or WORLD_PATH, report)
+    except SourceMissing as error:
+        raise CommandError(str(error)) from None
+    print(
+        f"{built.path}: {built.countries} countries, {built.towns:,} towns, "
+        f"{built.size_bytes:,} bytes, version {built.version}, "
+        f"{time.monotonic() - started:.1f} s"
+    )
+    return EXIT_DONE

@@ -1,0 +1,284 @@
+"""Asking somebody else where our index has no answer: off unless it is asked for.
+
+Any geocoder of geopy, in a thread of its own. Its answers come when they come: whoever asks waits
+no longer than a time of his own choice, and finds a late answer in the cache the next time.
+Requests are limited to a rate, wait in a bounded queue, and pause when the service fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import logging
+import math
+import queue
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from geoservice.reverse import Place, ReverseResult
+from waylog.config import ConfigError
+
+logger = logging.getLogger(__name__)
+
+#: Points within some 100 m share an answer.
+CELL_DEGREES: Final = 0.001
+
+Cell = tuple[int, int]
+
+
+class GeopyGeocoder(Protocol):
+    """What is used of a geopy geocoder."""
+
+    def reverse(self, query: tuple[float, float], *, exactly_one: bool, timeout: float) -> Any:
+        """A geopy Location, or None."""
+
+
+@dataclass(frozen=True)
+class FallbackSettings:
+    """Limits. The public Nominatim server allows one request a second."""
+
+    rate_per_s: float = 1.0
+    timeout_s: float = 5.0
+    queue_cells_max: int = 200
+    cache_cells_max: int = 20_000
+    failures_max: int = 5
+    pause_s: float = 60.0
+    pause_s_max: float = 900.0
+
+
+class CircuitBreaker:
+    """Stops asking after several failures in a row, longer each time; no clock of its own."""
+
+    def __init__(self, settings: FallbackSettings) -> None:
+        self._settings = settings
+        self._failures = 0
+        self._pause_s = settings.pause_s
+        self._closed_again_at = -math.inf
+
+    def allows(self, now: float) -> bool:
+        """May a request be made?"""
+        return now >= self._closed_again_at
+
+    def succeeded(self) -> None:
+        """A request was answered."""
+        self._failures = 0
+        self._pause_s = self._settings.pause_s
+
+    def failed(self, now: float) -> float | None:
+        """A request failed; returns for how many seconds there will be no more, if so."""
+        self._failures += 1
+        if self._failures < self._settings.failures_max:
+            return None
+        pause = self._pause_s
+        self._closed_again_at = now + pause
+        self._pause_s = min(2 * pause, self._settings.pause_s_max)
+        # One more failure after the pause is enough for the next.
+        self._failures = self._settings.failures_max - 1
+        return pause
+
+
+class Fallback:
+    """Completes results that have no place. Thread-safe."""
+
+    def __init__(
+        self,
+        name: str,
+        geocoder: GeopyGeocoder,
+        *,
+        wait_s: float = 0.0,
+        settings: FallbackSettings | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._name = name
+        self._geocoder = geocoder
+        self._wait_s = wait_s
+        self._settings = settings or FallbackSettings()
+        self._clock = clock
+        self._breaker = CircuitBreaker(self._settings)
+        self._changed = threading.Condition()
+        # None: the service has no answer for this cell either.
+        self._answers: OrderedDict[Cell, Place | None] = OrderedDict()
+        self._waiting: set[Cell] = set()
+        self._queue: queue.Queue[tuple[Cell, float, float]] = queue.Queue(
+            self._settings.queue_cells_max
+        )
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name=f"fallback-{name}", daemon=True)
+        self._thread.start()
+
+    def complete(self, results: Sequence[ReverseResult]) -> list[ReverseResult]:
+        """The results, with places where the service knew one in time.
+
+        Waits at most the time given to this object, for all of them together.
+        """
+        wanted = {
+            index: _cell(result.lat, result.lon)
+            for index, result in enumerate(results)
+            if not result.found
+        }
+        completed = list(results)
+        if not wanted:
+            return completed
+        deadline = self._clock() + self._wait_s
+        with self._changed:
+            asked = set()
+            for index, cell in wanted.items():
+                if cell in self._answers:
+                    self._answers.move_to_end(cell)
+                elif self._ask(cell, results[index].lat, results[index].lon):
+                    asked.add(cell)
+            while asked & self._waiting and (left := deadline - self._clock()) > 0:
+                self._changed.wait(left)
+            for index, cell in wanted.items():
+                place = self._answers.get(cell)
+                if place is not None:
+                    completed[index] = msgspec.structs.replace(
+                        results[index],
+                        place=place,
+                        index_version=f"{results[index].index_version}+{self._name}",
+                    )
+        return completed
+
+    def close(self) -> None:
+        """Ask nothing more. A request under way is not waited for."""
+        self._stopping.set()
+
+    def _ask(self, cell: Cell, lat: float, lon: float) -> bool:
+        """Queue a cell; returns whether an answer may come."""
+        if cell in self._waiting:
+            return True
+        if not self._breaker.allows(self._clock()):
+            return False
+        try:
+            self._queue.put_nowait((cell, lat, lon))
+        except queue.Full:
+            return False
+        self._waiting.add(cell)
+        return True
+
+    def _run(self) -> None:
+        next_request = self._clock()
+        while not self._stopping.is_set():
+            try:
+                cell, lat, lon = self._queue.get(timeout=0.2)
+            except queue.Empty:
+                continue
+            if not self._breaker.allows(self._clock()):
+                self._give_up(cell)
+                continue
+            if self._stopping.wait(max(0.0, next_request - self._clock())):
+                return
+            next_request = self._clock() + 1.0 / self._settings.rate_per_s
+            self._request(cell, lat, lon)
+
+    def _request(self, cell: Cell, lat: float, lon: float) -> None:
+        try:
+            location = self._geocoder.reverse(
+                (lat, lon), exactly_one=True, timeout=self._settings.timeout_s
+            )
+            place = _as_place(location) if location is not None else None
+        except Exception as error:
+            pause = self._breaker.failed(self._clock())
+            # Not the message: it may hold the request with its coordinates or a key.
+            logger.warning("%s did not answer: %s", self._name, type(error).__name__)
+            if pause is not None:
+                logger.warning("%s is left alone for %.0f s", self._name, pause)
+            self._give_up(cell)
+            return
+        self._breaker.succeeded()
+        with self._changed:
+            self._answers[cell] = place
+            while len(self._answers) > self._settings.cache_cells_max:
+                self._answers.popitem(last=False)
+            self._waiting.discard(cell)
+            self._changed.notify_all()
+
+    def _give_up(self, cell: Cell) -> None:
+        with self._changed:
+            self._waiting.discard(cell)
+            self._changed.notify_all()
+
+
+def _cell(lat: float, lon: float) -> Cell:
+    row = round(lat / CELL_DEGREES)
+    # Square cells, but never so wide that a whole pole is one.
+    return row, round(lon / CELL_DEGREES * max(0.01, math.cos(math.radians(lat))))
+
+
+def _as_place(location: Any) -> Place:
+    raw = location.raw if isinstance(location.raw, dict) else {}
+    members = raw.get("address")
+    address = (
+        {str(key): value for key, value in members.items() if isinstance(value, str)}
+        if isinstance(members, dict)
+        else {}
+    )
+    display_name = str(location.address)
+    kind = raw.get("addresstype")
+    return Place(
+        place_id=0,
+        type=kind if isinstance(kind, str) else "place",
+        name=str(raw.get("name") or display_name.partition(",")[0]),
+        display_name=display_name,
+        address=address,
+        lat=float(location.latitude),
+        lon=float(location.longitude),
+    )
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of commands that can have a fallback."""
+    group = parser.add_argument_group(
+        "fallback", "ask somebody else about points our index has nothing for (off by default)"
+    )
+    group.add_argument(
+        "--fallback", metavar="NAME", help="a geocoder of geopy: nominatim, photon, ..."
+    )
+    group.add_argument(
+        "--fallback-options",
+        metavar="JSON",
+        default="{}",
+        help='its arguments, as \'{"domain": "nominatim.example", "scheme": "http"}\'',
+    )
+    group.add_argument(
+        "--fallback-rate",
+        type=float,
+        default=1.0,
+        metavar="R",
+        help="requests a second at most (default %(default)s)",
+    )
+
+
+def from_arguments(arguments: argparse.Namespace, *, wait_s: float) -> Fallback | None:
+    """The fallback that a command was asked for, if any; raises ConfigError."""
+    name: str | None = arguments.fallback
+    if name is None:
+        return None
+    from geopy.exc import GeopyError
+    from geopy.geocoders import get_geocoder_for_service
+
+    try:
+        options = json.loads(arguments.fallback_options)
+    except ValueError:
+        options = None
+    # The options may hold a key: never repeated in a message.
+    if not isinstance(options, dict):
+        raise ConfigError("--fallback-options must be a JSON object")
+    if not arguments.fallback_rate > 0:
+        raise ConfigError("--fallback-rate must be greater than 0")
+    try:
+        options.setdefault("user_agent", "waylog")
+        geocoder = get_geocoder_for_service(name)(**options)
+    except (GeopyError, TypeError, ValueError) as error:
+        raise ConfigError(f"--fallback {name}: {type(error).__name__}: {error}") from None
+    # geopy writes the URLs of its requests, with coordinates and keys, to its debug log.
+    logging.getLogger("geopy").setLevel(logging.WARNING)
+    settings = FallbackSettings(rate_per_s=arguments.fallback_rate)
+    logger.info("points without an address are sent to %s", name)
+    return Fallback(name, geocoder, wait_s=wait_s, settings=settings)

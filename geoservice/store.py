@@ -1,0 +1,103 @@
+"""An opened index file: mapped, verified, shared with every other process that opens it."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from geoservice import format as file_format
+from geoservice.format import IndexFormatError
+from geoservice.index import WorldIndex
+
+#: The world built at set-up, used where no other index is named.
+WORLD_PATH: Final = Path(__file__).parent / "world" / "world.bin"
+
+
+class IndexUnavailable(Exception):
+    """There is no usable index at a path; the message says why and what to do."""
+
+
+class IndexFile:
+    """The sections of one index file.
+
+    The memory map lives as long as this object or anything that was taken from it. A file that is
+    replaced on disk stays as it was for those who have it open.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Map and verify the file; raises IndexUnavailable."""
+        self.path = path
+        try:
+            with path.open("rb") as file:
+                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+        except FileNotFoundError:
+            raise IndexUnavailable(
+                f"{path}: there is no such index; `waylog geo world` builds the one of the world"
+            ) from None
+        except (OSError, ValueError) as error:
+            raise IndexUnavailable(f"{path}: cannot be mapped: {error}") from error
+        self._data = memoryview(self._map)
+        try:
+            self._header = file_format.read_header(self._data)
+            self.meta: dict[str, Any] = msgspec.json.decode(self.section(file_format.META))
+            self._string_ends = self._integers(file_format.STRING_ENDS)
+            self._strings = self.section(file_format.STRINGS)
+            self.countries = self._integers(file_format.COUNTRIES)
+            self.towns = self._integers(file_format.TOWNS)
+            self.world = self._open_world()
+        except (IndexFormatError, msgspec.DecodeError) as error:
+            raise IndexUnavailable(f"{path}: {error}") from error
+
+    @property
+    def version(self) -> str:
+        """Twelve hexadecimal digits that stand for the whole content."""
+        return self._header.content_hash[:12]
+
+    @property
+    def size_bytes(self) -> int:
+        """Length of the file."""
+        return len(self._data)
+
+    @property
+    def section_bytes(self) -> dict[str, int]:
+        """Length of each section."""
+        return {name: section.length for name, section in self._header.sections.items()}
+
+    def section(self, name: str) -> memoryview:
+        """One section's bytes, verified; raises IndexFormatError."""
+        return file_format.read_section(self._data, self._header, name)
+
+    def string(self, number: int) -> str:
+        """A string of the pool."""
+        start = self._string_ends[number - 1] if number else 0
+        return str(self._strings[start : self._string_ends[number]], "utf-8")
+
+    def _integers(self, name: str) -> memoryview:
+        section = self.section(name)
+        if len(section) % 4:
+            raise IndexFormatError(f"damaged: section {name!r} ends within a number")
+        return section.cast("i")
+
+    def _open_world(self) -> WorldIndex:
+        try:
+            return WorldIndex(
+                self._integers(file_format.CELLS),
+                self._integers(file_format.LEAVES),
+                self._integers(file_format.PIECES),
+                self._integers(file_format.VERTICES),
+                self.countries,
+                self._integers(file_format.TREE),
+                self.section(file_format.TREE_AXES),
+                self.towns,
+                self._integers(file_format.STRAY_ENDS),
+                self._integers(file_format.STRAY_TREE),
+                self.section(file_format.STRAY_AXES),
+                self._integers(file_format.STRAYS),
+                self._string_ends,
+                len(self._strings),
+            )
+        except ValueError as error:
+            raise IndexFormatError(f"damaged: {error}") from error
