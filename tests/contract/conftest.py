@@ -1,0 +1,109 @@
+"""Any Kafka to test: our broker, Apache Kafka (-m kafka), or the one that
+WAYLOG_TEST_BOOTSTRAP_SERVERS names.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import Consumer, Producer
+from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+from tests.apache_kafka import apache_kafka
+from tests.contract.broker_process import BrokerProcess
+
+_GIVEN = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
+_BROKERS = (
+    ["given"] if _GIVEN else ["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
+)
+#: What librdkafka says about connections belongs to the test's log, not on the terminal.
+_LOGGER = logging.getLogger("librdkafka")
+
+
+@pytest.fixture(scope="session", params=_BROKERS)
+def bootstrap_servers(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[str]:
+    """Where the broker under test is."""
+    if request.param == "given":
+        assert _GIVEN is not None
+        yield _GIVEN
+    elif request.param == "apache-kafka":
+        with apache_kafka() as servers:
+            yield servers
+    else:
+        broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
+        broker.start()
+        yield broker.bootstrap_servers
+        assert broker.stop() == 0, "".join(broker.output)
+
+
+@pytest.fixture
+def admin(bootstrap_servers: str) -> AdminClient:
+    """confluent-kafka's admin client."""
+    return AdminClient({"bootstrap.servers": bootstrap_servers}, logger=_LOGGER)
+
+
+@pytest.fixture
+def topic(make_topic: Callable[..., str]) -> str:
+    """A new topic of three partitions."""
+    return make_topic()
+
+
+@pytest.fixture
+def make_topic(admin: AdminClient) -> Callable[..., str]:
+    """Creates topics under names nobody used before."""
+
+    def make(partitions: int = 3, **config: str) -> str:
+        name = f"test-{uuid.uuid4().hex[:12]}"
+        settings = {key.replace("_", "."): value for key, value in config.items()}
+        new = NewTopic(name, partitions, 1, config=settings)
+        admin.create_topics([new])[name].result(10)
+        return name
+
+    return make
+
+
+@pytest.fixture
+def producer(bootstrap_servers: str) -> Callable[..., Producer]:
+    """Makes confluent-kafka producers; options with `_` for a dot."""
+
+    def make(**options: Any) -> Producer:
+        settings = {key.replace("_", "."): value for key, value in options.items()}
+        return Producer(
+            {"bootstrap.servers": bootstrap_servers, "linger.ms": 2} | settings, logger=_LOGGER
+        )
+
+    return make
+
+
+@pytest.fixture
+def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
+    """Makes confluent-kafka consumers, and closes them."""
+    made: list[Consumer] = []
+
+    def make(**options: Any) -> Consumer:
+        settings = {key.replace("_", "."): value for key, value in options.items()}
+        each = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": f"group-{uuid.uuid4().hex[:12]}",
+                "auto.offset.reset": "earliest",
+                "enable.auto.commit": False,
+                "session.timeout.ms": 6000,
+                "heartbeat.interval.ms": 500,
+            }
+            | settings,
+            logger=_LOGGER,
+        )
+        made.append(each)
+        return each
+
+    yield make
+    for each in made:
+        each.close()
