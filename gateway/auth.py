@@ -24,7 +24,7 @@ from typing import Final
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
-from gateway.users import TOKEN_PREFIX, USER_NAME, Credential, UserStore, password_hasher
+from gateway.users import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 
 logger = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Authenticator:
         """
         if self.open_mode:
             name = user or ANONYMOUS
-            return Identity(name) if USER_NAME.fullmatch(name) else None
+            return Identity(name) if DEVICE_NAME.fullmatch(name) else None
         if len(user) > _SECRET_CHARACTERS_MAX or len(password) > _SECRET_CHARACTERS_MAX:
             return None
         return await self._identity(user, password)

@@ -30,6 +30,10 @@ ATTRIBUTES_MAX: Final = 64
 ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 NESTING_MAX: Final = 16
 
+#: Parameters of URLs and forms that are credentials, and are never kept.
+SECRET_PARAMETERS: Final = frozenset(("token", "api_key", "access_token", "password"))
+_TOKEN = re.compile(rb"wl_[A-Za-z0-9_-]{43}")
+
 _decoder = msgspec.json.Decoder()
 # A device's name is a level of MQTT topics and a part of the record key.
 _FORBIDDEN = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
@@ -166,11 +170,11 @@ def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]
             pairs = parse_qsl(body.decode(), max_num_fields=1000, errors="replace")
         except ValueError as error:
             raise Unacceptable(f"not a form: {error}") from error
-        form = parameters(pairs)
+        form = parameters(pair for pair in pairs if pair[0] not in SECRET_PARAMETERS)
     query = dict(context.query or {})
     # A URL with nothing but settings of ours (speed_unit, device) comes with a form, too.
     merged = form | query
-    return merged, body if form and not query else urlencode(merged).encode()
+    return merged, urlencode(merged).encode()
 
 
 def live_time(time: int, arrived: int) -> int:
@@ -184,6 +188,8 @@ def live_time(time: int, arrived: int) -> int:
 def device_key(context: Context, named: object, default: str) -> str:
     """`user/name` of the device an item belongs to; raises Unacceptable."""
     name = context.device or text(named, 1000) or default
+    if name.startswith("wl_") and _TOKEN.fullmatch(name.encode("utf-8", "replace")):
+        raise Unacceptable("a token stands where the name of a device should be")
     user, separator, rest = name.partition("/")
     if separator and rest:
         if user != context.user and not context.any_user:
@@ -292,10 +298,12 @@ def build_event(
 def build_rejected(
     context: Context, source: str, reason: str, raw: bytes, device: str | None = None
 ) -> Rejected:
-    """What could not be accepted, its raw bytes cut to what one record can hold."""
+    """What could not be accepted, without tokens, cut to what one record can hold."""
     headers = dict(context.headers) if context.headers else {}
     if context.topic is not None:
         headers["topic"] = context.topic
+    if b"wl_" in raw:
+        raw = _TOKEN.sub(b"[token]", raw)
     if len(raw) > RAW_BYTES_MAX:
         headers["raw-bytes"] = str(len(raw))
         raw = raw[:RAW_BYTES_MAX]

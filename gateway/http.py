@@ -1,0 +1,190 @@
+"""The HTTP listener: routes, refusals as JSON, connection limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from gateway import reading
+from gateway.answers import Refused, json_answer, refusal_answer
+from gateway.ingest import Ingest
+from gateway.log_range import LogRanges
+from gateway.openapi import openapi
+from gateway.pages import Pages
+from gateway.proxy import GeocoderProxy
+from gateway.services import SERVICES, Services
+from gateway.stream import serve_stream
+from gateway.websocket import serve_websocket
+from waylog.config import Endpoint
+
+logger = logging.getLogger(__name__)
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+_BACKLOG: Final = 1024
+_SHUTDOWN_S: Final = 5.0
+
+
+@web.middleware
+async def explain_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count every request, and answer what fails with JSON that says why."""
+    answer: web.StreamResponse
+    try:
+        answer = await handler(request)
+    except Refused as refusal:
+        answer = refusal_answer(refusal.status, refusal.reason, refusal.headers)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+        answer = refusal_answer(error.status, error.reason, headers)
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception:
+        logger.exception("%s %s failed", request.method, _route_of(request))
+        answer = refusal_answer(500, "an error of the gateway; its log has the details")
+    request.app[SERVICES].metrics.request(_route_of(request), answer.status)
+    return answer
+
+
+def _route_of(request: web.Request) -> str:
+    """The route, never the path: that may hold a token."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "none"
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    return web.Response(
+        body=request.app[SERVICES].metrics.exposition(),
+        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return json_answer({"status": "ok"})
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    services = request.app[SERVICES]
+    waiting = [
+        view.topic
+        for view in (services.location_view, services.address_view)
+        if not view.caught_up.is_set()
+    ]
+    if waiting:
+        raise Refused(503, f"still reading {', '.join(waiting)}")
+    return json_answer({"status": "ready"})
+
+
+async def _openapi(_: web.Request) -> web.Response:
+    return json_answer(openapi())
+
+
+def build_application(services: Services, client_id: str) -> web.Application:
+    """All routes."""
+    application = web.Application(
+        middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
+    )
+    application[SERVICES] = services
+    ingest = Ingest(services)
+    ranges = LogRanges(services.bootstrap_servers, client_id)
+    proxy = GeocoderProxy(services.geo_url, ingest)
+    pages = Pages(ingest.osmand_at_root())
+    application.add_routes(
+        [
+            *ingest.routes(),
+            *reading.routes(),
+            web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
+            web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
+            *proxy.routes(),
+            web.get("/metrics", _metrics),
+            web.get("/healthz", _healthz),
+            web.get("/readyz", _readyz),
+            web.get("/openapi.json", _openapi),
+            *pages.routes(),
+        ]
+    )
+
+    async def close(_: web.Application) -> None:
+        await proxy.close()
+
+    application.on_cleanup.append(close)
+    return application
+
+
+class _FullHouse(asyncio.Protocol):
+    """Answers a connection beyond the limit, and closes it."""
+
+    BODY: Final = msgspec.json.encode({"error": "too many connections"})
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        transport.write(
+            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\n"
+            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
+            % (len(self.BODY), self.BODY)
+        )
+        transport.close()
+
+
+class HttpServer:
+    """A running listener."""
+
+    def __init__(self, runner: web.AppRunner, server: asyncio.Server, endpoint: Endpoint) -> None:
+        self._runner = runner
+        self._server = server
+        self.endpoint = endpoint  # with the port the system has chosen
+
+    async def close(self) -> None:
+        """Stop listening, let requests end, close connections."""
+        self._server.close()
+        await self._runner.cleanup()
+
+
+async def start_http(
+    endpoint: Endpoint, services: Services, client_id: str, *, reuse_port: bool = False
+) -> HttpServer:
+    """Listen. Raises OSError when the address cannot be had."""
+    limits = services.limits
+    runner = web.AppRunner(
+        build_application(services, client_id),
+        access_log=None,  # URLs may hold tokens
+        keepalive_timeout=limits.header_timeout_s,
+        max_line_size=limits.header_line_bytes_max,
+        max_field_size=limits.header_line_bytes_max,
+        max_headers=limits.headers_max,
+        shutdown_timeout=_SHUTDOWN_S,
+        # A handler goes on when its client has gone: what was submitted is counted and known.
+        handler_cancellation=False,
+    )
+    await runner.setup()
+    accept = runner.server
+    assert accept is not None
+
+    def protocol() -> asyncio.Protocol:
+        if len(accept.connections) >= limits.connections_max:
+            services.metrics.connections_refused += 1
+            return _FullHouse()
+        return accept()
+
+    try:
+        server = await asyncio.get_running_loop().create_server(
+            protocol,
+            endpoint.host,
+            endpoint.port,
+            backlog=_BACKLOG,
+            reuse_port=reuse_port or None,
+            family=socket.AF_UNSPEC,
+        )
+    except OSError:
+        await runner.cleanup()
+        raise
+    port = server.sockets[0].getsockname()[1]
+    return HttpServer(runner, server, Endpoint(endpoint.host, port))

@@ -1,0 +1,78 @@
+"""Bounds of the HTTP listener, and the small machines that keep them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+MEBIBYTE: Final = 1024 * 1024
+
+
+@dataclass(frozen=True)
+class HttpLimits:
+    """What the listener allows; sizes are bytes, times seconds."""
+
+    body_bytes_max: int = 8 * MEBIBYTE
+    #: Bodies being received at one time, over all connections.
+    all_body_bytes_max: int = 64 * MEBIBYTE
+    body_timeout_s: float = 60.0
+    #: From a connection's start, or the end of its last request, to the next request's headers:
+    #: who sends them byte by byte is disconnected.
+    header_timeout_s: float = 75.0
+    header_line_bytes_max: int = 8190
+    headers_max: int = 100
+    connections_max: int = 10_000
+    #: How long a request waits for the log; the answer is then 503, and a repeat joins the wait.
+    append_timeout_s: float = 10.0
+    #: How long an answer waits for the address of the fix it acknowledges.
+    address_timeout_s: float = 0.05
+    #: Refused requests that are kept in topic `error`; all are counted.
+    refusals_recorded_per_s: float = 10.0
+    refusal_bytes_recorded: int = 64 * 1024
+
+
+class TokenBucket:
+    """So many a second, with bursts of five seconds' worth."""
+
+    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+        self._per_second = per_second
+        self._capacity = max(1.0, 5 * per_second)
+        self._tokens = self._capacity
+        self._clock = clock
+        self._filled = clock()
+
+    def take(self) -> bool:
+        """Whether one more is allowed now."""
+        now = self._clock()
+        self._tokens = min(self._capacity, self._tokens + (now - self._filled) * self._per_second)
+        self._filled = now
+        if self._tokens < 1:
+            return False
+        self._tokens -= 1
+        return True
+
+
+class BudgetExceeded(Exception):
+    """So many bytes are on their way already that no more are taken."""
+
+
+class ByteBudget:
+    """Bounds the bytes that many requests hold together."""
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self.used = 0
+
+    @contextmanager
+    def reserve(self, size: int) -> Iterator[None]:
+        """Hold `size` bytes of the budget. Raises BudgetExceeded."""
+        if self.used + size > self._bytes_max:
+            raise BudgetExceeded
+        self.used += size
+        try:
+            yield
+        finally:
+            self.used -= size

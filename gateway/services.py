@@ -1,0 +1,38 @@
+"""What the HTTP handlers work with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from aiohttp import web
+
+from gateway.auth import Authenticator
+from gateway.limits import HttpLimits
+from gateway.metrics import GatewayMetrics
+from gateway.pipeline import Pipeline
+from gateway.places import Places
+from gateway.submit import Submitter
+from gateway.viewers import Viewers
+from gateway.views import AddressView, LocationView
+
+
+@dataclass
+class Services:
+    """The parts of one gateway process."""
+
+    submitter: Submitter
+    authenticator: Authenticator
+    address_view: AddressView
+    location_view: LocationView
+    viewers: Viewers
+    metrics: GatewayMetrics
+    pipeline: Pipeline
+    places: Places
+    bootstrap_servers: str
+    geo_url: str | None = None
+    #: Reading without credentials is allowed to programs on this machine.
+    local_viewer: bool = False
+    limits: HttpLimits = field(default_factory=HttpLimits)
+
+
+SERVICES = web.AppKey("services", Services)

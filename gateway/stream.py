@@ -1,0 +1,157 @@
+"""`GET /v1/stream`: fixes and addresses as server-sent events (WHATWG HTML, section 9.2).
+
+`event: fix` and `event: address` carry the JSON of the topics. The id of an event is the set of
+next offsets; a client that comes back with `Last-Event-ID` (or `?since=`) gets what the log has
+from there. `event: skipped` with `{"count": n}` tells a slow client what it did not get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+from aiohttp import web
+
+from gateway.access import reader, require_device
+from gateway.answers import Refused, unavailable
+from gateway.auth import Identity
+from gateway.log_range import LogRanges
+from gateway.services import SERVICES, Services
+from gateway.viewers import (
+    BadCursor,
+    BoundingBox,
+    Cursor,
+    Filter,
+    TooManyViewers,
+    Viewer,
+    decode_cursor,
+    encode_cursor,
+)
+from gateway.views import ViewEvent
+from waylog.topics import ADDRESS, LOCATION
+
+HEARTBEAT_S: Final = 15.0
+#: What comes within it leaves in one write.
+COALESCING_S: Final = 0.05
+
+EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
+
+
+def filter_of(request: web.Request, identity: Identity) -> Filter:
+    """What a viewer asks for in the URL: `bbox`, `device`, `topics`. Raises Refused."""
+    wanted = Filter(None if identity.admin else identity.user)
+    if identity.device is not None:
+        wanted = Filter(identity.user, frozenset((f"{identity.user}/{identity.device}",)))
+    try:
+        if box := request.query.get("bbox"):
+            wanted.box = BoundingBox.of(float(number) for number in box.split(","))
+    except ValueError:
+        raise Refused(400, "bbox is west,south,east,north in degrees") from None
+    if device := request.query.get("device"):
+        require_device(identity, device)
+        wanted.devices = frozenset((device,))
+    if topics := request.query.get("topics"):
+        wanted.topics = frozenset(topics.split(",")) & EVENT_NAMES.keys()
+        if not wanted.topics:
+            raise Refused(400, f"topics are {' and '.join(EVENT_NAMES)}")
+    return wanted
+
+
+def cursor_of(request: web.Request) -> Cursor | None:
+    """Where a viewer wants to go on; raises Refused."""
+    text = request.headers.get("Last-Event-ID") or request.query.get("since")
+    if not text:
+        return None
+    try:
+        return decode_cursor(text)
+    except BadCursor as error:
+        raise Refused(400, str(error)) from error
+
+
+@asynccontextmanager
+async def viewing(services: Services, wanted: Filter) -> AsyncIterator[Viewer]:
+    """A viewer for as long as the connection lasts; raises Refused."""
+    try:
+        viewer = services.viewers.add(wanted)
+    except TooManyViewers:
+        raise unavailable("too many live viewers") from None
+    try:
+        yield viewer
+    finally:
+        services.viewers.remove(viewer)
+
+
+async def missed(
+    ranges: LogRanges, viewer: Viewer, since: Cursor
+) -> AsyncIterator[list[ViewEvent]]:
+    """What a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    end = dict(viewer.cursor)
+    viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
+    async for events in ranges.read(since, end):
+        wanted = [event for event in events if viewer.wanted.passes(event)]
+        if wanted:
+            yield wanted
+    viewer.cursor = end
+
+
+async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
+    """The handler."""
+    identity = await reader(request)
+    services = request.app[SERVICES]
+    wanted = filter_of(request, identity)
+    since = cursor_of(request)
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-store",
+            # nginx would otherwise hold events back.
+            "X-Accel-Buffering": "no",
+        }
+    )
+    async with viewing(services, wanted) as viewer:
+        await response.prepare(request)
+        with suppress(ConnectionResetError):
+            # The first bytes tell the client that it is connected, and from where on.
+            start = dict(viewer.cursor) if since is None else since
+            await response.write(f"retry: 1000\nid: {encode_cursor(start)}\n: ready\n\n".encode())
+            if since is not None:
+                async for events in missed(ranges, viewer, since):
+                    await response.write(encode_events(viewer, events))
+                    services.metrics.pushed("sse", len(events))
+            while True:
+                await _write_news(response, viewer, services)
+    return response
+
+
+async def _write_news(response: web.StreamResponse, viewer: Viewer, services: Services) -> None:
+    try:
+        async with asyncio.timeout(HEARTBEAT_S):
+            await viewer.wake.wait()
+    except TimeoutError:
+        await response.write(b": still here\n\n")
+        return
+    events = viewer.take()
+    skipped = viewer.take_skipped()
+    body = encode_events(viewer, events)
+    if skipped:
+        services.metrics.skipped += skipped
+        body += b'event: skipped\ndata: {"count":%d}\n\n' % skipped
+    await response.write(body)
+    services.metrics.pushed("sse", len(events))
+    await asyncio.sleep(COALESCING_S)
+
+
+def encode_events(viewer: Viewer, events: list[ViewEvent]) -> bytes:
+    """Events as they go over the wire; moves the viewer's cursor."""
+    return b"".join(
+        b"id: %b\nevent: %b\ndata: %b\n\n"
+        % (
+            viewer.advance(event).encode(),
+            EVENT_NAMES[event.topic].encode(),
+            # JSON of ours has no line breaks; somebody else's record may have.
+            event.value.replace(b"\r", b" ").replace(b"\n", b" "),
+        )
+        for event in events
+    )

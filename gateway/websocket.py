@@ -1,0 +1,278 @@
+"""`GET /v1/ws`: send fixes and watch, over one connection, in JSON text frames.
+
+From the client:
+  {"type": "fix", "id": "mine-1", "device": "phone", "lat": .., "lon": .., ...}
+  {"type": "fixes", "fixes": [{...}, ...]}
+  {"type": "subscribe", "bbox": [w, s, e, n], "devices": [..], "topics": ["location", "address"],
+   "batch": true}                                      narrows what comes; all own devices at first
+  {"type": "unsubscribe"}    {"type": "ping"}
+
+To the client:
+  {"type": "ready", "cursor": ".."}
+  {"type": "ack", "ids": ["mine-1"], "fix_ids": [".."]}           stored by all in-sync replicas
+  {"type": "rejected", "id": "mine-1", "index": 0, "reason": ".."}  never acceptable; kept as error
+  {"type": "error", "ids": ["mine-1"], "reason": "..", "retry": true}             not stored: repeat
+  {"type": "fix", "cursor": "..", ...members of a fix}, {"type": "address", "cursor": "..", ...}
+  {"type": "skipped", "count": n}          this viewer was too slow and got the newest state instead
+
+With `?since=CURSOR` a viewer goes on where it was. With "batch" several messages come as an array.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from gateway.access import credentials_of, reader, same_origin, verify
+from gateway.answers import Refused
+from gateway.auth import ANONYMOUS, Identity
+from gateway.formats import Context, Parsed, positions
+from gateway.ingest import all_appended
+from gateway.log_range import LogRanges
+from gateway.services import SERVICES, Services
+from gateway.stream import COALESCING_S, EVENT_NAMES, cursor_of, filter_of, missed, viewing
+from gateway.viewers import BoundingBox, Viewer, encode_cursor
+from gateway.views import ViewEvent
+from waylog.kafka import AppendError
+from waylog.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+#: Fixes of one connection that wait for the log; beyond it nothing more is read from it.
+IN_FLIGHT_MAX: Final = 2_000
+_HEARTBEAT_S: Final = 30.0
+#: Answers that wait for a client which sends and does not read.
+_ANSWERS_MAX: Final = 10_000
+_DEVICES_MAX: Final = 1_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class _Incoming(msgspec.Struct):
+    type: str | None = None
+    fixes: msgspec.Raw | None = None
+    bbox: list[float] | None = None
+    devices: list[str] | None = None
+    topics: list[str] | None = None
+    batch: bool | None = None
+
+
+_incoming = msgspec.json.Decoder(_Incoming)
+
+
+async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
+    """The handler."""
+    if not same_origin(request):
+        # Browsers let any page open a WebSocket to here, with the user's credentials.
+        raise Refused(403, "a page of another site may not connect")
+    services = request.app[SERVICES]
+    identity = await reader(request)
+    credentials = credentials_of(request.headers, request.query)
+    may_send = credentials is not None or services.authenticator.open_mode
+    if credentials is not None:
+        identity = await verify(request, credentials)
+    wanted = filter_of(request, identity)
+    since = cursor_of(request)
+    socket = web.WebSocketResponse(
+        heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False
+    )
+    async with viewing(services, wanted) as viewer:
+        await socket.prepare(request)
+        connection = _Connection(socket, viewer, identity, may_send, services)
+        watching = asyncio.create_task(connection.watch(ranges, since))
+        try:
+            await connection.receive()
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError, ConnectionResetError):
+                await watching
+    return socket
+
+
+class _Connection:
+    """One WebSocket: the task that reads, and the task that writes."""
+
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        viewer: Viewer,
+        identity: Identity,
+        may_send: bool,
+        services: Services,
+    ) -> None:
+        self._socket = socket
+        self._viewer = viewer
+        self._identity = identity
+        self._may_send = may_send
+        self._services = services
+        self._answers: deque[dict[str, Any]] = deque()
+        self._batch = False
+        self._in_flight = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._storing: set[asyncio.Task[None]] = set()
+
+    # --- from the client ------------------------------------------------------------------------
+
+    async def receive(self) -> None:
+        """Read until the client goes."""
+        try:
+            async for frame in self._socket:
+                if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                    continue
+                body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
+                self._take(body)
+                await self._room.wait()
+                if len(self._answers) > _ANSWERS_MAX:
+                    await self._socket.close(code=1008, message=b"answers are not read")
+                    return
+        finally:
+            for task in self._storing:
+                task.cancel()
+
+    def _take(self, body: bytes) -> None:
+        if body[:1] == b"[":
+            self._fixes(body)
+            return
+        try:
+            incoming = _incoming.decode(body)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            self._answer({"type": "error", "reason": f"not understood: {error}", "retry": False})
+            return
+        if incoming.type in ("fix", None):
+            self._fixes(body)
+        elif incoming.type == "fixes" and incoming.fixes is not None:
+            self._fixes(bytes(incoming.fixes))
+        elif incoming.type == "subscribe":
+            self._subscribe(incoming)
+        elif incoming.type == "unsubscribe":
+            self._viewer.wanted.topics = frozenset()
+        elif incoming.type == "ping":
+            self._answer({"type": "pong"})
+        else:
+            self._answer({"type": "error", "reason": "unknown type", "retry": False})
+
+    def _subscribe(self, incoming: _Incoming) -> None:
+        wanted = self._viewer.wanted
+        try:
+            box = None if incoming.bbox is None else BoundingBox.of(incoming.bbox)
+        except ValueError:
+            reason = "bbox is [west, south, east, north] in degrees"
+            self._answer({"type": "error", "reason": reason, "retry": False})
+            return
+        wanted.box = box
+        topics = frozenset(EVENT_NAMES if incoming.topics is None else incoming.topics)
+        wanted.topics = topics & EVENT_NAMES.keys()
+        if self._identity.device is None:
+            devices = incoming.devices
+            wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
+        self._batch = bool(incoming.batch)
+        self._answer({"type": "subscribed"})
+
+    def _fixes(self, body: bytes) -> None:
+        if not self._may_send:
+            reason = "sending needs credentials"
+            self._answer({"type": "error", "reason": reason, "retry": False})
+            return
+        context = Context(
+            user=self._identity.user or ANONYMOUS,
+            device=self._identity.device,
+            received=now_ms(),
+            any_user=self._identity.admin or self._services.authenticator.open_mode,
+        )
+        parsed = positions.parse(body, context)
+        if parsed.refused is not None:
+            self._answer({"type": "error", "reason": parsed.refused, "retry": False})
+            return
+        self._in_flight += len(parsed.fixes)
+        if self._in_flight > IN_FLIGHT_MAX:
+            self._room.clear()
+        # Submitted here and now, so that a device's fixes keep their order.
+        submitter = self._services.submitter
+        futures = [submitter.submit_location(fix) for fix in parsed.fixes]
+        futures += [submitter.submit_rejected(rejected) for rejected in parsed.rejected]
+        task = asyncio.create_task(self._store(parsed, futures))
+        self._storing.add(task)
+        task.add_done_callback(self._storing.discard)
+
+    async def _store(self, parsed: Parsed, futures: list[asyncio.Future[None]]) -> None:
+        ids = [name for name in parsed.client_ids if name is not None]
+        try:
+            await all_appended(futures, self._services.limits.append_timeout_s)
+        except (AppendError, TimeoutError) as error:
+            reason = f"not stored: {error}"
+            self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
+            return
+        finally:
+            self._in_flight -= len(parsed.fixes)
+            if self._in_flight <= IN_FLIGHT_MAX:
+                self._room.set()
+        if parsed.fixes:
+            fix_ids = [fix.id for fix in parsed.fixes]
+            self._answer({"type": "ack", "ids": ids, "fix_ids": fix_ids})
+        for index, rejected in zip(parsed.rejected_at, parsed.rejected, strict=True):
+            refusal = {"type": "rejected", "index": index, "reason": rejected.reason}
+            if client_id := _id_of(rejected.raw):
+                refusal["id"] = client_id
+            self._answer(refusal)
+
+    def _answer(self, answer: dict[str, Any]) -> None:
+        self._answers.append(answer)
+        self._viewer.wake.set()
+
+    # --- to the client --------------------------------------------------------------------------
+
+    async def watch(self, ranges: LogRanges, since: dict[tuple[str, int], int] | None) -> None:
+        """Write what there is to say until cancelled, or until the client has gone."""
+        with suppress(ConnectionResetError):
+            start = dict(self._viewer.cursor) if since is None else since
+            await self._send([_encode({"type": "ready", "cursor": encode_cursor(start)})])
+            if since is not None:
+                async for events in missed(ranges, self._viewer, since):
+                    await self._send_events(events)
+            while True:
+                await self._viewer.wake.wait()
+                events = self._viewer.take()
+                answers = [_encode(answer) for answer in self._answers]
+                self._answers.clear()
+                if skipped := self._viewer.take_skipped():
+                    self._services.metrics.skipped += skipped
+                    answers.append(_encode({"type": "skipped", "count": skipped}))
+                await self._send(answers)
+                await self._send_events(events)
+                if events:
+                    await asyncio.sleep(COALESCING_S)
+
+    async def _send_events(self, events: list[ViewEvent]) -> None:
+        await self._send([self._encoded(event) for event in events if event.value[:1] == b"{"])
+        self._services.metrics.pushed("websocket", len(events))
+
+    def _encoded(self, event: ViewEvent) -> bytes:
+        cursor = self._viewer.advance(event)
+        # The members of the record follow as they are; none of them is called type or cursor.
+        opening = f'{{"type":"{EVENT_NAMES[event.topic]}","cursor":"{cursor}",'
+        return opening.encode() + event.value[1:]
+
+    async def _send(self, messages: list[bytes]) -> None:
+        if not messages:
+            return
+        if self._batch and len(messages) > 1:
+            messages = [b"[" + b",".join(messages) + b"]"]
+        for message in messages:
+            # Waits while the client does not read: what is new meanwhile is coalesced.
+            await self._socket.send_frame(message, WSMsgType.TEXT)
+
+
+def _id_of(raw: bytes) -> str | None:
+    try:
+        value = msgspec.json.decode(raw, type=dict[str, Any]).get("id")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    return value if isinstance(value, str) else None
