@@ -9,13 +9,13 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
-from gateway.users import UnknownUser, UserExists, UserStore
+from gateway.users import UnknownUser, UserExists, UserStore, ensure_user
 from waylog.cli import CommandError
 from waylog.config import DataDirectory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands `add`, `list` and `revoke`."""
+    """The subcommands `add`, `ensure`, `list` and `revoke`."""
     parser.epilog = (
         "examples:\n"
         "  waylog user add ada                          prints a token, once\n"
@@ -32,10 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read a password from the standard input instead of making a token",
     )
+    ensure = actions.add_parser(
+        "ensure", help="make sure that a user exists and that a file holds a token of it"
+    )
+    ensure.add_argument("name", metavar="NAME")
+    ensure.add_argument("--token-file", type=Path, required=True, metavar="FILE")
     listing = actions.add_parser("list", help="list the users")
     revoke = actions.add_parser("revoke", help="take all credentials of a user away")
     revoke.add_argument("name", metavar="NAME")
-    for action in (add, listing, revoke):
+    for action in (add, ensure, listing, revoke):
         add_users_argument(action)
         action.add_argument("--json", action="store_true", help="print JSON")
 
@@ -53,6 +58,12 @@ def add_users_argument(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one action; returns 0. Raises CommandError."""
+    if arguments.action == "ensure":
+        try:
+            ensure_user(arguments.users, arguments.name, arguments.token_file)
+        except (ValueError, OSError) as error:
+            raise CommandError(str(error)) from error
+        return 0
     if arguments.action != "add" and not arguments.users.exists():
         raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
     store = UserStore(arguments.users)

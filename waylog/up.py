@@ -202,7 +202,9 @@ class _Platform:
         if self.kafka is not None:
             supervisor.start(self._broker(self.kafka))
             await supervisor.wait_ready("broker")
-        await loop.run_in_executor(None, self._prepare)
+        preparing = loop.run_in_executor(None, self._prepare)
+        await self._ensure_demo_user()
+        await preparing
         names = []
         specs = [
             ProcessSpec(
@@ -231,6 +233,18 @@ class _Platform:
             ensure_topics(self.bootstrap_servers)
         except (LogUnreachable, KafkaException) as error:
             raise StartError(f"the topics could not be created: {error}") from error
+
+    async def _ensure_demo_user(self) -> None:
+        if self.open:
+            return
+        words = ["--users", str(self.data.users), "--token-file", str(self.data.demo_token)]
+        process = await asyncio.create_subprocess_exec(
+            *self._waylog("user", "ensure", DEMO_USER, *words),
+            stderr=asyncio.subprocess.PIPE,
+        )
+        _, errors = await process.communicate()
+        if process.returncode != 0:
+            raise StartError(f"the demo user could not be made: {errors.decode().strip()}")
 
     def _print_ready(self) -> None:
         print(f"live map     http://{self.http}/")
@@ -282,8 +296,6 @@ class _Platform:
         ]  # fmt: skip
         if self.open:
             words.append("--open")
-        elif number == 1:
-            words += ["--demo-user", DEMO_USER, "--demo-token", str(self.data.demo_token)]
         if self.gateway_workers > 1:
             words.append("--workers-share-port")
         return ProcessSpec(f"gateway-{number}", self._waylog(*words))

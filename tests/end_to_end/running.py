@@ -75,10 +75,8 @@ class Platform:
     def add_user(self, name: str) -> Path:
         """Make a user; returns the file with the token."""
         token_file = self.data / f"{name}.token"
-        self.waylog(
-            "user", "add", name, "--users", str(self.data / "users.db"),
-            "--token-file", str(token_file),
-        )  # fmt: skip
+        token = self.waylog("user", "add", name, "--users", str(self.data / "users.db"))
+        token_file.write_text(token, encoding="utf-8")
         return token_file
 
     def logs(self) -> str:
