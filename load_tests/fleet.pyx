@@ -15,57 +15,26 @@ from libc.errno cimport EAGAIN, EINPROGRESS, EINTR, errno
 from libc.stdint cimport int64_t, uint8_t, uint16_t, uint32_t, uint64_t
 from libc.stdlib cimport calloc, free, malloc, realloc
 from libc.string cimport memcpy, memmove, memset
-from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, nanosleep, timespec
 from posix.unistd cimport close
+
+from load_tests.linux cimport *
+from load_tests.packets cimport (
+    PACKET_BYTES_MAX,
+    Names,
+    Text,
+    find_time,
+    put_connect,
+    put_publish,
+    put_subscribe,
+)
 
 import socket
 import time
 
-cdef extern from "<sys/epoll.h>" nogil:
-    enum: EPOLLIN, EPOLLOUT, EPOLLERR, EPOLLHUP, EPOLLRDHUP, EPOLL_CTL_ADD
-    # 1 << 31 does not fit the signed constant that an enum would make of it.
-    const uint32_t EPOLLET
-    ctypedef union epoll_data_t:
-        uint32_t u32
-    struct epoll_event:
-        uint32_t events
-        epoll_data_t data
-    int epoll_create1(int flags)
-    int epoll_ctl(int epoll, int operation, int fd, epoll_event* event)
-    int epoll_wait(int epoll, epoll_event* events, int events_max, int timeout_ms)
-
-cdef extern from "<sys/socket.h>" nogil:
-    enum: AF_INET, SOCK_STREAM, SOCK_NONBLOCK, SOCK_CLOEXEC, MSG_NOSIGNAL, SOL_SOCKET, SO_ERROR
-    struct sockaddr:
-        pass
-    ctypedef uint32_t socklen_t
-    int socket_ "socket"(int domain, int kind, int protocol)
-    int bind(int fd, const sockaddr* address, socklen_t size)
-    int connect_ "connect"(int fd, const sockaddr* address, socklen_t size)
-    int setsockopt(int fd, int level, int name, const void* value, socklen_t size)
-    int getsockopt(int fd, int level, int name, void* value, socklen_t* size)
-    ssize_t send_ "send"(int fd, const void* data, size_t size, int flags)
-    ssize_t recv_ "recv"(int fd, void* data, size_t size, int flags)
-
-cdef extern from "<netinet/in.h>" nogil:
-    enum: IPPROTO_IP, IPPROTO_TCP, IP_BIND_ADDRESS_NO_PORT
-    struct in_addr:
-        uint32_t s_addr
-    struct sockaddr_in:
-        uint16_t sin_family
-        uint16_t sin_port
-        in_addr sin_addr
-    uint16_t htons(uint16_t value)
-    uint32_t htonl(uint32_t value)
-
-cdef extern from "<netinet/tcp.h>" nogil:
-    enum: TCP_NODELAY
-
 cdef enum:
     EVENTS_MAX = 512
     PUBLISHES_A_PASS = 512  # before the answers get their turn
-    TOPIC_BYTES_MAX = 600
-    PACKET_BYTES_MAX = 1024  # of a PUBLISH of ours, see Fleet.__init__
     INPUT_BYTES = 65536
     PARTIAL_BYTES_MAX = 32768  # an incoming packet larger than this is not meant for a phone
     BUCKETS = 4096
@@ -81,6 +50,9 @@ cdef enum:
     SECOND_NS = 1_000_000_000
     BACKOFF_MIN_NS = 100_000_000
     SWEEP_NS = 20_000_000
+    # An epoll_wait for each answer would double the cost at 20,000 fixes/s. Latencies come out up
+    # to this much too long.
+    PASS_NS_MIN = 500_000
     GREETING_TIMEOUT_S = 20
     LATE_NS = 100_000_000
 
@@ -110,44 +82,6 @@ cdef inline int64_t now_ns() noexcept nogil:
     return <int64_t>moment.tv_sec * SECOND_NS + moment.tv_nsec
 
 
-cdef inline uint64_t mixed(uint64_t value) noexcept nogil:
-    """splitmix64: well spread bits of a device's number."""
-    value += <uint64_t>0x9E3779B97F4A7C15
-    value = (value ^ (value >> 30)) * <uint64_t>0xBF58476D1CE4E5B9
-    value = (value ^ (value >> 27)) * <uint64_t>0x94D049BB133111EB
-    return value ^ (value >> 31)
-
-
-cdef inline uint8_t* put_bytes(uint8_t* out, const char* text, Py_ssize_t size) noexcept nogil:
-    memcpy(out, text, size)
-    return out + size
-
-
-cdef inline uint8_t* put_digits(uint8_t* out, uint64_t value, int width) noexcept nogil:
-    """`value` in exactly `width` digits."""
-    cdef int position = width
-    while position > 0:
-        position -= 1
-        out[position] = 48 + value % 10
-        value //= 10
-    return out + width
-
-
-cdef inline uint8_t* put_number(uint8_t* out, uint64_t value) noexcept nogil:
-    cdef int width = 1
-    cdef uint64_t rest = value // 10
-    while rest:
-        width += 1
-        rest //= 10
-    return put_digits(out, value, width)
-
-
-cdef inline uint8_t* put_degrees(uint8_t* out, uint64_t millionths) noexcept nogil:
-    out = put_number(out, millionths // 1_000_000)
-    out[0] = 46  # "."
-    return put_digits(out + 1, millionths % 1_000_000, 6)
-
-
 cdef inline int bucket_of(uint64_t value) noexcept nogil:
     """Log-linear as in HdrHistogram: 128 steps to each doubling, hence off by less than 0.8 %."""
     cdef int shift = 0
@@ -164,6 +98,12 @@ def bucket_value(int bucket):
         return bucket
     cdef int shift = bucket // 128 - 1
     return ((bucket - 128 * shift) << shift) + (1 << shift) // 2
+
+
+cdef Text text_of(bytes text):
+    cdef Text result
+    result.start, result.size = text, len(text)
+    return result
 
 
 cdef class Fleet:
@@ -188,23 +128,14 @@ cdef class Fleet:
     cdef double _connects_per_s
     cdef double _connect_credit
     cdef int64_t _swept
+    cdef int64_t _last_pass
     cdef bint _running
     cdef int64_t _start_ns
     cdef int64_t _start_wall_ms
     cdef double _gap_ns
     cdef uint64_t _event  # fixes that came due, over all devices
-    cdef bytes _topic_head_object
-    cdef bytes _id_head_object
-    cdef bytes _user_object
-    cdef bytes _password_object
-    cdef const char* _topic_head
-    cdef Py_ssize_t _topic_head_size
-    cdef const char* _id_head
-    cdef Py_ssize_t _id_head_size
-    cdef const char* _user
-    cdef Py_ssize_t _user_size
-    cdef const char* _password
-    cdef Py_ssize_t _password_size
+    cdef tuple _texts  # keeps alive what _names points to
+    cdef Names _names
     cdef uint16_t _keep_alive_s
     cdef uint8_t* _input
     cdef uint8_t* _output
@@ -265,20 +196,18 @@ cdef class Fleet:
         self._connects_per_s = connects_per_s
         self._gap_ns = SECOND_NS / rate
         self._keep_alive_s = <uint16_t>min(65535.0, max(600.0, 2 * devices / rate))
-        self._topic_head_object = f"devices/{user}/d".encode()
-        self._id_head_object = f"{run}-".encode()
-        self._user_object = user.encode()
-        self._password_object = b"" if password is None else password.encode()
-        if len(self._topic_head_object) > 300 or len(self._password_object) > 300:
-            raise ValueError("user and password may have 300 bytes")
-        self._topic_head = self._topic_head_object
-        self._topic_head_size = len(self._topic_head_object)
-        self._id_head = self._id_head_object
-        self._id_head_size = len(self._id_head_object)
-        self._user = self._user_object
-        self._user_size = len(self._user_object)
-        self._password = self._password_object
-        self._password_size = len(self._password_object)
+        self._texts = (
+            f"devices/{user}/d".encode(),
+            f"{run}-".encode(),
+            user.encode(),
+            b"" if password is None else password.encode(),
+        )
+        if max(map(len, self._texts)) > 300:
+            raise ValueError("user and password may have 280 bytes")
+        self._names.topic_head = text_of(self._texts[0])
+        self._names.id_head = text_of(self._texts[1])
+        self._names.user = text_of(self._texts[2])
+        self._names.password = text_of(self._texts[3])
         address = socket.inet_aton(socket.gethostbyname(host))
         memset(&self._server, 0, sizeof(self._server))
         self._server.sin_family = AF_INET
@@ -323,7 +252,7 @@ cdef class Fleet:
         self._start_wall_ms = time.time_ns() // 1_000_000
         self._event = 0
         self._running = True
-        return self._start_wall_ms / 1000
+        return self._start_wall_ms / 1000.0
 
     def end(self):
         """Nothing more comes due; what is due already is still sent."""
@@ -395,6 +324,12 @@ cdef class Fleet:
         cdef epoll_event events[EVENTS_MAX]
         cdef int64_t now = now_ns(), wait_ns
         cdef int count, number, published = 0
+        cdef timespec pause
+        if now - self._last_pass < PASS_NS_MIN:
+            pause.tv_sec, pause.tv_nsec = 0, PASS_NS_MIN - (now - self._last_pass)
+            nanosleep(&pause, NULL)
+            now = now_ns()
+        self._last_pass = now
         if now - self._swept >= SWEEP_NS:
             self._sweep(now)
         while self._running and published < PUBLISHES_A_PASS and self._moment(self._event) <= now:
@@ -459,6 +394,13 @@ cdef class Fleet:
         if out != self._output:
             self._write(device, self._output, out - self._output, now)
 
+    cdef inline uint8_t* _put_publish(
+        self, uint8_t* out, uint32_t index, uint32_t sequence, bint again
+    ) noexcept nogil:
+        return put_publish(
+            out, &self._names, self.first_device + index, sequence, self._time_ms(index, sequence), again
+        )
+
     cdef bint _more_words(self, Device* device) noexcept nogil:
         cdef uint32_t words = 2 * device.words if device.words else 2
         cdef uint64_t* grown = <uint64_t*>realloc(device.acknowledged, words * sizeof(uint64_t))
@@ -467,53 +409,6 @@ cdef class Fleet:
         memset(grown + device.words, 0, (words - device.words) * sizeof(uint64_t))
         device.acknowledged, device.words = grown, words
         return True
-
-    cdef uint8_t* _put_topic(self, uint8_t* out, uint32_t index, const char* tail, int size) noexcept nogil:
-        cdef uint16_t length = self._topic_head_size + 8 + size
-        out[0], out[1] = length >> 8, length & 255
-        out = put_bytes(out + 2, self._topic_head, self._topic_head_size)
-        out = put_digits(out, self.first_device + index, 8)
-        return put_bytes(out, tail, size)
-
-    cdef uint8_t* _put_publish(
-        self, uint8_t* start, uint32_t index, uint32_t sequence, bint again
-    ) noexcept nogil:
-        """PUBLISH, MQTT 3.1.1 section 3.3. Its remaining length always takes two bytes."""
-        cdef uint64_t spread = mixed(self.first_device + index)
-        cdef int64_t steps = sequence % 2000
-        cdef uint8_t* out
-        cdef uint32_t remaining
-        cdef uint16_t packet_id = 1 + sequence % 65535
-        if steps > 1000:
-            steps = 2000 - steps  # there and back, so that nobody leaves the land
-        out = self._put_topic(start + 3, index, "/position", 9)
-        out[0], out[1] = packet_id >> 8, packet_id & 255
-        out = put_bytes(out + 2, '{"id":"', 7)
-        out = put_bytes(out, self._id_head, self._id_head_size)
-        out = put_digits(out, self.first_device + index, 8)
-        out[0] = 45  # "-"
-        out = put_digits(out + 1, sequence, 8)
-        out = put_bytes(out, '","lat":', 8)
-        # Some 8 by 9 degrees in the middle of Europe; up to 30 m between two fixes.
-        out = put_degrees(
-            out, 46_000_000 + spread % 8_000_000 + <int64_t>(spread >> 40 & 511) * steps // 2
-        )
-        out = put_bytes(out, ',"lon":', 7)
-        out = put_degrees(
-            out, 6_000_000 + (spread >> 20) % 9_000_000 + <int64_t>(spread >> 50 & 511) * steps // 2
-        )
-        out = put_bytes(out, ',"time":', 8)
-        out = put_number(out, self._time_ms(index, sequence))
-        out = put_bytes(out, ',"accuracy":', 12)
-        out = put_number(out, 3 + (spread >> 8) % 30)
-        out = put_bytes(out, ',"battery":', 11)
-        out = put_number(out, 100 - sequence % 90)
-        out[0] = 125  # "}"
-        out += 1
-        remaining = out - start - 3
-        start[0] = 0x32 | (again << 3)
-        start[1], start[2] = 0x80 | (remaining & 127), remaining >> 7
-        return out
 
     cdef void _sweep(self, int64_t now) noexcept nogil:
         """Connect who is down, and break connections on which nothing moves any more."""
@@ -593,6 +488,7 @@ cdef class Fleet:
     cdef void _serve(self, uint32_t index, uint32_t events) noexcept nogil:
         cdef Device* device = &self._devices[index]
         cdef int64_t now = now_ns()
+        cdef uint8_t* end
         cdef int error = 0
         cdef socklen_t size = sizeof(error)
         if device.fd < 0:
@@ -606,43 +502,14 @@ cdef class Fleet:
             if not events & EPOLLOUT:
                 return
             device.state = GREETING
-            self._write(device, self._output, self._put_connect(self._output, index), now)
+            end = put_connect(
+                self._output, &self._names, self.first_device + index, self._keep_alive_s
+            )
+            self._write(device, self._output, end - self._output, now)
         elif device.output_size and events & EPOLLOUT:
             self._flush(device, now)
         if device.fd >= 0 and events & (EPOLLIN | EPOLLRDHUP):
             self._read(index, device, now)
-
-    cdef Py_ssize_t _put_connect(self, uint8_t* out, uint32_t index) noexcept nogil:
-        """CONNECT, section 3.1: clean session, user name, a password if there is one."""
-        cdef uint8_t* start = out
-        cdef Py_ssize_t user_size = self._user_size, password_size = self._password_size
-        cdef Py_ssize_t remaining = 10 + 2 + self._id_head_size + 8 + 2 + user_size
-        if password_size:
-            remaining += 2 + password_size
-        out[0] = 0x10
-        out[1], out[2] = 0x80 | (remaining & 127), remaining >> 7
-        out = put_bytes(out + 3, "\x00\x04MQTT\x04", 7)
-        out[0] = 0x02 | 0x80 | (0x40 if password_size else 0)
-        out[1], out[2] = self._keep_alive_s >> 8, self._keep_alive_s & 255
-        out[3], out[4] = 0, self._id_head_size + 8
-        out = put_bytes(out + 5, self._id_head, self._id_head_size)
-        out = put_digits(out, self.first_device + index, 8)
-        out[0], out[1] = user_size >> 8, user_size & 255
-        out = put_bytes(out + 2, self._user, user_size)
-        if password_size:
-            out[0], out[1] = password_size >> 8, password_size & 255
-            out = put_bytes(out + 2, self._password, password_size)
-        return out - start
-
-    cdef Py_ssize_t _put_subscribe(self, uint8_t* out, uint32_t index) noexcept nogil:
-        """SUBSCRIBE to the device's own address with QoS 0, section 3.8."""
-        cdef uint8_t* end
-        out[0], out[3], out[4] = 0x82, 0xFF, 0xFF  # an identifier that no PUBLISH uses at once
-        end = self._put_topic(out + 5, index, "/address", 8)
-        end[0] = 0
-        end += 1
-        out[1], out[2] = 0x80 | ((end - out - 3) & 127), (end - out - 3) >> 7
-        return end - out
 
     cdef void _write(self, Device* device, const uint8_t* data, Py_ssize_t size, int64_t now) noexcept nogil:
         cdef ssize_t taken = 0
@@ -757,6 +624,7 @@ cdef class Fleet:
     ) noexcept nogil:
         """Handle one packet; False for what no server may send now."""
         cdef int kind = first >> 4
+        cdef uint8_t* end
         if kind == 4 and device.state == READY:  # PUBACK
             if size < 2:
                 return False
@@ -777,7 +645,8 @@ cdef class Fleet:
                 return True
             device.state = SUBSCRIBING
             if self._subscribe:
-                self._write(device, self._output, self._put_subscribe(self._output, index), now)
+                end = put_subscribe(self._output, &self._names, self.first_device + index)
+                self._write(device, self._output, end - self._output, now)
                 return True
             return self._be_ready(index, device, now)
         if kind == 9 and device.state == SUBSCRIBING:
@@ -860,17 +729,3 @@ cdef class Fleet:
                 ] += 1
                 break
         return True
-
-
-cdef Py_ssize_t find_time(const uint8_t* text, Py_ssize_t position, Py_ssize_t size) noexcept nogil:
-    """Where the digits of `"time":` begin; `size` if there is none."""
-    cdef const char* name = '"time":'
-    cdef int matched
-    while position + 8 <= size:
-        matched = 0
-        while matched < 7 and text[position + matched] == <uint8_t>name[matched]:
-            matched += 1
-        if matched == 7:
-            return position + 7
-        position += 1
-    return size
