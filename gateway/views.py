@@ -34,6 +34,7 @@ class Record(Protocol):
     def value(self) -> bytes | None: ...
     def partition(self) -> int | None: ...
     def offset(self) -> int | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
 
 
 class ViewEvent(NamedTuple):
@@ -114,6 +115,8 @@ class _View:
         self.records = 0
         self.unreadable = 0
         self.rate = Rate()
+        #: How old the newest record was when it was taken, ms.
+        self.delay_ms = 0
         #: The log as it was at the start has been taken; from now on records are news.
         self.caught_up = asyncio.Event()
         self._devices_max = devices_max
@@ -163,10 +166,11 @@ class _View:
             del self._newest[next(iter(self._newest))]
         return True
 
-    def _counted(self, count: int) -> None:
-        self.records += count
-        if self.caught_up.is_set():
-            self.rate.add(count)
+    def _counted(self, records: Sequence[Record]) -> None:
+        self.records += len(records)
+        if records and self.caught_up.is_set():
+            self.rate.add(len(records))
+            self.delay_ms = max(0, time.time_ns() // 1_000_000 - records[-1].timestamp()[1])
 
     def _unreadable(self, record: Record) -> None:
         self.unreadable += 1
@@ -235,7 +239,7 @@ class LocationView(_View):
                 events.append(
                     ViewEvent(LOCATION, partition, offset, device, head.lat, head.lon, value)
                 )
-        self._counted(len(records))
+        self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
 
@@ -311,7 +315,7 @@ class AddressView(_View):
                 events.append(
                     ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value)
                 )
-        self._counted(len(records))
+        self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
 

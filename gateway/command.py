@@ -1,0 +1,123 @@
+"""`waylog gateway`: one process that speaks HTTP, WebSocket and MQTT with devices and viewers."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+from pathlib import Path
+
+from gateway.access import is_loopback
+from waylog.cli import CommandError
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    DEFAULT_HTTP,
+    DEFAULT_MQTT,
+    ConfigError,
+    DataDirectory,
+    parse_endpoint,
+)
+from waylog.telemetry import configure_logging
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog gateway`."""
+    data = DataDirectory.default()
+    parser.epilog = (
+        "examples:\n"
+        "  waylog gateway --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883\n"
+        "  waylog gateway --bootstrap-servers kafka-1:9092,kafka-2:9092 --http 0.0.0.0:8080 \\\n"
+        "      --users /var/lib/waylog/users.db\n\n"
+        "Sending always needs credentials, unless --open. Reading needs them too, unless\n"
+        "--viewer local, --http is on loopback, and the request comes from this machine and not\n"
+        "through a proxy. The topics must exist; the gateway waits for them."
+    )
+    add = parser.add_argument
+    add(
+        "--bootstrap-servers",
+        default=DEFAULT_BOOTSTRAP_SERVERS,
+        metavar="LIST",
+        help="Kafka brokers, HOST:PORT,... (default: %(default)s)",
+    )
+    add("--http", default=DEFAULT_HTTP, metavar="H:P", help="HTTP address (default: %(default)s)")
+    add(
+        "--mqtt",
+        default=DEFAULT_MQTT,
+        metavar="H:P",
+        help="MQTT address, or `none` (default: %(default)s)",
+    )
+    add(
+        "--users",
+        type=Path,
+        metavar="FILE",
+        help=f"database of users (default: users.db in --data, {data.users})",
+    )
+    add("--open", action="store_true", help="accept every user: demonstrations and load tests only")
+    add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
+    add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
+    add("--data", type=Path, default=data.root, metavar="DIR", help="default: %(default)s")
+    add(
+        "--viewer",
+        choices=("local", "none"),
+        default="none",
+        help="local: the map and all reading work without a login for programs on this machine, "
+        "when --http is on loopback; do not use it behind a proxy on the same machine "
+        "(default: none; `waylog up` uses local)",
+    )
+    add(
+        "--workers-share-port",
+        action="store_true",
+        help="let several gateways listen on the same addresses (SO_REUSEPORT)",
+    )
+    add("--client-id", metavar="NAME", help="name towards the log (default: gateway-PID)")
+    add(
+        "--resolver-group",
+        default="resolver",
+        metavar="NAME",
+        help="consumer group whose lag the page shows (default: %(default)s)",
+    )
+    add(
+        "--view-tail",
+        type=int,
+        default=250_000,
+        metavar="N",
+        help="fixes of each partition that are read at the start (default: %(default)s)",
+    )
+    add("--demo-user", metavar="NAME", help="make sure that this user exists")
+    add("--demo-token", type=Path, metavar="FILE", help="where the token of --demo-user is kept")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
+    import uvloop
+
+    from gateway.process import GatewaySettings, serve
+
+    http = parse_endpoint(arguments.http)
+    mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
+    if (arguments.demo_user is None) != (arguments.demo_token is None):
+        raise ConfigError("--demo-user and --demo-token go together")
+    if arguments.view_tail < 0:
+        raise ConfigError("--view-tail must be 0 or more")
+    settings = GatewaySettings(
+        bootstrap_servers=arguments.bootstrap_servers,
+        http=http,
+        mqtt=mqtt,
+        users=arguments.users or DataDirectory(arguments.data).users,
+        open_mode=arguments.open,
+        places=arguments.places,
+        geo_url=arguments.geo_url,
+        local_viewer=arguments.viewer == "local" and is_loopback(http.host),
+        share_ports=arguments.workers_share_port,
+        client_id=arguments.client_id or f"gateway-{os.getpid()}",
+        resolver_group=arguments.resolver_group,
+        view_tail_records=arguments.view_tail,
+        demo_user=arguments.demo_user,
+        demo_token=arguments.demo_token,
+    )
+    configure_logging()
+    try:
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(settings))
+    except OSError as error:
+        raise CommandError(f"cannot listen: {error}") from error

@@ -1,0 +1,240 @@
+"""One gateway process: puts the parts together, serves, and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from gateway.auth import Authenticator
+from gateway.http import HttpServer, start_http
+from gateway.known_fixes import KnownFixes
+from gateway.metrics import GatewayMetrics
+from gateway.pipeline import GroupLag, Pipeline
+from gateway.places import Places
+from gateway.push import Pusher
+from gateway.services import Services
+from gateway.submit import Submitter
+from gateway.users import UserStore, ensure_user
+from gateway.viewers import Viewers
+from gateway.views import AddressView, LocationView
+from waylog.config import Endpoint
+from waylog.kafka import LogReader, Producer
+from waylog.notify import notify_ready
+from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
+from waylog.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """What `waylog gateway` is told."""
+
+    bootstrap_servers: str
+    http: Endpoint
+    mqtt: Endpoint | None
+    users: Path
+    open_mode: bool = False
+    places: str | None = None
+    geo_url: str | None = None
+    local_viewer: bool = False
+    share_ports: bool = False
+    client_id: str = "gateway"
+    resolver_group: str = "resolver"
+    view_tail_records: int = 250_000
+    demo_user: str | None = None
+    demo_token: Path | None = None
+
+
+async def serve(settings: GatewaySettings) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    _raise_file_limit()
+    if settings.demo_user is not None and settings.demo_token is not None:
+        ensure_user(settings.users, settings.demo_user, settings.demo_token)
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(telemetry.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        gateway = _Gateway(settings, telemetry, stack, loop)
+        starting = asyncio.ensure_future(gateway.start())
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return 0
+        stopping.cancel()
+        starting.result()
+        notify_ready()
+        logger.info(
+            "gateway ready http=%s mqtt=%s users=%s%s",
+            gateway.http_endpoint,
+            gateway.mqtt_endpoint,
+            "everybody" if settings.open_mode else settings.users,
+            " viewer=local" if settings.local_viewer else "",
+        )
+        while not stop.is_set():
+            if gateway.producer.fatal is not None:
+                # The supervisor starts another process, with a producer that can.
+                logger.critical("stopping: %s", gateway.producer.fatal)
+                return 1
+            try:
+                async with asyncio.timeout(_WATCH_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        logger.info("stopping")
+    return 0
+
+
+class _Gateway:
+    """The parts, in the order in which they depend on each other."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        telemetry: KafkaTelemetry,
+        stack: AsyncExitStack,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._loop = loop
+        self.http_endpoint: Endpoint | None = None
+        self.mqtt_endpoint: Endpoint | None = None
+        self.metrics = GatewayMetrics()
+        store = UserStore(settings.users)
+        stack.callback(store.close)
+        self.authenticator = Authenticator(store, open_mode=settings.open_mode)
+        stack.callback(self.authenticator.close)
+        self.producer = Producer(settings.bootstrap_servers, settings.client_id, loop)
+        stack.push_async_callback(self.producer.close)
+        known_fixes = KnownFixes()
+        self.location_view = LocationView(known_fixes)
+        self.address_view = AddressView()
+        self.pusher = Pusher()
+        self.address_view.on_address(self.pusher.address_changed)
+        self.viewers = Viewers((self.location_view, self.address_view), self.metrics)
+        self.location_view.watch(self.viewers)
+        self.address_view.watch(self.viewers)
+        self.submitter = Submitter(
+            self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
+        )
+        lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
+        self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
+        stack.push_async_callback(self.pipeline.close)
+
+    async def start(self) -> None:
+        """Listen as soon as the views know what the log has.
+
+        Before that a repeated fix could not be told from a new one.
+        """
+        tail = self._settings.view_tail_records
+        for view, topic, newest in (
+            (self.location_view, LOCATION, tail),
+            # Compacted: all of it is little more than the newest of each device.
+            (self.address_view, ADDRESS, None),
+        ):
+            reader = LogReader(
+                self._settings.bootstrap_servers,
+                f"{self._settings.client_id}-{topic}",
+                [topic],
+                self._loop,
+                on_records=view.on_records,
+                on_caught_up=view.on_caught_up,
+                tail=newest,
+            )
+            reader.start()
+            self._stack.push_async_callback(reader.close)
+        await self.location_view.caught_up.wait()
+        await self.address_view.caught_up.wait()
+        logger.info(
+            "views have caught up: %d devices, %d fixes known",
+            len(self.location_view),
+            len(self.location_view.known_fixes),
+        )
+        # What has been built until now stays: the garbage collector need not look at it again.
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(20_000, 20, 50)
+        self._register_gauges()
+        await self._start_mqtt()
+        server = await self._start_http()
+        self.http_endpoint = server.endpoint
+        self._stack.push_async_callback(server.close)
+
+    async def _start_http(self) -> HttpServer:
+        settings = self._settings
+        services = Services(
+            submitter=self.submitter,
+            authenticator=self.authenticator,
+            address_view=self.address_view,
+            location_view=self.location_view,
+            viewers=self.viewers,
+            metrics=self.metrics,
+            pipeline=self.pipeline,
+            places=Places(settings.places),
+            bootstrap_servers=settings.bootstrap_servers,
+            geo_url=settings.geo_url,
+            local_viewer=settings.local_viewer,
+        )
+        return await start_http(
+            settings.http, services, settings.client_id, reuse_port=settings.share_ports
+        )
+
+    async def _start_mqtt(self) -> None:
+        if self._settings.mqtt is None:
+            return
+        from gateway.mqtt.listener import start_mqtt
+
+        server = await start_mqtt(
+            self._settings.mqtt,
+            submitter=self.submitter,
+            authenticator=self.authenticator,
+            address_view=self.address_view,
+            location_view=self.location_view,
+            pusher=self.pusher,
+            reuse_port=self._settings.share_ports,
+        )
+        self.mqtt_endpoint = server.endpoint
+        self._stack.push_async_callback(server.close)
+
+    def _register_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("in_flight", "Fixes that wait for the log.", lambda: self.submitter.in_flight)
+        gauge("viewers", "Live viewers.", lambda: len(self.viewers))
+        gauge("devices", "Devices known.", lambda: len(self.location_view))
+        gauge("known_fixes", "Ids remembered.", lambda: len(self.location_view.known_fixes))
+        for view in (self.location_view, self.address_view):
+            gauge(
+                f"{view.topic}_view_delay_seconds",
+                f"Age of the newest record of topic {view.topic} when it was taken.",
+                lambda view=view: view.delay_ms / 1000,  # type: ignore[misc]
+            )
+            gauge(
+                f"{view.topic}_view_records",
+                f"Records of topic {view.topic} taken.",
+                lambda view=view: view.records,  # type: ignore[misc]
+            )
+
+
+def _raise_file_limit() -> None:
+    """One connection is one file: take as many as the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
