@@ -1,0 +1,92 @@
+"""What the MQTT listener needs from the rest of the gateway, as protocols."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from typing import Any, Protocol
+
+from waylog.messages import Address, Event, Fix, Rejected
+
+
+class Identity(Protocol):
+    """Who somebody is: a user, perhaps with a token that is good for one device only."""
+
+    @property
+    def user(self) -> str: ...
+
+    @property
+    def device(self) -> str | None: ...
+
+    @property
+    def admin(self) -> bool: ...
+
+
+class Authenticator(Protocol):
+    """Decides who may connect."""
+
+    async def authenticate(self, user: str, password: str) -> Identity | None:
+        """The identity, or None for an unknown user or a wrong password."""
+
+
+class Submitter(Protocol):
+    """Appends to the log; each future is done when all replicas have the record."""
+
+    def submit_location(self, fix: Fix) -> asyncio.Future[None]: ...
+
+    def submit_event(self, event: Event) -> asyncio.Future[None]: ...
+
+    def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]: ...
+
+
+class AddressView(Protocol):
+    """The newest address of each device."""
+
+    def latest(self, device: str) -> Address | None: ...
+
+    def devices(self, user: str | None) -> Iterable[str]:
+        """Names (`user/device`) of the devices of a user, or of all, that have an address."""
+
+
+class LocationView(Protocol):
+    """The newest fix of each device."""
+
+    def latest(self, device: str) -> Fix | None: ...
+
+    def devices(self, user: str | None) -> Iterable[str]:
+        """Names (`user/device`) of the devices of a user, or of all."""
+
+
+class AddressChannel(Protocol):
+    """Takes addresses to devices."""
+
+    def address_changed(self, address: Address) -> None: ...
+
+
+class Pusher(Protocol):
+    """Tells channels about new addresses."""
+
+    def register(self, channel: AddressChannel) -> None: ...
+
+    def unregister(self, channel: AddressChannel) -> None: ...
+
+
+class Parsed(Protocol):
+    """What a message of a device contained."""
+
+    @property
+    def fixes(self) -> list[Fix]: ...
+
+    @property
+    def events(self) -> list[Event]: ...
+
+    @property
+    def rejected(self) -> list[Rejected]: ...
+
+    @property
+    def refused(self) -> str | None:
+        """Why nothing of the message was looked at; None if it was."""
+
+
+#: parse(body, context) -> Parsed, see gateway.formats.
+Parse = Callable[[bytes, Any], Parsed]

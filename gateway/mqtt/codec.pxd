@@ -1,0 +1,54 @@
+from libc.stdint cimport uint8_t, uint32_t
+
+
+cdef class Publish:
+    cdef public str topic
+    cdef public bytes payload
+    cdef public int qos
+    cdef public bint retain
+    cdef public bint dup
+    cdef public int packet_id
+    cdef public int reason_code
+    cdef public dict properties
+
+
+cdef class Acknowledgement:
+    cdef public int packet_type
+    cdef public int packet_id
+    cdef public int reason_code
+    cdef public dict properties
+
+
+# A part of the buffer that is being read: never beyond `end`.
+cdef struct Reader:
+    const uint8_t* position
+    const uint8_t* end
+
+
+cdef class Decoder:
+    cdef readonly int version
+    cdef public uint32_t packet_bytes_max
+    cdef bytes _data            # what was received last, or None
+    cdef bytearray _partial     # an incomplete packet and what follows; None when there is none
+    cdef Py_ssize_t _position   # in whichever of the two is not None
+    cdef Py_ssize_t _needed     # size of the incomplete packet, 0 = not known yet
+    cdef str _topic             # of the last PUBLISH: devices repeat themselves
+    cdef bint _failed
+
+    cpdef receive_data(self, bytes data)
+    cpdef next_packet(self)
+    cdef object _parse(self, uint8_t first, Reader* body)
+    cdef Publish _publish(self, uint8_t first, Reader* body)
+    cdef object _connect(self, Reader* body)
+    cdef object _acknowledgement(self, int packet_type, Reader* body)
+    cdef object _subscribe(self, Reader* body)
+    cdef object _unsubscribe(self, Reader* body)
+    cdef tuple _reason(self, int packet_type, Reader* body)
+    cdef int _check_first_byte(self, uint8_t first) except -1
+
+
+cpdef bytes encode_puback(int packet_id)
+cpdef bytes encode_publish(
+    int version, str topic, bytes payload, int qos, bint retain, bint dup, int packet_id,
+    dict properties=*,
+)

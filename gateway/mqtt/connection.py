@@ -1,0 +1,549 @@
+"""The server's side of one MQTT connection, without I/O.
+
+Bytes and the time go in with `receive_data`; `next_event` returns what somebody else has to decide
+(a CONNECT to authenticate, a PUBLISH to store), everything else is answered here. Bytes to send
+collect in `outgoing`; a connection that has some, or is to be closed, puts itself into
+`router.changed`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.mqtt.codec import (
+    Acknowledgement,
+    Decoder,
+    Publish,
+    encode_acknowledgement,
+    encode_connack,
+    encode_disconnect,
+    encode_pingresp,
+    encode_puback,
+    encode_publish,
+    encode_suback,
+    encode_unsuback,
+)
+from gateway.mqtt.packets import (
+    CONNACK_3,
+    Connect,
+    Disconnect,
+    PacketType,
+    PingRequest,
+    Properties,
+    PropertyId,
+    ReasonCode,
+    RemoteProtocolError,
+    Subscribe,
+    Unsubscribe,
+    Will,
+)
+from gateway.mqtt.session import Message
+
+if TYPE_CHECKING:
+    from gateway.mqtt.application import Identity
+    from gateway.mqtt.router import Router
+    from gateway.mqtt.session import Session
+
+AWAITING_CONNECT: Final = 0
+AUTHENTICATING: Final = 1
+CONNECTED: Final = 2
+CLOSED: Final = 3
+
+#: A connection that was told to end and does not take its last bytes is cut after so long.
+LINGER_S: Final = 5.0
+
+#: Properties of a PUBLISH that belong to the message, not to this hop.
+_MESSAGE_PROPERTIES: Final = frozenset(
+    {
+        PropertyId.PAYLOAD_FORMAT_INDICATOR,
+        PropertyId.CONTENT_TYPE,
+        PropertyId.RESPONSE_TOPIC,
+        PropertyId.CORRELATION_DATA,
+        PropertyId.USER_PROPERTY,
+    }
+)
+_RELEASES_MAX: Final = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
+
+
+def message_of(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    properties: Properties | None,
+    now: float,
+) -> Message:
+    """The application message of a PUBLISH or of a will."""
+    if not properties:
+        return Message(topic, payload, qos, retain)
+    expiry = properties.get(PropertyId.MESSAGE_EXPIRY_INTERVAL)
+    kept = {name: value for name, value in properties.items() if name in _MESSAGE_PROPERTIES}
+    expires_at = now + expiry if isinstance(expiry, int) else None
+    return Message(topic, payload, qos, retain, kept or None, expires_at)
+
+
+class Connection:
+    """See above."""
+
+    __slots__ = (
+        "_aliases_in",
+        "_aliases_out",
+        "_announced",
+        "_decoder",
+        "_last_received",
+        "_router",
+        "abort",
+        "blocked",
+        "closing",
+        "keep_alive_s",
+        "outgoing",
+        "outgoing_bytes",
+        "owner",
+        "packet_bytes_max",
+        "paused_since",
+        "receive_maximum",
+        "route",
+        "session",
+        "state",
+        "timer_tick",
+        "topic_aliases_max",
+        "unacknowledged",
+        "version",
+        "will",
+    )
+
+    def __init__(self, router: Router, owner: Any, now: float) -> None:
+        self._router = router
+        #: Whatever the shell wants to find here; not used by this class.
+        self.owner = owner
+        self.route: Any = None
+        self._decoder = Decoder(router.settings.connect_bytes_max)
+        self._last_received = now
+        self._announced = False  # stands in router.changed
+        self._aliases_in: dict[int, str] | None = None
+        self._aliases_out: dict[str, int] | None = None
+        self.state = AWAITING_CONNECT
+        self.version = 0
+        self.session: Session | None = None
+        self.will: Will | None = None
+        self.keep_alive_s = 0
+        self.receive_maximum = 0xFFFF
+        self.packet_bytes_max = 0xFFFFFFFF  # what the client accepts
+        self.topic_aliases_max = 0
+        #: PUBLISH packets that are not acknowledged yet, in the order they came.
+        self.unacknowledged: list[Publish] = []
+        self.blocked = False  # too many of them: nothing more is looked at
+        self.outgoing: list[bytes] = []
+        self.outgoing_bytes = 0
+        self.paused_since: float | None = None  # the transport takes nothing more
+        self.closing: tuple[int, str] | None = None
+        self.abort = False  # do not even wait for the last bytes to leave
+        self.timer_tick = 0
+        router.timers.schedule(self, now + router.settings.connect_timeout_s)
+
+    # --- bytes in -------------------------------------------------------------------------------
+
+    def receive_data(self, data: bytes, now: float) -> None:
+        """Take what arrived."""
+        self._last_received = now
+        if self.state != CLOSED:
+            self._decoder.receive_data(data)
+
+    @property
+    def buffered_bytes(self) -> int:
+        """Received, and not looked at yet."""
+        return self._decoder.buffered_bytes
+
+    def next_event(self, now: float) -> Connect | Publish | None:
+        """The next packet that the caller has to decide about.
+
+        A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
+        """
+        while self.state in {CONNECTED, AWAITING_CONNECT} and not self.blocked:
+            try:
+                packet = self._decoder.next_packet()
+                if packet is None:
+                    return None
+                if type(packet) is Publish:
+                    if self._publish_arrived(packet):
+                        return packet
+                elif type(packet) is Connect:
+                    self.state = AUTHENTICATING
+                    self.version = packet.version
+                    return packet
+                else:
+                    self._handle(packet, now)
+            except RemoteProtocolError as error:
+                self._broken(error)
+        return None
+
+    def _publish_arrived(self, packet: Publish) -> bool:
+        settings = self._router.settings
+        if packet.properties is not None:
+            self._resolve_alias(packet)
+        if packet.topic.count("/") >= settings.topic_levels_max:
+            raise RemoteProtocolError(ReasonCode.TOPIC_NAME_INVALID, "topic has too many levels")
+        if packet.qos == 2:
+            assert self.session is not None
+            received = self.session.received or ()
+            if packet.packet_id in received:
+                # Stored before; only our PUBREC was lost.
+                self.send_acknowledgement(PacketType.PUBREC, packet.packet_id)
+                return False
+            if any(
+                waiting.qos == 2 and waiting.packet_id == packet.packet_id
+                for waiting in self.unacknowledged
+            ):
+                return False
+            limit = settings.publishes_in_flight_max if self.version == 5 else _RELEASES_MAX
+            if len(received) >= limit:
+                raise RemoteProtocolError(
+                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many QoS 2 messages not released"
+                )
+        self.unacknowledged.append(packet)
+        if len(self.unacknowledged) >= settings.publishes_in_flight_max:
+            self.blocked = True
+        return True
+
+    def _resolve_alias(self, packet: Publish) -> None:
+        assert packet.properties is not None
+        alias = packet.properties.pop(PropertyId.TOPIC_ALIAS, None)
+        if alias is None:
+            return
+        assert isinstance(alias, int)
+        if alias > self._router.settings.topic_aliases_max:
+            raise RemoteProtocolError(ReasonCode.TOPIC_ALIAS_INVALID, "topic alias is too high")
+        if self._aliases_in is None:
+            self._aliases_in = {}
+        if packet.topic:
+            self._aliases_in[alias] = packet.topic
+        elif alias in self._aliases_in:
+            packet.topic = self._aliases_in[alias]
+        else:
+            raise RemoteProtocolError(ReasonCode.PROTOCOL_ERROR, "topic alias without a topic")
+
+    def _handle(self, packet: object, now: float) -> None:
+        if isinstance(packet, Acknowledgement):
+            self._acknowledged(packet, now)
+        elif isinstance(packet, PingRequest):
+            self.send(encode_pingresp())
+        elif isinstance(packet, Subscribe):
+            self._subscribe(packet, now)
+        elif isinstance(packet, Unsubscribe):
+            assert self.session is not None
+            codes = [self._router.unsubscribe(self.session, name) for name in packet.topic_filters]
+            self.send(encode_unsuback(self.version, packet.packet_id, codes))
+        elif isinstance(packet, Disconnect):
+            self._disconnected(packet)
+        else:
+            raise RemoteProtocolError(
+                ReasonCode.PROTOCOL_ERROR, "AUTH without an authentication method"
+            )
+
+    def _acknowledged(self, packet: Acknowledgement, now: float) -> None:
+        assert self.session is not None
+        if packet.packet_type == PacketType.PUBREL:
+            known = self.session.release(packet.packet_id)
+            code = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+            self.send_acknowledgement(PacketType.PUBCOMP, packet.packet_id, code)
+            return
+        answer = self.session.acknowledged(
+            packet.packet_type, packet.packet_id, packet.reason_code, now
+        )
+        if answer is not None:
+            self.send_acknowledgement(answer[0], packet.packet_id, answer[1])
+
+    def _subscribe(self, packet: Subscribe, now: float) -> None:
+        assert self.session is not None
+        identifiers = (packet.properties or {}).get(PropertyId.SUBSCRIPTION_IDENTIFIER)
+        identifier = identifiers[0] if isinstance(identifiers, list) else 0
+        assert isinstance(identifier, int)
+        codes: list[int] = []
+        fresh = []
+        for request in packet.subscriptions:
+            code, subscription = self._router.subscribe(self.session, request, identifier)
+            codes.append(code)
+            if subscription is not None:
+                fresh.append(subscription)
+        self.send(encode_suback(self.version, packet.packet_id, codes))
+        for subscription in fresh:
+            self._router.send_retained(subscription, now)
+
+    def _disconnected(self, packet: Disconnect) -> None:
+        assert self.session is not None
+        expiry = (packet.properties or {}).get(PropertyId.SESSION_EXPIRY_INTERVAL)
+        if isinstance(expiry, int):
+            if expiry and not self.session.expiry_interval_s:
+                raise RemoteProtocolError(
+                    ReasonCode.PROTOCOL_ERROR, "session expiry was 0 and can't be changed"
+                )
+            self.session.expiry_interval_s = min(expiry, self._router.settings.session_expiry_max_s)
+        if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL:
+            self.will = None
+        self._end(ReasonCode.SUCCESS, "client disconnected")
+
+    # --- decisions of the caller ----------------------------------------------------------------
+
+    def accept(
+        self, packet: Connect, identity: Identity, now: float, *, assigned_client_id: str
+    ) -> None:
+        """Answer a CONNECT of somebody known. `assigned_client_id` is for a client without one."""
+        if self.state != AUTHENTICATING:
+            return  # ended meanwhile
+        settings = self._router.settings
+        assigned = not packet.client_id
+        if assigned:
+            packet.client_id = assigned_client_id
+        self.keep_alive_s = packet.keep_alive
+        longest = settings.keep_alive_max_s
+        if packet.version == 5 and longest is not None and not 0 < packet.keep_alive <= longest:
+            self.keep_alive_s = longest
+        self._apply_limits(packet.properties or {})
+        self.session, present = self._router.connect(self, packet, identity, now)
+        self.will = packet.will
+        self.state = CONNECTED
+        self._decoder.packet_bytes_max = settings.packet_bytes_max
+        properties: Properties = {}
+        if packet.version == 5:
+            properties = {
+                PropertyId.RECEIVE_MAXIMUM: settings.publishes_in_flight_max,
+                PropertyId.MAXIMUM_PACKET_SIZE: settings.packet_bytes_max,
+                PropertyId.TOPIC_ALIAS_MAXIMUM: settings.topic_aliases_max,
+            }
+            asked = (packet.properties or {}).get(PropertyId.SESSION_EXPIRY_INTERVAL, 0)
+            if asked != self.session.expiry_interval_s:
+                properties[PropertyId.SESSION_EXPIRY_INTERVAL] = self.session.expiry_interval_s
+            if assigned:
+                properties[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = packet.client_id
+            if self.keep_alive_s != packet.keep_alive:
+                properties[PropertyId.SERVER_KEEP_ALIVE] = self.keep_alive_s
+        self.send(encode_connack(packet.version, present, ReasonCode.SUCCESS, properties))
+        self._last_received = now
+        self._router.timers.cancel(self)
+        if self.keep_alive_s:
+            self._router.timers.schedule(self, now + 1.5 * self.keep_alive_s)
+        if present:
+            self.session.resume(now)
+
+    def _apply_limits(self, properties: Properties) -> None:
+        for name, value in properties.items():
+            if name == PropertyId.RECEIVE_MAXIMUM:
+                assert isinstance(value, int)
+                self.receive_maximum = value
+            elif name == PropertyId.MAXIMUM_PACKET_SIZE:
+                assert isinstance(value, int)
+                self.packet_bytes_max = value
+            elif name == PropertyId.TOPIC_ALIAS_MAXIMUM:
+                assert isinstance(value, int)
+                self.topic_aliases_max = min(value, self._router.settings.topic_aliases_max)
+
+    def refuse(self, reason_code: ReasonCode, text: str) -> None:
+        """Answer a CONNECT with a failure, and end the connection."""
+        if self.state == CLOSED:
+            return
+        if self.version == 5:
+            self.send(encode_connack(5, False, reason_code, {PropertyId.REASON_STRING: text}))
+        elif self.version:
+            self.send(encode_connack(self.version, False, CONNACK_3.get(reason_code, 3)))
+        self._end(reason_code, text)
+
+    def acknowledge(self, packet: Publish, reason_code: int, now: float) -> None:
+        """Answer a PUBLISH: it is stored, or (any other code than success) not passed on.
+
+        Acknowledgements leave in the order of the packets (section 4.6), and what was stored goes
+        to its subscribers in that order.
+        """
+        packet.reason_code = reason_code
+        waiting = self.unacknowledged
+        while waiting and waiting[0].reason_code >= 0:
+            self._answer(waiting.pop(0), now)
+        if self.blocked and len(waiting) <= self._router.settings.publishes_in_flight_max // 2:
+            self.blocked = False
+            self._change()
+
+    def _answer(self, packet: Publish, now: float) -> None:
+        code = packet.reason_code
+        if packet.qos == 1:
+            if code and self.version == 5:
+                self.send_acknowledgement(PacketType.PUBACK, packet.packet_id, code)
+            else:
+                self.send(encode_puback(packet.packet_id))
+        elif packet.qos == 2:
+            session = self.session
+            failed = code >= ReasonCode.UNSPECIFIED_ERROR and self.version == 5
+            # A client that is gone will send it again, and the log knows its id.
+            if session is not None and session.connection is self and not failed:
+                if session.received is None:
+                    session.received = set()
+                session.received.add(packet.packet_id)
+            self.send_acknowledgement(PacketType.PUBREC, packet.packet_id, code)
+        if code == ReasonCode.SUCCESS:
+            self._router.publish(
+                message_of(
+                    packet.topic,
+                    packet.payload,
+                    packet.qos,
+                    packet.retain,
+                    packet.properties,
+                    now,
+                ),
+                self.session,
+                now,
+            )
+
+    def close(self, reason_code: ReasonCode, text: str) -> None:
+        """End the connection from our side; MQTT 5 clients are told why."""
+        if self.state == CLOSED:
+            return
+        if self.state == CONNECTED and self.version == 5:
+            self.send(encode_disconnect(reason_code, {PropertyId.REASON_STRING: text}))
+        self._end(reason_code, text)
+
+    def _broken(self, error: RemoteProtocolError) -> None:
+        if self.state == CONNECTED:
+            self.close(error.reason_code, str(error))
+            return
+        self.version = self._decoder.version
+        if error.reason_code == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
+            self.version = 4  # what clients of any version can read
+        elif self.version < 5 and error.reason_code != ReasonCode.CLIENT_IDENTIFIER_NOT_VALID:
+            self.version = 0  # nothing that MQTT 3 could say in a CONNACK
+        self.refuse(error.reason_code, str(error))
+
+    def _end(self, reason_code: ReasonCode, text: str) -> None:
+        self.state = CLOSED
+        self.closing = (reason_code, text)
+        self._change()
+
+    # --- time -----------------------------------------------------------------------------------
+
+    def timed_out(self, now: float) -> None:
+        """A deadline may have passed; called by the timer wheel."""
+        if self.state == CLOSED:
+            self.abort = True
+            self._change()
+        elif self.state != CONNECTED:
+            self.refuse(ReasonCode.SERVER_BUSY, "no CONNECT was completed in time")
+        elif self.paused_since is not None:
+            deadline = self.paused_since + self._router.settings.stalled_reader_timeout_s
+            if deadline <= now:
+                self.abort = True
+                self.close(ReasonCode.QUOTA_EXCEEDED, "the client does not read")
+            else:
+                self._router.timers.schedule(self, deadline)
+        elif self.keep_alive_s:
+            # Who was not listened to could not be heard.
+            heard = now if self.blocked or self.buffered_bytes else self._last_received
+            deadline = heard + 1.5 * self.keep_alive_s
+            if deadline <= now:
+                self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing came within 1.5 x keep-alive")
+            else:
+                self._router.timers.schedule(self, deadline)
+
+    def lost(self, now: float) -> None:
+        """The transport is gone."""
+        self.state = CLOSED
+        self._router.timers.cancel(self)
+        self._router.connection_lost(self, now)
+
+    # --- bytes out ------------------------------------------------------------------------------
+
+    @property
+    def writable(self) -> bool:
+        """Whether messages may be sent; answers to the client's own packets always are."""
+        return (
+            self.state == CONNECTED
+            and self.paused_since is None
+            and self.outgoing_bytes < self._router.settings.outgoing_bytes_max
+        )
+
+    def pause_writing(self, now: float) -> None:
+        """The transport has more than it can send."""
+        self.paused_since = now
+        self._router.timers.schedule(self, now + self._router.settings.stalled_reader_timeout_s)
+
+    def resume_writing(self, now: float) -> None:
+        """The transport can send again."""
+        self.paused_since = None
+        self._last_received = now
+        if self.keep_alive_s:
+            self._router.timers.schedule(self, now + 1.5 * self.keep_alive_s)
+        if self.session is not None and self.state == CONNECTED:
+            self.session.pump(now)
+
+    def send(self, data: bytes) -> None:
+        """Queue bytes for the client."""
+        if self.state == CLOSED:
+            return
+        self.outgoing.append(data)
+        self.outgoing_bytes += len(data)
+        if not self._announced:
+            self._change()
+
+    def _change(self) -> None:
+        if not self._announced:
+            self._announced = True
+            self._router.changed.append(self)
+
+    def take_outgoing(self, now: float) -> bytes:
+        """The bytes to be sent now. The caller has removed this from `router.changed`."""
+        self._announced = False
+        if not self.outgoing:
+            return b""
+        data = self.outgoing[0] if len(self.outgoing) == 1 else b"".join(self.outgoing)
+        self.outgoing.clear()
+        full = self.outgoing_bytes >= self._router.settings.outgoing_bytes_max
+        self.outgoing_bytes = 0
+        if full and self.session is not None:
+            self.session.pump(now)
+        return data
+
+    def send_acknowledgement(self, packet_type: int, packet_id: int, reason_code: int = 0) -> None:
+        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
+        self.send(encode_acknowledgement(packet_type, self.version, packet_id, reason_code))
+
+    def send_publish(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        dup: bool,
+        packet_id: int,
+        identifiers: list[int] | None,
+        now: float,
+    ) -> bool:
+        """Send a message; False if the client does not take one of that size."""
+        topic = message.topic
+        properties: Properties | None = None
+        if self.version == 5:
+            properties = dict(message.properties or {})
+            if identifiers:
+                properties[PropertyId.SUBSCRIPTION_IDENTIFIER] = identifiers
+            if message.expires_at is not None:
+                left = max(0, round(message.expires_at - now))
+                properties[PropertyId.MESSAGE_EXPIRY_INTERVAL] = left
+            if self.topic_aliases_max:
+                topic = self._use_alias(topic, properties)
+        data = encode_publish(
+            self.version, topic, message.payload, qos, retain, dup, packet_id, properties
+        )
+        if len(data) > self.packet_bytes_max:
+            if topic and self._aliases_out is not None:
+                # The client never learns what this alias stands for.
+                self._aliases_out.pop(topic, None)
+            self._router.counters["deliveries_dropped"] += 1
+            return False
+        self.send(data)
+        return True
+
+    def _use_alias(self, topic: str, properties: Properties) -> str:
+        if self._aliases_out is None:
+            self._aliases_out = {}
+        alias = self._aliases_out.get(topic)
+        if alias is not None:
+            properties[PropertyId.TOPIC_ALIAS] = alias
+            return ""
+        if len(self._aliases_out) < self.topic_aliases_max:
+            alias = self._aliases_out[topic] = len(self._aliases_out) + 1
+            properties[PropertyId.TOPIC_ALIAS] = alias
+        return topic

@@ -1,0 +1,141 @@
+"""From a PUBLISH to the log: which format a topic has, and what is to be appended.
+
+`owntracks/<user>/<device>` and what is below it is OwnTracks' JSON, apart from what apps and people
+send each other there (`cmd`, `info`); `devices/<user>/<device>/position` is our own JSON. Any other
+topic that somebody may publish to is plain MQTT between clients and does not touch the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+from gateway.formats import Context, owntracks, positions
+from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.application import Identity, Parse, Submitter
+from gateway.mqtt.packets import ReasonCode
+from waylog.messages import Rejected
+
+logger = logging.getLogger(__name__)
+
+SOURCE: Final = "mqtt"
+
+#: Topics below `owntracks/<user>/<device>/` that are addressed to a client, not to the platform.
+_BETWEEN_CLIENTS: Final = frozenset({"cmd", "info"})
+
+
+class TopicRoute:
+    """What happens to messages that one client publishes to one topic."""
+
+    __slots__ = ("allowed", "device", "parse", "topic", "user")
+
+    def __init__(
+        self, topic: str, allowed: bool, parse: Parse | None, user: str, device: str | None
+    ) -> None:
+        self.topic = topic
+        self.allowed = allowed
+        self.parse = parse  # None: nothing for the log
+        self.user = user
+        self.device = device
+
+
+Submission = tuple[int, list["asyncio.Future[None]"]]
+
+
+class Ingest:
+    """Parses what is published and hands it to the submitter. `clock_ms` is Unix time."""
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        rules: AccessRules,
+        clock_ms: Callable[[], int],
+        counters: Counter[str],
+    ) -> None:
+        self._submitter = submitter
+        self._rules = rules
+        self._clock_ms = clock_ms
+        self._counters = counters
+
+    def route(self, identity: Identity, topic: str) -> TopicRoute:
+        """Look at a topic once, so that the next message to it need not be looked at again."""
+        allowed = self._rules.may_publish(identity, topic)
+        levels = topic.split("/")
+        parse: Parse | None = None
+        if levels[0] == "owntracks" and len(levels) in {3, 4}:
+            if levels[-1] not in _BETWEEN_CLIENTS or len(levels) == 3:
+                parse = owntracks.parse
+        elif levels[0] == "devices" and len(levels) == 4 and levels[3] == "position":
+            parse = positions.parse
+        if parse is None or not levels[1] or not levels[2]:
+            return TopicRoute(topic, allowed, None, identity.user, None)
+        return TopicRoute(topic, allowed, parse, levels[1], levels[2])
+
+    def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
+        """The reason code to acknowledge with, once all the futures are done.
+
+        A future that fails means that the message must not be acknowledged at all. The code is
+        NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients.
+        """
+        if not route.allowed:
+            self._counters["publishes_not_allowed"] += 1
+            rejected = self._rejected("no right to publish to this topic", identity, route, payload)
+            return ReasonCode.NOT_AUTHORIZED, [self._submitter.submit_rejected(rejected)]
+        if route.parse is None:
+            return ReasonCode.SUCCESS, []
+        context = Context(
+            user=route.user, device=route.device, received=self._clock_ms(), topic=route.topic
+        )
+        try:
+            parsed = route.parse(payload, context)
+        except Exception:
+            # A bug of a parser must not make a phone repeat one message for ever.
+            logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
+            rejected = self._rejected("the parser failed", identity, route, payload)
+            return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self._submitter.submit_rejected(rejected)]
+        submitter = self._submitter
+        futures = [submitter.submit_location(fix) for fix in parsed.fixes]
+        if parsed.events:
+            futures += [submitter.submit_event(event) for event in parsed.events]
+        rejections = parsed.rejected
+        if parsed.refused is not None:
+            rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
+        if rejections:
+            self._counters["publishes_rejected"] += 1
+            futures += [submitter.submit_rejected(rejected) for rejected in rejections]
+            # What is encrypted is nothing to us, but it is to friends who have the key.
+            if len(rejections) == len(futures) and b'"encrypted"' not in payload:
+                return ReasonCode.NO_MATCHING_SUBSCRIBERS, futures
+        return ReasonCode.SUCCESS, futures
+
+    def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
+        """Record in topic `error` that somebody was not let in."""
+        rejected = Rejected(
+            reason=reason,
+            source=SOURCE,
+            time=self._clock_ms(),
+            raw=client_id.encode(),
+            user=username,
+        )
+        self._submitter.submit_rejected(rejected).add_done_callback(_retrieve)
+
+    def _rejected(
+        self, reason: str, identity: Identity, route: TopicRoute, payload: bytes
+    ) -> Rejected:
+        return Rejected(
+            reason=reason,
+            source=SOURCE,
+            time=self._clock_ms(),
+            raw=payload,
+            user=identity.user,
+            headers={"topic": route.topic},
+        )
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Nobody waits for this one; an error is not worth a complaint about not being looked at."""
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,291 @@
+"""All sessions and subscriptions of one server: who takes over from whom, who gets a message.
+
+Sans-IO. What the shell has to do is left in two lists: `changed` are connections that have bytes to
+send or are to be closed, `wills` are the last messages of clients that went without a word.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.application import Identity
+from gateway.mqtt.packets import (
+    Connect,
+    PropertyId,
+    ReasonCode,
+    SubscriptionRequest,
+    Will,
+)
+from gateway.mqtt.retained import RetainedSource, RetainedStore
+from gateway.mqtt.session import NEVER, Message, Session
+from gateway.mqtt.settings import Settings
+from gateway.mqtt.timers import Timer, TimerWheel
+from gateway.mqtt.topics import (
+    Subscription,
+    SubscriptionTree,
+    filter_is_valid,
+    merge,
+    split_share,
+)
+
+if TYPE_CHECKING:
+    from gateway.mqtt.connection import Connection
+
+logger = logging.getLogger(__name__)
+
+
+class WillDue(NamedTuple):
+    """A will that is to be published now, in the name of its client."""
+
+    identity: Identity
+    will: Will
+
+
+class Router:
+    """See above. `now` is always in seconds on one monotonic clock."""
+
+    def __init__(self, settings: Settings, rules: AccessRules, now: float) -> None:
+        self.settings = settings
+        self.rules = rules
+        self.timers = TimerWheel(now)
+        self.changed: list[Connection] = []
+        self.wills: list[WillDue] = []
+        self.retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
+        self.sources: list[RetainedSource] = []
+        self.subscriptions = SubscriptionTree()
+        # A client identifier belongs to its user: nobody inherits another's session by its name.
+        self.sessions: dict[tuple[str, str], Session] = {}
+        self._offline: dict[Session, None] = {}  # the one away longest is first
+        self.counters: Counter[str] = Counter()
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def connect(
+        self, connection: Connection, packet: Connect, identity: Identity, now: float
+    ) -> tuple[Session, bool]:
+        """The session of a client that is now connected, and whether it existed before."""
+        key = (identity.user, packet.client_id)
+        session = self.sessions.get(key)
+        if session is not None and session.connection is not None:
+            self.counters["takeovers"] += 1
+            session.connection.close(
+                ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
+            )
+            self.connection_lost(session.connection, now)
+            session = self.sessions.get(key)
+        if session is not None and (
+            packet.clean_start
+            or session.identity.device != identity.device
+            or session.identity.admin != identity.admin
+        ):
+            self.end(session)
+            session = None
+        present = session is not None
+        if session is None:
+            session = self.sessions[key] = Session(packet.client_id, identity, self.settings)
+        self._offline.pop(session, None)
+        self.timers.cancel(session)
+        session.will = None  # the client is back before its delay was over
+        session.connection = connection
+        session.expiry_interval_s = self._expiry_interval(packet)
+        return session, present
+
+    def _expiry_interval(self, packet: Connect) -> int:
+        if packet.version == 5:
+            asked = (packet.properties or {}).get(PropertyId.SESSION_EXPIRY_INTERVAL, 0)
+            assert isinstance(asked, int)
+        else:
+            asked = 0 if packet.clean_start else NEVER
+        return min(asked, self.settings.session_expiry_max_s)
+
+    def connection_lost(self, connection: Connection, now: float) -> None:
+        """The connection of a session is over; its will is published unless it said goodbye."""
+        session = connection.session
+        if session is None or session.connection is not connection:
+            return
+        session.connection = None
+        will, connection.will = connection.will, None
+        delay = 0
+        if will is not None:
+            asked = (will.properties or {}).get(PropertyId.WILL_DELAY_INTERVAL, 0)
+            assert isinstance(asked, int)
+            delay = min(asked, session.expiry_interval_s)
+            if not delay:
+                self.wills.append(WillDue(session.identity, will))
+        if not session.expiry_interval_s:
+            self.end(session)
+            return
+        session.deadline = now + session.expiry_interval_s
+        if delay:
+            session.will, session.will_at = will, now + delay
+        self._offline[session] = None
+        self.timers.schedule(session, session.will_at if delay else session.deadline)
+        if len(self._offline) > self.settings.offline_sessions_max:
+            self.counters["sessions_evicted"] += 1
+            self.end(next(iter(self._offline)))
+
+    def end(self, session: Session) -> None:
+        """Forget a session that has no connection."""
+        if session.will is not None:
+            self.wills.append(WillDue(session.identity, session.will))
+            session.will = None
+        for subscription in session.subscriptions.values():
+            self.subscriptions.remove(subscription)
+        session.subscriptions = {}
+        self._offline.pop(session, None)
+        self.timers.cancel(session)
+        self.sessions.pop((session.identity.user, session.client_id), None)
+
+    def advance(self, now: float) -> None:
+        """Do what is due: keep-alive and other time-outs, delayed wills, expiry of sessions."""
+        for timer in self.timers.advance(now):
+            if isinstance(timer, Session):
+                self._session_due(timer, now)
+            else:
+                self._connection_due(timer, now)
+
+    def _session_due(self, session: Session, now: float) -> None:
+        if session.connection is not None:
+            return
+        if session.will is not None and session.will_at <= now:
+            self.wills.append(WillDue(session.identity, session.will))
+            session.will = None
+        if session.deadline <= now:
+            self.end(session)
+            return
+        due = session.deadline if session.will is None else session.will_at
+        self.timers.schedule(session, due)
+
+    @staticmethod
+    def _connection_due(timer: Timer, now: float) -> None:
+        connection: Connection = timer  # type: ignore[assignment]
+        connection.timed_out(now)
+
+    def offline_sessions(self) -> int:
+        """How many clients are away and remembered."""
+        return len(self._offline)
+
+    # --- subscriptions --------------------------------------------------------------------------
+
+    def subscribe(
+        self, session: Session, request: SubscriptionRequest, identifier: int
+    ) -> tuple[int, Subscription | None]:
+        """The SUBACK code of one filter, and the subscription if it is to get retained messages."""
+        share, topic_filter = split_share(request.topic_filter)
+        if not filter_is_valid(topic_filter, self.settings.topic_levels_max):
+            return ReasonCode.TOPIC_FILTER_INVALID, None
+        granted = self.rules.granted_filters(session.identity, topic_filter)
+        if not granted:
+            self.counters["subscriptions_refused"] += 1
+            return ReasonCode.NOT_AUTHORIZED, None
+        existing = session.subscriptions.get(request.topic_filter)
+        if (
+            existing is None
+            and len(session.subscriptions) >= self.settings.subscriptions_per_session_max
+        ):
+            return ReasonCode.QUOTA_EXCEEDED, None
+        if existing is not None:
+            self.subscriptions.remove(existing)
+        subscription = Subscription(
+            session,
+            request.topic_filter,
+            granted,
+            qos=request.qos,
+            no_local=request.no_local,
+            retain_as_published=request.retain_as_published,
+            identifier=identifier,
+            share=share,
+        )
+        session.subscriptions[request.topic_filter] = subscription
+        self.subscriptions.add(subscription)
+        if share is not None or request.retain_handling == 2:
+            return request.qos, None
+        if request.retain_handling == 1 and existing is not None:
+            return request.qos, None
+        return request.qos, subscription
+
+    def unsubscribe(self, session: Session, topic_filter: str) -> int:
+        """The UNSUBACK code of one filter."""
+        subscription = session.subscriptions.pop(topic_filter, None)
+        if subscription is None:
+            return ReasonCode.NO_SUBSCRIPTION_EXISTED
+        self.subscriptions.remove(subscription)
+        session.backlog.pop(topic_filter, None)
+        return ReasonCode.SUCCESS
+
+    def send_retained(self, subscription: Subscription, now: float) -> None:
+        """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it."""
+        session = subscription.session
+        session.backlog[subscription.topic_filter] = (
+            subscription,
+            self._retained(subscription.granted_filters),
+        )
+        session.pump(now)
+
+    def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:
+        # The topics are fixed now, each message is looked up when its turn comes: a reader that
+        # takes its time gets what is true then.
+        for topic_filter in topic_filters:
+            topics = self.retained.matching(topic_filter)
+            for topic in topics:
+                message = self.retained.get(topic)
+                if message is not None:
+                    yield message
+            for source in self.sources:
+                for message in source.retained(topic_filter):
+                    if self.retained.get(message.topic) is None:
+                        yield message
+
+    # --- messages -------------------------------------------------------------------------------
+
+    def publish(self, message: Message, publisher: Session | None, now: float) -> None:
+        """Keep a message if it is retained, and take it to all who subscribed to its topic."""
+        if message.retain:
+            self.retained.put(message)
+        found = self.subscriptions.match(message.topic)
+        if found:
+            self.deliver(message, found, publisher, now)
+
+    def deliver(
+        self,
+        message: Message,
+        subscriptions: Sequence[Subscription],
+        publisher: Session | None,
+        now: float,
+    ) -> None:
+        """Take a message to some subscriptions; overlapping ones of a client are one delivery."""
+        if len(subscriptions) == 1:
+            self._deliver(message, subscriptions, publisher, now)
+            return
+        for own in merge(subscriptions).values():
+            self._deliver(message, own, publisher, now)
+
+    def _deliver(
+        self,
+        message: Message,
+        subscriptions: Sequence[Subscription],
+        publisher: Session | None,
+        now: float,
+    ) -> None:
+        session = subscriptions[0].session
+        if session is publisher:
+            subscriptions = [item for item in subscriptions if not item.no_local]
+            if not subscriptions:
+                return
+        qos = min(message.qos, max(item.qos for item in subscriptions))
+        identifiers = [item.identifier for item in subscriptions if item.identifier] or None
+        retain = message.retain and any(item.retain_as_published for item in subscriptions)
+        if session.deliver(message, qos, retain, identifiers, now):
+            self.counters["deliveries"] += 1
+        else:
+            self.counters["deliveries_dropped"] += 1
+
+    def close_all(self, reason_code: ReasonCode, text: str) -> None:
+        """Ask every connection to end."""
+        for session in list(self.sessions.values()):
+            if session.connection is not None:
+                session.connection.close(reason_code, text)

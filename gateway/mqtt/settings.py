@@ -1,0 +1,42 @@
+"""Limits of the MQTT listener. Every buffer, queue and table has one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the listener allows. The defaults suit phones; sizes are bytes, times seconds."""
+
+    packet_bytes_max: int = 256 * 1024
+    #: Before somebody is known, less is believed.
+    connect_bytes_max: int = 64 * 1024
+    connect_timeout_s: float = 10.0
+    connections_max: int = 18_000  # a process may often hold 20,000 files
+    #: MQTT 5 clients that ask for a longer keep-alive, or for none, get this; None lets them choose.
+    keep_alive_max_s: int | None = None
+    #: PUBLISH packets of one connection that wait for the log; MQTT 5's Receive Maximum.
+    publishes_in_flight_max: int = 100
+    #: The same over all connections of the process.
+    all_publishes_in_flight_max: int = 50_000
+    all_publish_bytes_in_flight_max: int = 64 * 1024 * 1024
+    #: PUBLISH packets of QoS 1 and 2 sent to one client and not acknowledged yet.
+    deliveries_in_flight_max: int = 64
+    #: What waits for one client, on line or not.
+    queued_messages_max: int = 1000
+    queued_bytes_max: int = 1024 * 1024
+    #: Bytes written and not taken by a slow reader, before QoS 0 is dropped and the rest queued.
+    outgoing_bytes_max: int = 256 * 1024
+    #: A reader that takes nothing for so long is disconnected.
+    stalled_reader_timeout_s: float = 60.0
+    #: Sessions kept for clients that are away; the one away longest goes first.
+    offline_sessions_max: int = 100_000
+    session_expiry_max_s: int = 7 * 24 * 3600
+    subscriptions_per_session_max: int = 200
+    topic_levels_max: int = 128
+    topic_aliases_max: int = 16
+    retained_messages_max: int = 200_000
+    retained_bytes_max: int = 64 * 1024 * 1024
+    #: Refused CONNECTs that are recorded in topic `error` each second; all are counted.
+    refusals_recorded_per_s: float = 10.0
