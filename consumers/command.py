@@ -1,0 +1,103 @@
+"""`waylog resolver`: one resolver process: fixes in, addresses out."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+from pathlib import Path
+from typing import Final
+
+from geoservice.command import open_geocoder
+from waylog.cli import EXIT_DONE, CommandError
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS
+from waylog.topics import LOCATION
+
+logger = logging.getLogger(__name__)
+
+DEFAULT_GROUP: Final = "resolver"
+
+_EXAMPLES: Final = """examples:
+  waylog resolver                                      the log on this machine
+  waylog resolver --bootstrap-servers kafka1:9092      as many processes as you like, up to
+                                                       the number of partitions of `location`
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog resolver`."""
+    from geoservice.fallback import add_arguments as add_fallback_arguments
+
+    parser.epilog = _EXAMPLES
+    add = parser.add_argument
+    add(
+        "--bootstrap-servers",
+        default=DEFAULT_BOOTSTRAP_SERVERS,
+        metavar="LIST",
+        help="Kafka brokers (default %(default)s)",
+    )
+    add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
+    add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
+    add(
+        "--report-interval",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="seconds between two lines of counters (default 30)",
+    )
+    add(
+        "--fallback-wait",
+        type=float,
+        default=0.0,
+        metavar="S",
+        help="how long a batch may wait for the fallback; a later answer serves the next fix "
+        "there (default 0)",
+    )
+    add_fallback_arguments(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Resolve until SIGTERM or SIGINT."""
+    from consumers.resolver import Resolver
+    from consumers.worker import TopicsDiffer, Worker, WorkerSettings, describe
+    from geoservice.fallback import from_arguments
+    from waylog.notify import notify_ready
+    from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
+
+    configure_logging()
+    geocoder = open_geocoder(arguments.geo)
+    fallback = from_arguments(arguments, wait_s=arguments.fallback_wait)
+    telemetry = KafkaTelemetry(arguments.bootstrap_servers, "resolver")
+    logging.getLogger().addHandler(KafkaLogHandler(telemetry))
+
+    def ready() -> None:
+        logger.info(
+            "resolver ready kafka=%s group=%s index=%s",
+            arguments.bootstrap_servers,
+            arguments.group,
+            geocoder.index_version,
+        )
+        notify_ready()
+
+    worker = Worker(
+        arguments.bootstrap_servers,
+        arguments.group,
+        LOCATION,
+        Resolver(geocoder, fallback),
+        client_id="resolver",
+        telemetry=telemetry,
+        settings=WorkerSettings(report_interval_s=arguments.report_interval),
+        on_ready=ready,
+    )
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: worker.stop())
+    try:
+        worker.run()
+    except TopicsDiffer as error:
+        raise CommandError(str(error)) from None
+    finally:
+        if fallback is not None:
+            fallback.close()
+        telemetry.close()
+    logger.info("resolver stopped: %s", describe(worker.counters))
+    return EXIT_DONE

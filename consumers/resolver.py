@@ -1,0 +1,217 @@
+"""The resolver's logic: fixes in, addresses out. No broker, clock or thread in here.
+
+A device's records are all in one partition, so its order is kept partition by partition: of every
+batch the newest fix of each device is resolved, and a fix that is older than what was already
+resolved for its device yields nothing. The newest record of a device in topic `address` is
+therefore always the address of its newest fix.
+"""
+
+from __future__ import annotations
+
+import logging
+from array import array
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+
+from consumers.records import InputRecord, OutputRecord
+from geoservice.fallback import Fallback
+from geoservice.reverse import Geocoder
+from waylog.messages import Address, Fix, Rejected, decode_fix, encode
+from waylog.topics import ADDRESS, ERROR
+
+logger = logging.getLogger(__name__)
+
+SOURCE: Final = "resolver"
+TRACEPARENT: Final = "traceparent"
+
+# A result must fit into a record whatever a foreign producer has put into the log.
+NAME_CHARACTERS_MAX: Final = 1000
+RAW_BYTES_MAX: Final = 500_000
+TRACEPARENT_BYTES_MAX: Final = 256
+
+
+class _Resolved(msgspec.Struct, gc=False):
+    """What of an address record says how new it is."""
+
+    device: str
+    time: int
+
+
+_decode_resolved = msgspec.json.Decoder(_Resolved).decode
+
+
+class NewestTimes:
+    """The time of the newest resolved fix of each device of one partition, in ms.
+
+    Seeded from topic `address`. Grows with the number of devices, and with nothing else.
+    """
+
+    __slots__ = ("_times",)
+
+    def __init__(self) -> None:
+        self._times: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._times)
+
+    def restore(self, values: Sequence[bytes | None]) -> None:
+        """Take over records of topic `address`."""
+        times = self._times
+        for value in values:
+            if value is None:
+                continue
+            try:
+                resolved = _decode_resolved(value)
+            except msgspec.DecodeError:
+                # Somebody else's record: it says nothing about our devices.
+                continue
+            if resolved.time >= times.get(resolved.device, resolved.time):
+                times[resolved.device] = resolved.time
+
+    def is_newest(self, fix: Fix) -> bool:
+        """Is nothing newer known? Of two fixes of the same time the later record counts."""
+        return fix.time >= self._times.get(fix.device, fix.time)
+
+    def set(self, fix: Fix) -> None:
+        """Remember the newest fix of a device."""
+        self._times[fix.device] = fix.time
+
+
+class Resolver:
+    """Turns batches of fixes into address records."""
+
+    #: Read when a partition is assigned, to restore its NewestTimes.
+    state_topic: Final = ADDRESS
+
+    def __init__(self, geocoder: Geocoder, fallback: Fallback | None = None) -> None:
+        self._geocoder = geocoder
+        self._fallback = fallback
+        self.resolved = 0
+        self.rejected = 0
+
+    def new_state(self) -> NewestTimes:
+        """The state of a partition that was just assigned."""
+        return NewestTimes()
+
+    def process(
+        self,
+        batch: Mapping[int, Sequence[InputRecord]],
+        states: Mapping[int, NewestTimes],
+        now_ms: int,
+    ) -> list[OutputRecord]:
+        """The records to write for a batch, given as records in log order by partition."""
+        outputs: list[OutputRecord] = []
+        winners: list[tuple[InputRecord, Fix]] = []
+        for partition, records in batch.items():
+            state = states[partition]
+            newest: dict[str, tuple[InputRecord, Fix]] = {}
+            for record in records:
+                fix = self._decode(record, outputs, now_ms)
+                if fix is not None and state.is_newest(fix):
+                    state.set(fix)
+                    newest[fix.device] = (record, fix)
+            winners.extend(newest.values())
+        if winners:
+            self._look_up(winners, outputs, now_ms)
+        return outputs
+
+    def _decode(self, record: InputRecord, outputs: list[OutputRecord], now_ms: int) -> Fix | None:
+        value = record.value()
+        if value is None:
+            reason = "the record has no value"
+        else:
+            try:
+                fix = decode_fix(value)
+            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+                reason = f"not a fix: {error}"
+            else:
+                # Comparisons that NaN and infinity fail.
+                if not (-90.0 <= fix.lat <= 90.0 and -180.0 <= fix.lon <= 180.0):
+                    reason = "latitude or longitude is not on earth"
+                elif not 0 < len(fix.device) <= NAME_CHARACTERS_MAX:
+                    reason = f"the device needs a name of 1 to {NAME_CHARACTERS_MAX} characters"
+                elif len(fix.id) > NAME_CHARACTERS_MAX:
+                    reason = f"the id is longer than {NAME_CHARACTERS_MAX} characters"
+                else:
+                    return fix
+        outputs.append(self._reject(record, reason, now_ms))
+        return None
+
+    def _reject(self, record: InputRecord, reason: str, now_ms: int) -> OutputRecord:
+        self.rejected += 1
+        key = record.key()
+        if key is not None and len(key) > NAME_CHARACTERS_MAX:
+            key = None
+        raw = record.value() or b""
+        if len(raw) > RAW_BYTES_MAX:
+            reason += f" (raw: the first {RAW_BYTES_MAX} of {len(raw)} bytes)"
+        rejected = Rejected(
+            reason=reason,
+            source=SOURCE,
+            time=now_ms,
+            raw=raw[:RAW_BYTES_MAX],
+            device=key.decode("utf-8", "replace") if key is not None else None,
+            headers={
+                "topic": record.topic() or "",
+                "partition": str(record.partition()),
+                "offset": str(record.offset()),
+            },
+        )
+        # Of the reason only its kind goes to the log: the text may quote what a device sent.
+        logger.warning(
+            "record %s-%s at %s goes to topic error",
+            record.topic(),
+            record.partition(),
+            record.offset(),
+        )
+        return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(record))
+
+    def _look_up(
+        self,
+        winners: list[tuple[InputRecord, Fix]],
+        outputs: list[OutputRecord],
+        now_ms: int,
+    ) -> None:
+        results = self._geocoder.reverse_batch(
+            array("d", [fix.lat for _, fix in winners]),
+            array("d", [fix.lon for _, fix in winners]),
+        )
+        if self._fallback is not None:
+            results = self._fallback.complete(results)
+        self.resolved += len(winners)
+        for (record, fix), result in zip(winners, results, strict=True):
+            address = Address(
+                device=fix.device,
+                fix_id=fix.id,
+                time=fix.time,
+                lat=fix.lat,
+                lon=fix.lon,
+                display_name=result.display_name,
+                address=result.address,
+                distance=result.distance,
+                resolved=now_ms,
+                index_version=result.index_version,
+            )
+            outputs.append(
+                OutputRecord(
+                    ADDRESS,
+                    # Where the fix came from, so that the same resolver owns both.
+                    record.partition(),
+                    fix.device.encode(),
+                    encode(address),
+                    _passed_on(record),
+                )
+            )
+
+
+def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:
+    """The headers that a result inherits."""
+    headers = record.headers()
+    if not headers:
+        return None
+    for name, value in headers:
+        if name == TRACEPARENT and value and len(value) <= TRACEPARENT_BYTES_MAX:
+            return [(name, value)]
+    return None

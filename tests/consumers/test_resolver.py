@@ -1,0 +1,260 @@
+"""The resolver's logic on records made by hand: order, lateness, bad records."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from consumers.records import OutputRecord
+from consumers.resolver import RAW_BYTES_MAX, NewestTimes, Resolver
+from geoservice.reverse import Geocoder
+from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
+
+NOW = 1_700_000_000_000
+
+
+@dataclass(frozen=True)
+class Record:
+    """A record of the log, without a log."""
+
+    _value: bytes | None
+    _key: bytes | None = None
+    _headers: list[tuple[str, bytes]] | None = None
+    _partition: int = 0
+    _offset: int = 0
+
+    def topic(self) -> str:
+        return "location"
+
+    def partition(self) -> int:
+        return self._partition
+
+    def offset(self) -> int:
+        return self._offset
+
+    def key(self) -> bytes | None:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+    def headers(self) -> Any:
+        return self._headers
+
+
+def make_fix(device: str = "ann/phone", time: int = 1000, lat: float = 47.14, **more: Any) -> Fix:
+    lon = more.pop("lon", 9.52)
+    return Fix(
+        id=fix_id(device, time, lat, lon),
+        device=device,
+        user=device.partition("/")[0],
+        lat=lat,
+        lon=lon,
+        time=time,
+        received=time + 5,
+        **more,
+    )
+
+
+def record_of(fix: Fix, partition: int = 0, offset: int = 0) -> Record:
+    return Record(encode(fix), fix.device.encode(), None, partition, offset)
+
+
+@pytest.fixture(scope="module")
+def geocoder() -> Geocoder:
+    return Geocoder.open()
+
+
+@pytest.fixture
+def resolver(geocoder: Geocoder) -> Resolver:
+    return Resolver(geocoder)
+
+
+def resolve(
+    resolver: Resolver, records: Sequence[Record], state: NewestTimes | None = None
+) -> list[OutputRecord]:
+    return resolver.process({0: records}, {0: state if state is not None else NewestTimes()}, NOW)
+
+
+def test_a_fix_becomes_the_address_of_its_place(resolver: Resolver) -> None:
+    fix = make_fix()
+    [output] = resolve(resolver, [record_of(fix)])
+    assert (output.topic, output.partition, output.key) == ("address", 0, b"ann/phone")
+    address = decode_address(output.value)
+    assert address.address["town"] == "Vaduz"
+    assert address.address["country_code"] == "li"
+    assert address.display_name == "Vaduz, Liechtenstein"
+    assert address.distance is not None and address.distance < 1000
+    assert (address.fix_id, address.time, address.lat, address.lon) == (
+        fix.id, 1000, 47.14, 9.52,
+    )  # fmt: skip
+    assert address.resolved == NOW
+    assert len(address.index_version) == 12
+
+
+def test_an_address_goes_where_its_fix_came_from(resolver: Resolver) -> None:
+    batch = {
+        partition: [record_of(make_fix(f"u/{partition}"), partition)] for partition in (3, 1, 2)
+    }
+    states = {partition: NewestTimes() for partition in batch}
+    outputs = resolver.process(batch, states, NOW)
+    assert [(output.partition, output.key) for output in outputs] == [
+        (3, b"u/3"), (1, b"u/1"), (2, b"u/2"),
+    ]  # fmt: skip
+
+
+def test_of_a_batch_only_the_newest_fix_of_a_device_is_resolved(resolver: Resolver) -> None:
+    fixes = [make_fix(time=time) for time in (5, 9, 7)] + [make_fix("bob/car", 1)]
+    outputs = resolve(resolver, [record_of(fix) for fix in fixes])
+    assert {(output.key, decode_address(output.value).time) for output in outputs} == {
+        (b"ann/phone", 9), (b"bob/car", 1),
+    }  # fmt: skip
+
+
+def test_a_late_fix_yields_nothing(resolver: Resolver) -> None:
+    state = NewestTimes()
+    assert resolve(resolver, [record_of(make_fix(time=9))], state)
+    assert not resolve(resolver, [record_of(make_fix(time=8))], state)
+
+
+def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolver) -> None:
+    state = NewestTimes()
+    resolve(resolver, [record_of(make_fix(time=9))], state)
+    [output] = resolve(resolver, [record_of(make_fix(time=9, lat=48.2, lon=16.37))], state)
+    assert decode_address(output.value).address["city"] == "Vienna"
+
+
+def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> None:
+    [written] = resolve(resolver, [record_of(make_fix(time=9))])
+    state = NewestTimes()
+    state.restore([written.value, None, b"not an address", b'{"device": 3}'])
+    assert len(state) == 1
+    assert not resolve(resolver, [record_of(make_fix(time=8))], state)
+    assert resolve(resolver, [record_of(make_fix(time=10))], state)
+
+
+def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
+    state = NewestTimes()
+    state.restore([json.dumps({"device": "d", "time": time}).encode() for time in (3, 8, 5)])
+    assert not state.is_newest(make_fix("d", 7))
+    assert state.is_newest(make_fix("d", 8))
+
+
+def test_the_trace_of_a_fix_goes_on_with_its_address(resolver: Resolver) -> None:
+    trace = ("traceparent", b"00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
+    record = Record(encode(make_fix()), b"ann/phone", [("other", b"1"), trace])
+    [output] = resolve(resolver, [record])
+    assert output.headers == [trace]
+
+
+def test_at_sea_the_name_is_the_coordinates(resolver: Resolver) -> None:
+    [output] = resolve(resolver, [record_of(make_fix(lat=-12.345, lon=-23.456))])
+    address = decode_address(output.value)
+    assert address.display_name == "12.345 S, 23.456 W"
+    assert address.address == {}
+    assert address.distance is None
+
+
+@pytest.mark.parametrize(
+    ("value", "reason"),
+    [
+        (None, "no value"),
+        (b"", "not a fix"),
+        (b"{", "not a fix"),
+        (b"\xff\xfe", "not a fix"),
+        (b"[]", "not a fix"),
+        (b'{"lat": 1}', "not a fix"),
+        (encode(make_fix(lat=91.0)), "not on earth"),
+        (encode(make_fix(lon=-180.5)), "not on earth"),
+        (encode(make_fix(device="")), "needs a name"),
+        (encode(make_fix(device="d" * 1001)), "needs a name"),
+        (encode(msgspec.structs.replace(make_fix(), id="i" * 1001)), "the id is longer"),
+        (encode(make_fix()).replace(b"47.14", b"1e999"), "not a fix|not on earth"),
+        (encode(make_fix()).replace(b"47.14", b"NaN"), "not a fix"),
+    ],
+)
+def test_a_bad_record_is_kept_in_topic_error_and_stops_nobody(
+    resolver: Resolver, value: bytes | None, reason: str
+) -> None:
+    bad = Record(value, b"ann/phone", None, 0, 77)
+    outputs = resolve(resolver, [record_of(make_fix("a/1")), bad, record_of(make_fix("a/2"))])
+    [error] = [output for output in outputs if output.topic == "error"]
+    rejected = decode_rejected(error.value)
+    assert any(part in rejected.reason for part in reason.split("|"))
+    assert rejected.raw == (value or b"")
+    assert rejected.device == "ann/phone"
+    assert rejected.headers == {"topic": "location", "partition": "0", "offset": "77"}
+    assert {output.key for output in outputs if output.topic == "address"} == {b"a/1", b"a/2"}
+
+
+def test_a_huge_bad_record_still_fits_into_topic_error(resolver: Resolver) -> None:
+    bad = Record(b"x" * 1_000_000, b"k" * 5000)
+    [error] = resolve(resolver, [bad])
+    rejected = decode_rejected(error.value)
+    assert len(rejected.raw) == RAW_BYTES_MAX
+    assert "of 1000000 bytes" in rejected.reason
+    assert error.key is None
+    assert len(error.value) < 1_000_000
+
+
+@settings(max_examples=300)
+@given(st.binary(max_size=200))
+def test_no_bytes_stop_the_resolver(geocoder: Geocoder, value: bytes) -> None:
+    outputs = resolve(Resolver(geocoder), [Record(value)])
+    assert len(outputs) == 1
+
+
+arrivals = st.lists(
+    st.tuples(st.sampled_from(["a/1", "b/2", "c/3"]), st.integers(0, 20)), max_size=60
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(arrivals, st.integers(1, 9), st.sets(st.integers(0, 60), max_size=3))
+def test_the_newest_address_is_always_that_of_the_newest_fix(
+    geocoder: Geocoder,
+    arrived: list[tuple[str, int]],
+    batch_records: int,
+    restarts: set[int],
+) -> None:
+    """However fixes arrive, are cut into batches, and are processed again after a crash."""
+    resolver = Resolver(geocoder)
+    records = [
+        record_of(make_fix(device, time, lat=40 + time / 10), 0, offset)
+        for offset, (device, time) in enumerate(arrived)
+    ]
+    log: list[bytes] = []
+    state = NewestTimes()
+    position = 0
+    committed = 0
+    while position < len(records):
+        batch = records[position : position + batch_records]
+        log += [output.value for output in resolve(resolver, batch, state)]
+        position += len(batch)
+        if position in restarts:
+            # Killed: results are written, offsets only up to the batch before.
+            restarts = restarts - {position}
+            position = committed
+            state = NewestTimes()
+            state.restore(log)
+        else:
+            committed = position
+    written = [decode_address(value) for value in log]
+    for _, of_device in groupby(
+        sorted(written, key=lambda address: address.device), key=lambda address: address.device
+    ):
+        times = [address.time for address in of_device]
+        assert times == sorted(times)
+    newest: dict[str, Address] = {address.device: address for address in written}
+    wanted: dict[str, int] = {}
+    for device, time in arrived:
+        wanted[device] = max(wanted.get(device, 0), time)
+    assert {device: address.time for device, address in newest.items()} == wanted
