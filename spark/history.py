@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Final
 from spark.history_files import RECENT_IDS, Committed, HistoryFiles
 from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
-from spark.session import DEFAULT_MASTER, open_session
+from spark.session import DEFAULT_MASTER, close_session, open_session
 from spark.storage import Storage
 from waylog.cli import CommandError
 from waylog.kafka import LogUnreachable
@@ -98,7 +98,7 @@ class HistoryJob:
             try:
                 self._run_in(session)
             finally:
-                _stop_session(session)
+                close_session(session)
         finally:
             if lock is not None:
                 lock.close()
@@ -289,13 +289,6 @@ def _stop_query(query: StreamingQuery) -> None:
     except Exception as error:
         # A signal to the whole process group ends the JVM before us: nothing is left to stop.
         logger.debug("the stream was not stopped: %s", error)
-
-
-def _stop_session(session: SparkSession) -> None:
-    try:
-        session.stop()
-    except Exception as error:
-        logger.debug("Spark was not stopped: %s", error)
 
 
 def _reason(error: BaseException) -> str:

@@ -60,7 +60,7 @@ def _run(arguments: argparse.Namespace) -> int:
     import threading
 
     from spark.places_job import write_places
-    from spark.session import open_session
+    from spark.session import close_session, open_session
     from spark.storage import Storage
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
@@ -87,7 +87,7 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.once or stopping.wait(arguments.interval):
                 break
     finally:
-        session.stop()
+        close_session(session)
     return 0
 
 

@@ -24,6 +24,8 @@ DAY_MS: Final = 86_400_000
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
+_NO_ATTRIBUTES: Final = msgspec.Raw()
+
 Time = Annotated[int, msgspec.Meta(ge=_TIME_MIN_MS, le=_TIME_MAX_MS)]
 
 
@@ -46,7 +48,8 @@ class StoredFix(msgspec.Struct, kw_only=True, gc=False):
     charging: bool | None = None
     trigger: str | None = None
     source: str | None = None
-    attributes: msgspec.Raw | None = None
+    # Raw does not go into a union; null stays `null`.
+    attributes: msgspec.Raw = _NO_ATTRIBUTES
 
 
 FIX_FIELDS: Final = (
@@ -120,7 +123,7 @@ def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.Reco
         return pa.RecordBatch.from_pylist([], schema=HISTORY_SCHEMA)
     members = list(zip(*map(msgspec.structs.astuple, fixes), strict=True))
     # Raw JSON is checked as JSON only, not as UTF-8.
-    attributes = [None if raw is None else str(raw, "utf-8", "replace") for raw in members[-1]]
+    attributes = [_attributes(raw) for raw in members[-1]]
     columns = [
         pa.array(values, field.type)
         for values, field in zip([*members[:-1], attributes], FIX_FIELDS, strict=True)
@@ -128,6 +131,11 @@ def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.Reco
     columns.append(pa.array(np.full(len(fixes), partition, np.int32)))
     columns.append(pa.array(offsets, pa.int64()))
     return pa.RecordBatch.from_arrays(columns, schema=HISTORY_SCHEMA)
+
+
+def _attributes(raw: msgspec.Raw) -> str | None:
+    text = str(raw, "utf-8", "replace")
+    return None if text in {"", "null"} else text
 
 
 def date_text(day: int) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,8 +16,12 @@ from spark.jvm import find_java, private_cache
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+logger = logging.getLogger(__name__)
+
 DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_DRIVER_MEMORY: Final = "768m"
+
+_JVM_END_S: Final = 10.0
 
 #: Spark's own lines start at this level; what our job has to say goes through Python's logging.
 _LOG4J: Final = """
@@ -111,3 +116,31 @@ def _log4j_file(cache: Path) -> Path:
         aside.write_text(_LOG4J, encoding="utf-8")
         aside.replace(path)
     return path
+
+
+def close_session(session: SparkSession) -> None:
+    """Stop Spark, and end its JVM. Never raises: the JVM may have ended before us.
+
+    That is so when a signal went to the whole process group, as Ctrl-C does.
+    """
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    try:
+        session.stop()
+        if gateway is not None:
+            gateway.shutdown()
+    except Exception as error:
+        logger.debug("Spark was not stopped: %s", error)
+    process = getattr(gateway, "proc", None)
+    if process is None:
+        return
+    # The JVM ends when nobody can write to its standard input any more.
+    process.stdin.close()
+    try:
+        process.wait(_JVM_END_S)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait()
+    SparkContext._gateway = None
+    SparkContext._jvm = None

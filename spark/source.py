@@ -238,12 +238,14 @@ def report_unreadable(
 ) -> None:
     """Keep records that are no fixes in topic `error`; raises LogUnreachable if that fails."""
     logger.warning(
-        "%s-%d: %d unreadable records go to topic %s, the first at offset %d",
+        "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
         topic,
         partition,
         len(unreadable),
         ERROR,
         unreadable[0].offset,
+        # The reason names members and types, never values.
+        unreadable[0].reason,
     )
     failures: list[str] = []
     producer = LibrdkafkaProducer(

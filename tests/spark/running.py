@@ -1,0 +1,137 @@
+"""What the tests of Spark's jobs start, and the records they use."""
+
+from __future__ import annotations
+
+import re
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterable
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from waylog.kafka import producer_config
+from waylog.messages import Fix, encode, fix_id
+from waylog.topics import LOCATION
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+class Running:
+    """A `waylog` command in a process group of its own; what it says is read all the time."""
+
+    def __init__(self, *arguments: str, environment: dict[str, str] | None = None) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "waylog.cli", *arguments],
+            cwd=ROOT,
+            env=environment,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+        self._lines: list[str] = []
+        self._more = threading.Condition()
+        self._ended = False
+        threading.Thread(target=self._read, daemon=True).start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        with self.process.stderr as stream:
+            for line in stream:
+                with self._more:
+                    self._lines.append(line)
+                    self._more.notify_all()
+        with self._more:
+            self._ended = True
+            self._more.notify_all()
+
+    @property
+    def said(self) -> str:
+        with self._more:
+            return "".join(self._lines)
+
+    def await_line(self, pattern: str, times: int = 1, timeout_s: float = 120) -> str:
+        """Wait for the n-th line with a pattern; returns it."""
+
+        def matching() -> list[str]:
+            return [line for line in self._lines if re.search(pattern, line)]
+
+        with self._more:
+            self._more.wait_for(lambda: self._ended or len(matching()) >= times, timeout_s)
+            found = matching()
+            assert len(found) >= times, f"no line with {pattern!r}:\n{''.join(self._lines)}"
+            return found[times - 1]
+
+    def kill(self) -> None:
+        self.process.send_signal(signal.SIGKILL)
+        # Its JVM and the like, too: nobody may get time to tidy up.
+        kill_group(self.process.pid)
+        self.process.wait(30)
+
+    def terminate(self, timeout_s: float = 60) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(timeout_s)
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.kill()
+
+
+def kill_group(group: int) -> None:
+    import os
+
+    try:
+        os.killpg(group, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+
+
+def start_broker(folder: Path, port: int = 0) -> tuple[Running, str]:
+    """Start our broker; returns its process and its address."""
+    folder.mkdir(parents=True, exist_ok=True)
+    config = folder / "broker.properties"
+    config.write_text(
+        f"node.id=0\nlisteners=PLAINTEXT://127.0.0.1:{port}\nlog.dirs={folder}/logs\n"
+    )
+    broker = Running("broker", "--config", str(config))
+    address = re.search(r"127\.0\.0\.1:\d+", broker.await_line("serves", timeout_s=30))
+    assert address is not None
+    return broker, address[0]
+
+
+def make_fix(device: str, time: int, lat: float = 52.5, lon: float = 13.4) -> Fix:
+    return Fix(
+        id=fix_id(device, time, lat, lon),
+        device=device,
+        user=device.partition("/")[0],
+        lat=lat,
+        lon=lon,
+        time=time,
+        received=time + 250,
+        accuracy=8.0,
+        source="owntracks",
+        attributes={"tid": "ab", "note": "Straße"},
+    )
+
+
+def append_fixes(servers: str, fixes: Iterable[Fix]) -> None:
+    append_values(servers, ((fix.device.encode(), encode(fix)) for fix in fixes))
+
+
+def append_values(servers: str, values: Iterable[tuple[bytes | None, bytes | None]]) -> None:
+    """Append records to topic `location`; returns when all are acknowledged."""
+    producer = Producer(producer_config(servers, "test"))
+    failures: list[object] = []
+
+    def on_delivery(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for key, value in values:
+        producer.produce(LOCATION, value, key, on_delivery=on_delivery)
+        producer.poll(0)
+    assert producer.flush(60) == 0
+    assert not failures
