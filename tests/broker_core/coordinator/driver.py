@@ -1,0 +1,161 @@
+"""Drives a GroupCoordinator without sockets, files or clocks."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from broker_core.coordinator.effects import Append, Moment, Respond
+from broker_core.coordinator.group_coordinator import (
+    GroupCoordinator,
+    GroupSettings,
+    OffsetToCommit,
+)
+from broker_core.coordinator.member import JoinRequest
+
+
+class Driver:
+    """A coordinator with a log that is a list, and a clock that the test moves."""
+
+    def __init__(self, **settings: Any) -> None:
+        self.settings = GroupSettings(**({"initial_rebalance_delay_ms": 0} | settings))
+        self.log: list[tuple[bytes, bytes | None]] = []
+        self.answers: dict[str, dict[str, Any]] = {}
+        self.disk_works = True
+        self._ids = itertools.count(1)
+        self._monotonic_ms = 1_000
+        self._wall_ms = 1_700_000_000_000
+        self.coordinator = self._new()
+
+    def _new(self) -> GroupCoordinator:
+        return GroupCoordinator(self.settings, new_id=lambda: str(next(self._ids)))
+
+    @property
+    def now(self) -> Moment:
+        """The time of the next step."""
+        return Moment(self._monotonic_ms, self._wall_ms)
+
+    def restart(self) -> None:
+        """A new coordinator that reads the log; what was not stored is gone."""
+        self.coordinator = self._new()
+        for key, value in self.log:
+            self.coordinator.load(key, value, self.now)
+        self.coordinator.finish_loading()
+        self.answers.clear()
+
+    def perform(self) -> None:
+        """Do what the coordinator wants."""
+        while effects := self.coordinator.take_effects():
+            for effect in effects:
+                if isinstance(effect, Respond):
+                    token = effect.token
+                    assert isinstance(token, str)
+                    assert token not in self.answers, f"{token} is answered twice"
+                    self.answers[token] = effect.response
+                else:
+                    self._append(effect)
+
+    def _append(self, effect: Append) -> None:
+        if self.disk_works:
+            self.log += effect.records
+            self.coordinator.appended(effect, self.now)
+        else:
+            self.coordinator.append_failed(effect, self.now)
+
+    def advance(self, ms: int) -> None:
+        """Let time pass; every deadline is kept to the millisecond."""
+        end = self._monotonic_ms + ms
+        while True:
+            due = self.coordinator.next_deadline()
+            if due is None or due > end:
+                break
+            step = max(due - self._monotonic_ms, 0)
+            self._monotonic_ms += step
+            self._wall_ms += step
+            self.coordinator.tick(self.now)
+            self.perform()
+        self._wall_ms += end - self._monotonic_ms
+        self._monotonic_ms = end
+
+    def wait_without_heartbeats(self, ms: int) -> None:
+        """Let the calendar go on while sessions, which are not measured by it, do not."""
+        self._wall_ms += ms
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def join(
+        self,
+        token: str,
+        member_id: str = "",
+        *,
+        instance_id: str | None = None,
+        protocols: tuple[str, ...] = ("range",),
+        **more: Any,
+    ) -> dict[str, Any] | None:
+        """JoinGroup; returns the answer if there is one already."""
+        request = JoinRequest(
+            group_id="g",
+            member_id=member_id,
+            instance_id=instance_id,
+            client_id="client",
+            client_host="/127.0.0.1",
+            session_timeout_ms=more.pop("session_timeout_ms", 10_000),
+            rebalance_timeout_ms=more.pop("rebalance_timeout_ms", 60_000),
+            protocol_type=more.pop("protocol_type", "consumer"),
+            protocols=[(name, f"{token} on {name}".encode()) for name in protocols],
+            **more,
+        )
+        self.coordinator.join_group(request, token, self.now)
+        self.perform()
+        return self.answers.get(token)
+
+    def sync(
+        self, token: str, member_id: str, generation: int, **assignments: str
+    ) -> dict[str, Any] | None:
+        """SyncGroup; a leader gives assignments by member id (`_` for a dash)."""
+        self.coordinator.sync_group(
+            {
+                "group_id": "g",
+                "member_id": member_id,
+                "group_instance_id": None,
+                "generation_id": generation,
+                "protocol_type": None,
+                "protocol_name": None,
+                "assignments": [
+                    {"member_id": name.replace("_", "-"), "assignment": value.encode()}
+                    for name, value in assignments.items()
+                ],
+            },
+            token,
+            self.now,
+        )
+        self.perform()
+        return self.answers.get(token)
+
+    def heartbeat(self, member_id: str, generation: int, instance_id: str | None = None) -> int:
+        """Heartbeat."""
+        code = self.coordinator.heartbeat("g", member_id, instance_id, generation, self.now)
+        self.perform()
+        return code
+
+    def leave(self, member_id: str, instance_id: str | None = None) -> int:
+        """LeaveGroup."""
+        (code,) = self.coordinator.leave_group("g", [(member_id, instance_id)], self.now)
+        self.perform()
+        return code
+
+    def commit(self, token: str, member_id: str, generation: int, offset: int, **more: Any) -> int:
+        """OffsetCommit of topic t, partition 0; returns its error code."""
+        offsets = [OffsetToCommit("t", 0, offset, -1, more.pop("metadata", ""))]
+        member = (member_id, more.pop("instance_id", None), generation)
+        group_id = more.pop("group_id", "g")
+        self.coordinator.commit_offsets(group_id, member, offsets, token, self.now)
+        self.perform()
+        code: int = self.answers[token]["codes"][("t", 0)]
+        return code
+
+    def committed(self, group_id: str = "g") -> int | None:
+        """The committed offset of topic t, partition 0."""
+        group = self.coordinator.groups.get(group_id)
+        found = group.offsets.get(("t", 0)) if group else None
+        return found.offset if found else None
