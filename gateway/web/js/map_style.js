@@ -5,7 +5,7 @@ const FONT_MEDIUM = ["Waylog Medium", ...FONT.slice(1)]; // the first name only 
 
 const COLOURS = {
   light: {
-    water: "#c9dbe6", land: "#f6f5f0", coast: "#a9c3d2", border: "#b9b4c4",
+    water: "#c3d8e5", land: "#f5f3ed", coast: "#9fbccd", border: "#b9b4c4",
     country: "#6a6478", town: "#39404b", townSoft: "#5d6673", dot: "#8a93a0", halo: "rgba(250,250,247,.92)",
     grid: "rgba(40,60,90,.09)",
     track: "#3b5bfd", trackCasing: "rgba(255,255,255,.9)", place: "#7a3ff2", placeText: "#4f1fb8",
@@ -23,15 +23,14 @@ export function colours(theme) {
 }
 
 const present = { land: [], towns: [] };
-const NOTHING = new ArrayBuffer(0);
 
 /** Read which tiles exist and teach MapLibre the address world://land/{z}/{x}/{y}. */
 export async function installWorld(maplibregl) {
   maplibregl.addProtocol("world", async (request, control) => {
     const [set, z, x, y] = request.url.slice("world://".length).split("/");
-    if (!exists(set, Number(z), Number(x), Number(y))) return { data: NOTHING };
+    if (!exists(set, Number(z), Number(x), Number(y))) return { data: new ArrayBuffer(0) };
     const answer = await fetch(`/static/world/${set}/${z}/${x}/${y}.mvt`, { signal: control.signal });
-    return { data: answer.ok ? await answer.arrayBuffer() : NOTHING };
+    return { data: answer.ok ? await answer.arrayBuffer() : new ArrayBuffer(0) };
   });
   const answer = await fetch("/static/world/index.json");
   if (!answer.ok) throw new Error("the base map is not built: python -m gateway.web.base_map");
@@ -50,11 +49,7 @@ function exists(set, z, x, y) {
 
 export function mapStyle(theme, attribution) {
   const c = colours(theme);
-  const label = (size, extra = {}) => ({
-    "text-field": ["get", "name"], "text-font": FONT, "text-size": size, "text-max-width": 8,
-    "text-padding": 4, ...extra,
-  });
-  const halo = { "text-halo-color": c.halo, "text-halo-width": 1.4, "text-halo-blur": 0.3 };
+  const halo = haloOf(c);
   return {
     version: 8,
     sources: {
@@ -72,46 +67,70 @@ export function mapStyle(theme, attribution) {
       { id: "coast", type: "line", source: "land", "source-layer": "coast", layout: { "line-join": "round" },
         paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },
       { id: "border", type: "line", source: "land", "source-layer": "border", layout: { "line-join": "round" },
-        paint: { "line-color": c.border, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.5, 6, 1.4, 12, 2.6], "line-dasharray": [3, 1.6] } },
+        paint: { "line-color": c.border, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.5, 6, 1.4, 12, 2.6] } },
       { id: "accuracy", type: "fill", source: "accuracy", paint: { "fill-color": c.track, "fill-opacity": 0.13, "fill-outline-color": c.track } },
       { id: "places", type: "circle", source: "places", paint: {
-        "circle-radius": ["get", "radius"], "circle-color": c.place, "circle-opacity": 0.22,
-        "circle-stroke-color": c.place, "circle-stroke-width": 2 } },
+        "circle-radius": ["interpolate", ["linear"], ["zoom"], 7, 0, 11, ["get", "radius"]], "circle-color": c.place, "circle-opacity": 0.22,
+        "circle-stroke-color": c.place, "circle-stroke-width": ["interpolate", ["linear"], ["zoom"], 8, 0, 11, 2] } },
       { id: "track-casing", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" },
         paint: { "line-color": c.trackCasing, "line-width": 7, "line-opacity": 0.75 } },
       { id: "track", type: "line", source: "track", layout: { "line-cap": "round", "line-join": "round" }, paint: {
         "line-width": 3.6, "line-gradient": ["interpolate", ["linear"], ["line-progress"], 0, fade(c.track, 0.25), 1, c.track] } },
-      ...townLayers(c, label, halo),
       { id: "country", type: "symbol", source: "land", "source-layer": "country", maxzoom: 8,
         filter: ["<=", ["get", "zoom"], ["zoom"]],
         layout: label(["interpolate", ["linear"], ["zoom"], 1, ["case", ["<=", ["get", "rank"], 2], 11.5, 10], 6, ["case", ["<=", ["get", "rank"], 2], 20, 14]],
           { "text-font": FONT_MEDIUM, "text-transform": "uppercase", "text-letter-spacing": 0.14, "text-max-width": 7, "symbol-sort-key": ["get", "rank"] }),
         paint: { "text-color": c.country, "text-opacity": ["interpolate", ["linear"], ["zoom"], 6, 0.95, 8, 0], ...halo } },
-      { id: "place-label", type: "symbol", source: "places", layout: {
+      { id: "place-label", type: "symbol", source: "places", minzoom: 10, layout: {
         "text-field": ["get", "title"], "text-font": FONT_MEDIUM, "text-size": 13, "text-offset": [0, 0.1],
-        "text-variable-anchor": ["top", "bottom", "left", "right"], "text-radial-offset": 1.1, "text-max-width": 12 },
+        "text-variable-anchor": ["top", "bottom", "left", "right"], "text-radial-offset": ["+", 0.35, ["/", ["get", "radius"], 13]], "text-max-width": 12 },
       paint: { "text-color": c.placeText, ...halo } },
     ],
   };
 }
 
-function townLayers(c, label, halo) {
-  const shown = ["<=", ["get", "zoom"], ["zoom"]];
+function label(size, extra = {}) {
+  return { "text-field": ["get", "name"], "text-font": FONT, "text-size": size, "text-max-width": 8, "text-padding": 4, ...extra };
+}
+
+function haloOf(c) {
+  return { "text-halo-color": c.halo, "text-halo-width": 1.4, "text-halo-blur": 0.3 };
+}
+
+/** Towns: dot and name in one symbol, so that no dot stays behind where its name found no room.
+ * The images have to be there before the layer: what comes later is not always drawn. */
+export function addTowns(map, theme) {
+  const c = colours(theme);
+  for (const [name, radius] of [["town", 2], ["city", 2.6], ["capital", 3.2]]) {
+    if (!map.hasImage(name)) map.addImage(name, dot(radius, c), { pixelRatio: 2 });
+  }
   const large = ["<=", ["get", "rank"], 1];
-  return [
-    { id: "town-dot", type: "circle", source: "towns", "source-layer": "town", filter: shown, maxzoom: 9, paint: {
-      "circle-radius": ["case", ["has", "capital"], 2.6, large, 2.2, 1.6], "circle-color": c.dot,
-      "circle-stroke-width": 1, "circle-stroke-color": c.halo } },
-    { id: "town", type: "symbol", source: "towns", "source-layer": "town", filter: shown,
-      layout: label(
-        ["interpolate", ["linear"], ["zoom"],
-          2, ["match", ["get", "rank"], 0, 12, 1, 11, 10],
-          8, ["match", ["get", "rank"], 0, 18, 1, 15.5, 2, 14, 3, 12.5, 11.5],
-          13, ["match", ["get", "rank"], 0, 24, 1, 21, 2, 18, 3, 15, 13]],
-        { "text-variable-anchor": ["left", "right", "top", "bottom"], "text-radial-offset": 0.45,
-          "text-justify": "auto", "symbol-sort-key": ["+", ["get", "zoom"], ["case", ["has", "capital"], -2, 0]] }),
-      paint: { "text-color": ["case", ["any", large, ["has", "capital"]], c.town, c.townSoft], ...halo } },
-  ];
+  const icon = ["case", ["has", "capital"], "capital", large, "city", "town"];
+  map.addLayer({ id: "town", type: "symbol", source: "towns", "source-layer": "town", filter: ["<=", ["get", "zoom"], ["zoom"]],
+    layout: label(
+      ["interpolate", ["linear"], ["zoom"],
+        2, ["match", ["get", "rank"], 0, 12, 1, 11, 10],
+        8, ["match", ["get", "rank"], 0, 18, 1, 15.5, 2, 14, 3, 12.5, 11.5],
+        13, ["match", ["get", "rank"], 0, 24, 1, 21, 2, 18, 3, 15, 13]],
+      { "icon-image": ["step", ["zoom"], icon, 10, ""], "icon-padding": 1,
+        "text-variable-anchor": ["left", "right", "top", "bottom"], "text-radial-offset": 0.45,
+        "text-justify": "auto", "symbol-sort-key": ["+", ["get", "zoom"], ["case", ["has", "capital"], -2, 0]] }),
+    paint: { "text-color": ["case", ["any", large, ["has", "capital"]], c.town, c.townSoft], ...haloOf(c) } }, "country");
+}
+
+function dot(radius, c) {
+  const size = Math.ceil(radius * 4) + 6;
+  const canvas = document.createElement("canvas");
+  canvas.width = size;
+  canvas.height = size;
+  const context = canvas.getContext("2d");
+  for (const [r, colour] of [[radius * 2 + 2, c.halo], [radius * 2, c.dot]]) {
+    context.beginPath();
+    context.arc(size / 2, size / 2, r, 0, 2 * Math.PI);
+    context.fillStyle = colour;
+    context.fill();
+  }
+  return context.getImageData(0, 0, size, size);
 }
 
 function fade(hex, alpha) {

@@ -52,6 +52,7 @@ export class MapView extends EventTarget {
   /** Add what the style does not know, after it was set. */
   dress() {
     const { map } = this;
+    if (!map.getLayer("town")) style.addTowns(map, this.theme);
     if (!map.getLayer(this.points.id)) map.addLayer(this.points);
     this.drawDetails();
     this.drawGrid();
@@ -114,8 +115,8 @@ export class MapView extends EventTarget {
   /** Room that the panels leave, so that what is shown is not under them. */
   padding() {
     const box = this.map.getContainer().getBoundingClientRect();
-    const edges = { top: 40, bottom: 40, left: 40, right: 70 };
     const wide = box.width > 720;
+    const edges = { top: 40, bottom: wide ? 110 : 40, left: 40, right: 70 };
     for (const element of document.querySelectorAll(".panel, device-panel, pipeline-strip")) {
       const own = element.getBoundingClientRect();
       if (!own.width || !own.height || getComputedStyle(element).visibility === "hidden") continue;

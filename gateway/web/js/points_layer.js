@@ -25,7 +25,7 @@ void main() {
   v_course = a_rest.z;
   v_state = a_rest.w;
   v_pulse = u_pulse > 0.0 ? clamp((u_now - a_rest.x) / u_pulse, 0.0, 1.0) : 1.0;
-  float radius = (v_age < 0.5 ? 6.0 : v_age < 1.5 ? 5.4 : 4.4) * u_scale * (v_state > 1.5 ? 1.45 : v_state > 0.5 ? 1.2 : 1.0);
+  float radius = (v_age < 0.5 ? 6.0 : v_age < 1.5 ? 5.4 : 4.4) * u_scale * (v_state > 1.5 ? 1.35 : v_state > 0.5 ? 1.2 : 1.0);
   v_size = radius;
   gl_PointSize = radius * 2.0 * 2.6;
   if (v_state < -0.5) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
@@ -60,7 +60,7 @@ void main() {
   vec4 result = mix(rimColour, body, inside) * outer;
   float ringAt = v_size * (1.0 + v_pulse * 1.45);
   float ring = (1.0 - smoothstep(0.0, 1.8 * u_scale, abs(length(p) - ringAt))) * (1.0 - v_pulse) * 0.75;
-  if (v_state > 1.5) ring = max(ring, (1.0 - smoothstep(-soft, soft, abs(length(p) - v_size * 1.85) - 1.1 * u_scale)) * 0.9);
+  if (v_state > 1.5) ring = max(ring, (1.0 - smoothstep(-soft, soft, abs(length(p) - v_size * 2.15) - 0.9 * u_scale)) * 0.9);
   vec4 ringColour = v_state > 1.5 ? u_selected : fill;
   colour = result + ringColour * ring * (1.0 - result.a);
   if (colour.a < 0.01) discard;

@@ -2,15 +2,22 @@
 
 const HEIGHTS = [0.17, 0.46, 0.9];
 
-export function makeSheet(panel, handle) {
+export function makeSheet(panels) {
   let level = 1;
   const set = (next) => {
     level = Math.max(0, Math.min(HEIGHTS.length - 1, next));
     document.documentElement.style.setProperty("--sheet-height", `${HEIGHTS[level] * 100}dvh`);
-    handle.setAttribute("aria-valuenow", String(level));
-    handle.setAttribute("aria-valuetext", ["low", "half", "full"][level]);
+    for (const { handle } of panels) {
+      handle.setAttribute("aria-valuenow", String(level));
+      handle.setAttribute("aria-valuetext", ["low", "half", "full"][level]);
+    }
   };
   set(1);
+  for (const { panel, handle } of panels) listen(panel, handle, set, () => level);
+  return { set, get level() { return level; } };
+}
+
+function listen(panel, handle, set, current) {
   let start = null;
   handle.addEventListener("pointerdown", (event) => {
     start = { y: event.clientY, height: panel.offsetHeight };
@@ -27,7 +34,7 @@ export function makeSheet(panel, handle) {
     const moved = Math.abs(start.y - event.clientY);
     start = null;
     delete panel.dataset.dragging;
-    if (moved < 5) return set((level + 1) % HEIGHTS.length);
+    if (moved < 5) return set((current() + 1) % HEIGHTS.length);
     const distances = HEIGHTS.map((height) => Math.abs(height - share));
     return set(distances.indexOf(Math.min(...distances)));
   };
@@ -37,7 +44,6 @@ export function makeSheet(panel, handle) {
     const step = { ArrowUp: 1, ArrowDown: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
-    set(level + step);
+    set(current() + step);
   });
-  return { set, get level() { return level; } };
 }

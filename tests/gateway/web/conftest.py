@@ -55,7 +55,7 @@ class PlayedGateway:
         fix = {
             "id": f"{device}-{now}",
             "device": device,
-            "user": device.split("/")[0],
+            "user": device.partition("/")[0],
             "lat": lat,
             "lon": lon,
             "time": now,
@@ -235,7 +235,9 @@ class Visit:
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """A desktop-sized page with the browser's light colours."""
     page = await browser.new_page(
-        viewport={"width": 1280, "height": 800}, color_scheme="light", reduced_motion="no-preference"
+        viewport={"width": 1280, "height": 800},
+        color_scheme="light",
+        reduced_motion="no-preference",
     )
     yield Visit(page)
     await page.close()

@@ -1,7 +1,7 @@
 // The drawer of the selected device: where it is, how it does, where it was.
 
 import * as api from "../api.js";
-import { ageClass, agePhrase, compass, coordinates, distance, duration, moment, speed } from "../format.js";
+import { ageClass, agePhrase, compass, coordinates, distance, duration, latency, moment, speed } from "../format.js";
 import { make, setText } from "./svg_icon.js";
 
 const RANGES = { "30m": ["30 min", 1800e3], "6h": ["6 h", 6 * 3600e3], "24h": ["24 h", 86400e3], "7d": ["7 days", 7 * 86400e3] };
@@ -41,7 +41,9 @@ customElements.define("device-panel", class extends HTMLElement {
     this.chart = make("canvas", { className: "chart", role: "img", "aria-label": "Speed along the track" });
     this.places = make("ol", { className: "places" });
     this.placesBox = make("section", { hidden: true }, make("h3", { text: "Favourite places" }), this.places);
+    this.handle = make("div", { className: "panel-handle", role: "slider", tabindex: "0", "aria-label": "Height of the panel", "aria-valuemin": "0", "aria-valuemax": "2" });
     this.replaceChildren(
+      this.handle,
       make("header", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.followButton, close),
       make("div", { className: "device-body" },
         make("div", { className: "address-box" }, this.headline, this.rest, this.age),
@@ -110,7 +112,7 @@ customElements.define("device-panel", class extends HTMLElement {
     this.fact(cells.course, record.course === null ? null : compass(record.course), record.course === null ? "" : `${Math.round(record.course)}°`);
     this.fact(cells.altitude, record.altitude === null ? null : String(Math.round(record.altitude)), "m");
     const delay = record.received === null ? null : record.received - record.time;
-    this.fact(cells.delay, delay === null || delay < 0 ? null : delay < 9500 ? (delay / 1000).toFixed(1) : duration(delay / 1000).split(" ")[0], delay !== null && delay >= 9500 ? duration(delay / 1000).split(" ").slice(1).join(" ") : "s");
+    this.fact(cells.delay, ...(delay === null || delay < 0 ? [null] : delayText(delay)));
     setText(this.where, [coordinates(record.lat, record.lon), record.source && `via ${record.source}`].filter(Boolean).join(" · "));
   }
 
@@ -237,7 +239,7 @@ export function readTrack(geojson) {
   for (const { geometry, properties } of features) {
     const own = properties ?? {};
     if (geometry?.type === "Point") {
-      points.push({ lon: geometry.coordinates[0], lat: geometry.coordinates[1], time: toMs(own.time), speed: own.speed ?? null });
+      points.push({ lon: geometry.coordinates[0], lat: geometry.coordinates[1], time: toMs(own.time ?? own.times?.[0] ?? own.coordTimes?.[0]), speed: own.speed ?? own.speeds?.[0] ?? null });
     } else if (geometry?.type === "LineString" || geometry?.type === "MultiLineString") {
       const lines = geometry.type === "LineString" ? [geometry.coordinates] : geometry.coordinates;
       const times = own.times ?? own.coordTimes ?? own.coordinateProperties?.times ?? [];
@@ -246,6 +248,11 @@ export function readTrack(geojson) {
     }
   }
   return points.sort((a, b) => (a.time ?? 0) - (b.time ?? 0));
+}
+
+function delayText(ms) {
+  const [number, ...unit] = (ms < 60000 ? latency(ms) : duration(ms / 1000)).split(" ");
+  return [number, unit.join(" ")];
 }
 
 function toMs(time) {

@@ -8,7 +8,7 @@ const STAGES = [
   { key: "fixes", title: "Fixes in", unit: "/s", write: rate, help: "fixes appended to the log each second" },
   { key: "addresses", title: "Addresses", unit: "/s", write: rate, help: "addresses found each second" },
   { key: "lag", title: "Resolver lag", unit: "", write: count, help: "fixes that wait for their address" },
-  { key: "push", title: "Push", unit: "", write: latency, help: "from the device's fix to the address on this page" },
+  { key: "push", title: "Time to address", unit: "", write: latency, help: "from the arrival of a fix to its address on this page (median)" },
 ];
 
 customElements.define("pipeline-strip", class extends HTMLElement {

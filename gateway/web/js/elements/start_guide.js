@@ -7,7 +7,7 @@ function commands({ origin, host, user }) {
   const token = `$(cat data/${user}.token)`;
   return [
     { title: "HTTP", hint: "One position with curl. Browsers and scripts send the same JSON.",
-      text: `curl -u "${user}:${token}" ${origin}/v1/positions \\\n  -d '{"device":"phone","lat":47.1410,"lon":9.5209}'` },
+      text: `curl -u "${user}:${token}" \\\n  ${origin}/v1/positions \\\n  -d '{"device":"phone","lat":47.1410,"lon":9.5209}'` },
     { title: "MQTT", hint: "As the OwnTracks app does; the address comes back on devices/…/address.",
       text: `mosquitto_pub -h ${host} -p 1883 -u ${user} -P "${token}" \\\n  -t owntracks/${user}/phone \\\n  -m '{"_type":"location","lat":47.1410,"lon":9.5209,"tst":'$(date +%s)'}'` },
     { title: "Replay", hint: "A recorded track (GPX, GeoJSON, CSV, KML, …) as if it was driven now.",
@@ -31,7 +31,7 @@ customElements.define("start-guide", class extends HTMLElement {
     copy.addEventListener("click", () => this.copy());
     this.said = make("span", { className: "visually-hidden", "aria-live": "polite" });
     this.dialog.append(
-      make("header", {}, make("h2", { id: "guide-title", text: "Connect your first device" }), close),
+      make("header", {}, make("h2", { id: "guide-title", text: "Connect your first device", tabindex: "-1", autofocus: true }), close),
       this.lead, this.tabs, make("div", { role: "tabpanel", id: "guide-panel" }, this.hint, make("pre", { tabindex: "0" }, this.code)),
       make("footer", {}, make("p", { className: "wait" }, make("span", { className: "beacon" }), "Waiting for a position …"), this.said, copy),
     );
