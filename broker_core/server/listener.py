@@ -228,9 +228,10 @@ class Listener:
             connection.close()
         # One turn for what has been written, then whoever does not read is cut off.
         await asyncio.sleep(0)
-        for connection in list(self._connections):
-            connection.abort()
-        await asyncio.sleep(0)
+        while self._connections:
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
 
     def opened(self, connection: Connection) -> None:
         """A connection came in."""

@@ -1,0 +1,104 @@
+"""A Kafka client without any cleverness, for requests that no real client would send."""
+
+from __future__ import annotations
+
+import asyncio
+import struct
+from typing import Any
+
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.primitives import decode, encode
+from broker_core.protocol.schema import Api
+from waylog.config import Endpoint
+
+TIMEOUT_S = 10.0
+
+
+class RawClient:
+    """One connection; requests may be pipelined."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self._correlation_id = 0
+
+    @classmethod
+    async def connect(cls, endpoint: Endpoint) -> RawClient:
+        """Connect to a broker."""
+        return cls(*await asyncio.open_connection(endpoint.host, endpoint.port))
+
+    def send(self, api: Api, version: int, body: dict[str, Any]) -> int:
+        """Send a request; returns its correlation id."""
+        self._correlation_id += 1
+        header = struct.pack(">hhih", api.key, version, self._correlation_id, 4) + b"test"
+        if api.is_flexible(version):
+            header += b"\0"
+        frame = header + encode(api.request_plan(version), body)
+        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        return self._correlation_id
+
+    async def receive(self, api: Api, version: int) -> tuple[int, dict[str, Any]]:
+        """The next response: (correlation id, body)."""
+        async with asyncio.timeout(TIMEOUT_S):
+            (size,) = struct.unpack(">i", await self.reader.readexactly(4))
+            frame = await self.reader.readexactly(size)
+        position = 4
+        if api.is_flexible(version) and api.key != 18:
+            assert frame[4] == 0
+            position = 5
+        body, end = decode(api.response_plan(version), memoryview(frame), position)
+        assert end == len(frame)
+        return int.from_bytes(frame[:4], "big"), body
+
+    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+        """Send and wait."""
+        correlation_id = self.send(api, version, body)
+        received, answer = await self.receive(api, version)
+        assert received == correlation_id
+        return answer
+
+    async def is_closed_by_peer(self) -> bool:
+        """Whether the broker closes the connection without another byte."""
+        async with asyncio.timeout(TIMEOUT_S):
+            try:
+                return await self.reader.read(1) == b""
+            except ConnectionError:
+                return True
+
+    async def close(self) -> None:
+        """Close."""
+        self.writer.close()
+        try:
+            await self.writer.wait_closed()
+        except ConnectionError:
+            return
+
+
+def produce_body(
+    topic: str, records: bytes, *, acks: int = -1, partition: int = 0
+) -> dict[str, Any]:
+    """A Produce request for one partition."""
+    part = {"index": partition, "records": records}
+    return {
+        "acks": acks,
+        "timeout_ms": 5000,
+        "topic_data": [{"name": topic, "partition_data": [part]}],
+    }
+
+
+def fetch_body(topic: str, offset: int, *, partition: int = 0, **more: Any) -> dict[str, Any]:
+    """A Fetch request for one partition."""
+    part = {
+        "partition": partition,
+        "fetch_offset": offset,
+        "partition_max_bytes": more.pop("partition_max_bytes", 1 << 20),
+    }
+    return {
+        "max_wait_ms": 0,
+        "min_bytes": 1,
+        "max_bytes": 1 << 24,
+        "topics": [{"topic": topic, "partitions": [part]}],
+    } | more
+
+
+__all__ = ["APIS", "RawClient", "fetch_body", "produce_body"]

@@ -1,0 +1,221 @@
+"""Connections: order, limits, and what a hostile peer gets."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import re
+import struct
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PRODUCE
+from broker_core.protocol.records import build_batch
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+def resident_kib() -> int:
+    """Resident memory of this process."""
+    match = re.search(r"VmRSS:\s+(\d+)", Path("/proc/self/status").read_text())
+    assert match is not None
+    return int(match[1])
+
+
+async def serves(broker: Broker) -> None:
+    """The broker answers somebody who speaks properly."""
+    client = await RawClient.connect(broker.endpoint)
+    answer = await client.call(API_VERSIONS, 0, {})
+    assert answer["error_code"] == 0
+    await client.close()
+
+
+async def test_api_versions_offers_produce_from_version_0(broker: Broker, connect: Connect) -> None:
+    answer = await (await connect(broker)).call(API_VERSIONS, 3, {"client_software_name": "x"})
+    ranges = {each["api_key"]: each for each in answer["api_keys"]}
+    assert ranges[0]["min_version"] == 0
+    assert ranges[3]["max_version"] == METADATA.versions[1]
+
+
+async def test_an_api_versions_request_of_the_future_is_answered_in_version_0(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    frame = struct.pack(">hhih", 18, 99, 5, 2) + b"me" + b"\0\1\2\3"
+    client.writer.write(struct.pack(">i", len(frame)) + frame)
+    correlation_id, answer = await client.receive(API_VERSIONS, 0)
+    assert correlation_id == 5
+    assert answer["error_code"] == 35
+    assert [each["api_key"] for each in answer["api_keys"]] == [18]
+    # The client then tries again on the same connection.
+    assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect: Connect) -> None:
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    # The first waits for its time, the others are ready at once and wait behind it.
+    client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
+    client.send(METADATA, 1, {"topics": []})
+    batch = bytes(build_batch([(1, b"k", b"v", ())]))
+    client.send(PRODUCE, 8, produce_body("t", batch))
+    client.send(API_VERSIONS, 0, {})
+    received = [
+        (await client.receive(api, version))[0]
+        for api, version in ((FETCH, 11), (METADATA, 1), (PRODUCE, 8), (API_VERSIONS, 0))
+    ]
+    assert received == [1, 2, 3, 4]
+
+
+async def test_a_thousand_pipelined_requests_are_all_answered(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(queued_max_requests="10")
+    client = await connect(broker)
+    broker.create_topic("t", 1, {})
+    client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=100))
+    for _ in range(1000):
+        client.send(METADATA, 1, {"topics": []})
+    await client.writer.drain()
+    await client.receive(FETCH, 11)
+    for number in range(1000):
+        assert (await client.receive(METADATA, 1))[0] == number + 2
+
+
+@pytest.mark.parametrize(
+    "garbage",
+    [
+        struct.pack(">i", 2**31 - 1),
+        struct.pack(">i", -1),
+        struct.pack(">i", 100 * 1024 * 1024 + 1),
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+        b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03" + bytes(100),
+        struct.pack(">ihhih", 10, 9999, 0, 1, 0),
+        struct.pack(">i", 0),
+        struct.pack(">ihh", 4, 18, 99),
+        struct.pack(">ihhihi", 14, 3, 1, 1, 0, 2**31 - 1),
+        struct.pack(">ihhihi", 14, 3, 1, 1, 0, -5),
+        struct.pack(">ihhih", 20, 3, 9, 1, 0) + b"\xff" * 10,
+    ],
+    ids=[
+        "longest length", "negative length", "over the limit", "http", "tls", "unknown api",
+        "empty frame", "cut header", "array of 2^31-1", "array of -5", "endless varint",
+    ],
+)  # fmt: skip
+async def test_a_peer_that_does_not_speak_kafka_is_disconnected(
+    broker: Broker, connect: Connect, garbage: bytes
+) -> None:
+    client = await connect(broker)
+    client.writer.write(garbage)
+    assert await client.is_closed_by_peer()
+    await serves(broker)
+
+
+async def test_random_bytes_never_stop_the_broker(broker: Broker) -> None:
+    source = random.Random(4711)
+    for _ in range(200):
+        client = await RawClient.connect(broker.endpoint)
+        body = source.randbytes(source.randrange(1, 200))
+        if source.random() < 0.7:
+            header = struct.pack(">hh", source.randrange(0, 80), source.randrange(0, 14))
+            body = header + body
+            body = struct.pack(">i", len(body)) + body
+        client.writer.write(body)
+        client.writer.write_eof()
+        try:
+            async with asyncio.timeout(10):
+                while await client.reader.read(65536):
+                    pass
+        except ConnectionError:
+            pass
+        await client.close()
+    await serves(broker)
+
+
+async def test_a_large_announced_frame_takes_no_memory_until_it_comes(
+    broker: Broker, connect: Connect
+) -> None:
+    await serves(broker)
+    before = resident_kib()
+    for _ in range(20):
+        client = await connect(broker)
+        client.writer.write(struct.pack(">ihh", 100 * 1024 * 1024, 0, 8))
+        await client.writer.drain()
+    await serves(broker)
+    assert resident_kib() - before < 16 * 1024
+
+
+async def test_500_idle_connections_are_held_and_cost_little(
+    broker: Broker, connect: Connect
+) -> None:
+    await serves(broker)
+    before = resident_kib()
+    for _ in range(500):
+        await connect(broker)
+    await serves(broker)
+    assert broker.listener.connections >= 500
+    # Both ends of each connection are in this process.
+    assert resident_kib() - before < 16 * 1024
+
+
+async def test_connections_over_the_limit_are_refused(start: Start, connect: Connect) -> None:
+    broker = await start(max_connections="2")
+    first, second = await connect(broker), await connect(broker)
+    await first.call(API_VERSIONS, 0, {})
+    await second.call(API_VERSIONS, 0, {})
+    third = await connect(broker)
+    assert await third.is_closed_by_peer()
+    assert (await first.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_an_idle_connection_is_closed_but_not_one_that_waits(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(connections_max_idle_ms="300")
+    broker.create_topic("t", 1, {})
+    waiting = await connect(broker)
+    waiting.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=1500))
+    idle = await connect(broker)
+    assert await idle.is_closed_by_peer()
+    _, answer = await waiting.receive(FETCH, 11)
+    assert answer["error_code"] == 0
+
+
+async def test_a_connection_that_closes_leaves_nothing_behind(
+    broker: Broker, connect: Connect
+) -> None:
+    topic = broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    client.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=60_000))
+    async with asyncio.timeout(5):
+        while not topic.partitions[0].fetches:
+            await asyncio.sleep(0.001)
+    await client.close()
+    async with asyncio.timeout(5):
+        while topic.partitions[0].fetches or broker.listener.connections:
+            await asyncio.sleep(0.001)
+
+
+async def test_a_client_that_takes_no_responses_is_not_read_any_further(
+    broker: Broker, connect: Connect
+) -> None:
+    topic = broker.create_topic("t", 1, {"max.message.bytes": "10000000"})
+    batch = build_batch([(1, None, bytes(1_000_000), ())])
+    topic.partitions[0].append(batch, broker.now_ms())
+    broker.flusher.request(topic.partitions[0])
+    reader = await connect(broker)
+    async with asyncio.timeout(5):
+        while topic.partitions[0].high_watermark == 0:
+            await asyncio.sleep(0.001)
+    before = resident_kib()
+    for _ in range(200):
+        reader.send(FETCH, 11, fetch_body("t", 0))
+    await serves(broker)
+    assert resident_kib() - before < 64 * 1024
+    for _ in range(200):
+        await reader.receive(FETCH, 11)

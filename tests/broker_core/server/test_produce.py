@@ -1,0 +1,265 @@
+"""Produce: when it is acknowledged, and what is refused how."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker_core.environment import Environment, File, SystemDisk, SystemFile
+from broker_core.protocol.definitions import FETCH, LIST_OFFSETS, PRODUCE
+from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+def batch(*values: bytes) -> bytes:
+    """One batch."""
+    return bytes(build_batch([(1000 + i, b"k", value, ()) for i, value in enumerate(values)]))
+
+
+class GatedFile(SystemFile):
+    """A file whose fdatasync waits, and may fail."""
+
+    __slots__ = ("_disk",)
+
+    def __init__(self, descriptor: int, disk: GatedDisk) -> None:
+        super().__init__(descriptor)
+        self._disk = disk
+
+    def fdatasync(self) -> None:
+        self._disk.syncs += 1
+        self._disk.open_gate.wait(10)
+        if self._disk.failing:
+            raise OSError(5, "Input/output error")
+        super().fdatasync()
+
+
+class GatedDisk(SystemDisk):
+    """A disk that the test can stop, and break."""
+
+    def __init__(self) -> None:
+        self.open_gate = threading.Event()
+        self.open_gate.set()
+        self.failing = False
+        self.syncs = 0
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
+        file = super().open(path, create=create, writable=writable)
+        if not isinstance(file, SystemFile) or not create:
+            return file
+        descriptor, file._descriptor = file._descriptor, -1
+        return GatedFile(descriptor, self)
+
+
+@pytest.fixture
+def disk() -> GatedDisk:
+    """A disk that works until told otherwise."""
+    return GatedDisk()
+
+
+@pytest.fixture
+async def gated(start: Start, disk: GatedDisk) -> Broker:
+    """A broker on such a disk."""
+    return await start(Environment(Environment.real().clock, disk))
+
+
+async def test_acks_all_waits_for_the_disk_and_acks_1_does_not(
+    gated: Broker, disk: GatedDisk, connect: Connect
+) -> None:
+    topic = gated.create_topic("t", 1, {})
+    careful, hasty, reader = [await connect(gated) for _ in range(3)]
+    disk.open_gate.clear()
+    careful.send(PRODUCE, 8, produce_body("t", batch(b"a")))
+    answer = await hasty.call(PRODUCE, 8, produce_body("t", batch(b"b"), acks=1))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert topic.partitions[0].log.log_end_offset == 2
+    # Nobody may see what a power cut could still take back.
+    seen = await reader.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=50))
+    assert seen["responses"][0]["partitions"][0]["records"] == b""
+    reader.send(FETCH, 11, fetch_body("t", 0, max_wait_ms=10_000))
+    disk.open_gate.set()
+    _, acknowledged = await careful.receive(PRODUCE, 8)
+    part = acknowledged["responses"][0]["partition_responses"][0]
+    assert (part["error_code"], part["base_offset"]) == (0, 0)
+    _, seen = await reader.receive(FETCH, 11)
+    assert seen["responses"][0]["partitions"][0]["high_watermark"] >= 1
+
+
+async def test_one_flush_covers_all_appends_that_wait(
+    gated: Broker, disk: GatedDisk, connect: Connect
+) -> None:
+    gated.create_topic("t", 1, {})
+    client = await connect(gated)
+    await client.call(PRODUCE, 8, produce_body("t", batch(b"first")))
+    disk.open_gate.clear()
+    before = disk.syncs
+    for _ in range(100):
+        client.send(PRODUCE, 8, produce_body("t", batch(b"x")))
+    await client.writer.drain()
+    async with asyncio.timeout(5):
+        while gated.topics.partition("t", 0).log.log_end_offset < 101:  # type: ignore[union-attr]
+            await asyncio.sleep(0.001)
+    disk.open_gate.set()
+    for number in range(100):
+        _, answer = await client.receive(PRODUCE, 8)
+        part = answer["responses"][0]["partition_responses"][0]
+        assert (part["error_code"], part["base_offset"]) == (0, number + 1)
+    assert disk.syncs - before <= 3
+
+
+async def test_a_failed_flush_is_never_acknowledged_and_stops_the_broker(
+    gated: Broker, disk: GatedDisk, connect: Connect
+) -> None:
+    gated.create_topic("t", 1, {})
+    client = await connect(gated)
+    disk.failing = True
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56
+    assert gated.failed.done()
+    # And no later append is taken for granted either.
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"y")))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 56
+    disk.failing = False
+
+
+async def test_without_flush_settings_an_append_is_acknowledged_at_once(
+    start: Start, disk: GatedDisk, connect: Connect
+) -> None:
+    environment = Environment(Environment.real().clock, disk)
+    broker = await start(environment, log_flush_interval_messages="10")
+    topic = broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    disk.open_gate.clear()
+    for _ in range(5):
+        await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
+    assert topic.partitions[0].high_watermark == 5
+    disk.open_gate.set()
+    for _ in range(5):
+        await client.call(PRODUCE, 8, produce_body("t", batch(b"x")))
+    async with asyncio.timeout(5):
+        while topic.partitions[0].log.recovery_point < 10:
+            await asyncio.sleep(0.001)
+
+
+async def test_what_is_not_flushed_by_count_is_flushed_by_time(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(
+        log_flush_interval_messages="1000",
+        log_flush_interval_ms="20",
+        log_flush_scheduler_interval_ms="10",
+    )
+    topic = broker.create_topic("t", 1, {})
+    await (await connect(broker)).call(PRODUCE, 8, produce_body("t", batch(b"x")))
+    async with asyncio.timeout(5):
+        while topic.partitions[0].log.recovery_point < 1:
+            await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize("version", [3, 8, 9, 12])
+async def test_the_broker_stores_batches_as_they_came(
+    broker: Broker, connect: Connect, version: int
+) -> None:
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    await client.call(PRODUCE, version, produce_body("t", batch(b"a", b"b")))
+    answer = await client.call(PRODUCE, version, produce_body("t", batch(b"c")))
+    assert answer["responses"][0]["partition_responses"][0]["base_offset"] == 2
+    fetched = await client.call(FETCH, 4, fetch_body("t", 0))
+    records = fetched["responses"][0]["partitions"][0]["records"]
+    assert [(record[0], record[3]) for record in iterate_records(records)] == [
+        (0, b"a"),
+        (1, b"b"),
+        (2, b"c"),
+    ]
+    # Only the base offset and the leader epoch differ from what was sent.
+    assert bytes(records[16 : len(batch(b"a", b"b"))]) == batch(b"a", b"b")[16:]
+
+
+async def test_topic_ids_work_where_names_are_gone(broker: Broker, connect: Connect) -> None:
+    topic = broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    body = produce_body("t", batch(b"a"))
+    body["topic_data"][0] |= {"name": "", "topic_id": topic.topic_id}
+    answer = await client.call(PRODUCE, 13, body)
+    assert answer["responses"][0]["topic_id"] == topic.topic_id
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    fetch = fetch_body("t", 0)
+    fetch["topics"][0] |= {"topic": "", "topic_id": topic.topic_id}
+    answer = await client.call(FETCH, 17, fetch)
+    assert len(answer["responses"][0]["partitions"][0]["records"]) > 0
+    fetch["topics"][0]["topic_id"] = bytes(15) + b"x"
+    answer = await client.call(FETCH, 17, fetch)
+    assert answer["responses"][0]["partitions"][0]["error_code"] == 100
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"topic": "missing"}, 3),
+        ({"partition": 7}, 3),
+        ({"partition": -1}, 3),
+        ({"records": b""}, 87),
+        ({"records": batch(b"cut")[:-3]}, 2),
+        ({"acks": 2}, 21),
+        ({"topic": "__consumer_offsets"}, 17),
+    ],
+)
+async def test_a_wrong_produce_is_refused_with_kafkas_code(
+    broker: Broker, connect: Connect, change: dict[str, object], code: int
+) -> None:
+    broker.create_topic("t", 1, {})
+    broker.create_topic("__consumer_offsets", 1, {})
+    asked: dict[str, object] = {"topic": "t", "records": batch(b"a"), "acks": -1, "partition": 0}
+    answer = await (await connect(broker)).call(
+        PRODUCE,
+        8,
+        produce_body(**(asked | change)),  # type: ignore[arg-type]
+    )
+    part = answer["responses"][0]["partition_responses"][0]
+    assert part["error_code"] == code
+    assert part["error_message"]
+
+
+async def test_a_damaged_batch_is_refused_and_nothing_is_stored(
+    broker: Broker, connect: Connect
+) -> None:
+    topic = broker.create_topic("t", 1, {})
+    damaged = bytearray(batch(b"a" * 50))
+    damaged[-10] ^= 1
+    answer = await (await connect(broker)).call(PRODUCE, 8, produce_body("t", bytes(damaged)))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 2
+    assert topic.partitions[0].log.log_end_offset == 0
+
+
+async def test_with_acks_0_there_is_no_answer_but_an_error_closes_the_connection(
+    broker: Broker, connect: Connect
+) -> None:
+    topic = broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    client.send(PRODUCE, 8, produce_body("t", batch(b"a"), acks=0))
+    # The next answer on the connection is that of the next request.
+    asked = {"topics": [{"name": "t", "partitions": [{"partition_index": 0, "timestamp": -1}]}]}
+    answer = await client.call(LIST_OFFSETS, 4, asked)
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 0
+    assert topic.partitions[0].log.log_end_offset == 1
+    client.send(PRODUCE, 8, produce_body("missing", batch(b"a"), acks=0))
+    assert await client.is_closed_by_peer()
+
+
+async def test_more_in_sync_replicas_than_brokers_are_never_there(
+    broker: Broker, connect: Connect
+) -> None:
+    broker.create_topic("t", 1, {"min.insync.replicas": "2"})
+    client = await connect(broker)
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"a")))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 19
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch(b"a"), acks=1))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
