@@ -219,7 +219,7 @@ class Producer:
                 value,
                 key,
                 on_delivery=partial(self._on_delivery, future),
-                headers=headers,  # type: ignore[arg-type]
+                headers=list(headers) if headers else None,
             )
         except BufferError as error:
             raise AppendQueueFull("the log does not keep up: too many records wait") from error
