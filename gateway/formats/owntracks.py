@@ -90,6 +90,8 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
     if not isinstance(message, dict):
         raise Unacceptable("not a JSON object")
     kind = message.get("_type")
+    if not isinstance(kind, str | None):
+        raise Unacceptable("_type is not text")
     if kind is None and "lat" in message and "lon" in message:
         kind = "location"
     if kind == "encrypted":
@@ -107,7 +109,7 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
         time = time_ms(message.get("tst"))
         parsed.events.append(build_event(context, SOURCE, device, kind, time, attributes, identity))
     else:
-        raise Unacceptable(f"unknown _type {str(kind)[:64]!r}")
+        raise Unacceptable(f"unknown _type {kind and kind[:64]!r}")
 
 
 def _named_device(message: dict[str, Any], context: Context) -> str | None:
