@@ -1,10 +1,12 @@
-"""What has to be done now and then: flush by time, retention."""
+"""What has to be done now and then: flush by time, retention, compaction."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -23,6 +25,9 @@ class Housekeeping:
         self._topics = topics
         self._flusher = flusher
         self._tasks: list[asyncio.Task[None]] = []
+        # Deleting a segment of a gigabyte takes the file system a while, compaction reads and
+        # writes a good part of a log: one thread for all of it, one log after the other.
+        self._executor = ThreadPoolExecutor(1, thread_name_prefix="housekeeping")
         # When a partition was first seen with records that are not flushed (monotonic ms).
         self._dirty_since: dict[Partition, int] = {}
 
@@ -32,12 +37,15 @@ class Housekeeping:
             asyncio.create_task(self._flush_by_time()),
             asyncio.create_task(self._retain()),
         ]
+        if self._config.cleaner_enable:
+            self._tasks.append(asyncio.create_task(self._compact()))
 
     async def close(self) -> None:
-        """End; a deletion that runs is finished."""
+        """End; what runs is finished."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._executor.shutdown()
 
     async def _flush_by_time(self) -> None:
         interval_s = self._config.flush_scheduler_interval_ms / 1000
@@ -59,17 +67,25 @@ class Housekeeping:
         self._dirty_since = dirty
 
     async def _retain(self) -> None:
-        interval_s = self._config.retention_check_interval_ms / 1000
-        loop = asyncio.get_running_loop()
         while True:
-            await asyncio.sleep(interval_s)
-            now_ms = time.time_ns() // 1_000_000
+            await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
             for partition in list(self._topics.partitions()):
-                if partition.deleted:
-                    continue
-                try:
-                    # Deleting a segment of a gigabyte takes the file system a while.
-                    await loop.run_in_executor(None, partition.log.apply_retention, now_ms)
-                except errors.KafkaStorageError as error:
-                    if not partition.deleted:
-                        logger.error("retention of %s: %s", partition, error)
+                await self._run(partition, "retention", partition.log.apply_retention)
+
+    async def _compact(self) -> None:
+        while True:
+            await asyncio.sleep(self._config.cleaner_backoff_ms / 1000)
+            for partition in list(self._topics.partitions()):
+                if partition.log.config.compacts:
+                    await self._run(partition, "compaction", partition.log.compact)
+
+    async def _run(self, partition: Partition, what: str, work: Callable[[int], object]) -> None:
+        if partition.deleted:
+            return
+        now_ms = time.time_ns() // 1_000_000
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, work, now_ms)
+        except errors.BrokerError as error:
+            if not partition.deleted:
+                logger.error("%s of %s: %s", what, partition, error)

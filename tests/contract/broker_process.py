@@ -49,6 +49,7 @@ class BrokerProcess:
             stderr=subprocess.PIPE,
             text=True,
         )
+        self.bootstrap_servers = ""
         ready = threading.Event()
         self._reader = threading.Thread(target=self._read, args=(self._process, ready), daemon=True)
         self._reader.start()
