@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from spark import landing
 from spark.history_files import HistoryFiles, parse_name
 from spark.landing import FOLDER, LandedFile, land
-from spark.schema import DAY_MS, HISTORY_SCHEMA
+from spark.schema import DAY_MS, HISTORY_SCHEMA, id_hashes
 from spark.storage import Storage
 from waylog.config import ConfigError
 
@@ -151,7 +151,7 @@ def test_a_window_rebuilt_from_files_forgets_what_the_running_one_has_forgotten(
             again.open()
         assert len(again._windows.get(0) or again._rebuild(0, 20)) == 5
         window = again._windows.get(0) or again._rebuild(0, 20)
-        hashes = landing.id_hashes(batch_of(rows, 0)["id"])
+        hashes = id_hashes(batch_of(rows, 0)["id"])
         assert window.repeated(hashes[20:]).tolist() == [False, True, True]
 
 

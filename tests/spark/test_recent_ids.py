@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
+import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-import numpy as np
 
 from spark.recent_ids import RecentIds
 
