@@ -19,11 +19,20 @@ class Timeline:
     """Sorts fixes by time, on disk when they are more than `chunk_fixes`.
 
     Files hold one device after another, or whole months out of order; devices are to send side by
-    side, each in its own order. Fixes of the same time stay in the order they came in. Iterate as
-    often as needed; close it (or leave its `with`) to remove its temporary file.
+    side, each in its own order. With `together` all devices begin at once, also those that were
+    recorded years apart. Fixes of the same time stay in the order they came in. Iterate as often
+    as needed; close it (or leave its `with`) to remove its temporary file.
     """
 
-    def __init__(self, fixes: Iterable[RecordedFix], *, chunk_fixes: int = 100_000) -> None:
+    def __init__(
+        self,
+        fixes: Iterable[RecordedFix],
+        *,
+        together: bool = False,
+        chunk_fixes: int = 100_000,
+    ) -> None:
+        self._together = together
+        self._begin: dict[str | None, int] = {}  # of each device, the time of the fix read first
         self._encoder = msgspec.msgpack.Encoder()
         self._decoder = msgspec.msgpack.Decoder(list[RecordedFix])
         self._newest: list[RecordedFix] = []
@@ -34,7 +43,10 @@ class Timeline:
         while chunk := list(islice(iterator, chunk_fixes)):
             if self._newest:
                 self._spill(self._newest)
-            chunk.sort(key=_time)
+            if together:
+                for fix in chunk:
+                    self._begin.setdefault(fix.device, fix.time)
+            chunk.sort(key=self._key)
             self._newest = chunk
             self.count += len(chunk)
 
@@ -46,7 +58,7 @@ class Timeline:
 
     def __iter__(self) -> Iterator[RecordedFix]:
         # The file's runs came first, and heapq.merge is stable over its inputs.
-        return heapq.merge(*(self._run(run) for run in self._runs), self._newest, key=_time)
+        return heapq.merge(*(self._run(run) for run in self._runs), self._newest, key=self._key)
 
     def close(self) -> None:
         """Remove the temporary file."""
@@ -73,6 +85,6 @@ class Timeline:
             position += 4 + size
             yield from self._decoder.decode(block)
 
-
-def _time(fix: RecordedFix) -> int:
-    return fix.time
+    def _key(self, fix: RecordedFix) -> int:
+        # Any constant a device keeps its order; the first time puts all devices at one start.
+        return fix.time - self._begin[fix.device] if self._together else fix.time

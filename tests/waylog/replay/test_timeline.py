@@ -28,3 +28,16 @@ def test_more_than_a_block_of_each_run_is_merged() -> None:
     ]
     with Timeline(fixes, chunk_fixes=3000) as timeline:
         assert list(timeline) == sorted(fixes, key=lambda fix: fix.time)
+
+
+def test_devices_recorded_years_apart_begin_together() -> None:
+    year = 365 * 24 * 3600 * 1000
+    fixes = [
+        RecordedFix(lat=1.0, lon=2.0, time=start + step * 1000, device=device)
+        for device, start in (("a", 0), ("b", 5 * year))
+        for step in range(4)
+    ]
+    for chunk_fixes in (3, 100):
+        with Timeline(iter(fixes), together=True, chunk_fixes=chunk_fixes) as timeline:
+            devices = [fix.device for fix in timeline]
+        assert devices == ["a", "b"] * 4
