@@ -27,6 +27,8 @@ _WORK_START_H: Final = 9
 _WORK_HOURS: Final = 8
 _WORK_DAYS_MIN: Final = 3
 _WORK_SHARE_MIN: Final = 0.15
+# Somebody without work has favourites in those hours as well, but does not stay for hours.
+_WORK_DAY_MEAN_MS: Final = 2 * HOUR_MS
 _WORKDAYS: Final = 5
 
 # Somebody who works at night: the place of the nights is hardly used otherwise, and another place
@@ -103,7 +105,7 @@ def _with_work(
         own = visits.place == work
         worked = workday_ms(visits.end[own]) - workday_ms(visits.start[own]) > 0
         days = _workdays(visits.start[own][worked], visits.end[own][worked])
-        if len(days) >= _WORK_DAYS_MIN:
+        if len(days) >= _WORK_DAYS_MIN and candidates[work] >= _WORK_DAY_MEAN_MS * len(days):
             labels[work] = WORK
     return labels
 
