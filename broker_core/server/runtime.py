@@ -37,6 +37,7 @@ class Broker:
         self.advertised = config.advertised_listener or config.listener
         #: Set when the broker cannot go on; the process should end with an error.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._closed = False
         self._environment = environment
         config.log_dir.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(config.log_dir)
@@ -69,7 +70,10 @@ class Broker:
         self._housekeeping.start()
 
     async def close(self) -> None:
-        """Stop serving, make everything durable and mark the end as clean."""
+        """Stop serving, make everything durable and mark the end as clean; twice is no error."""
+        if self._closed:
+            return
+        self._closed = True
         await self.listener.close()
         self.groups.close()
         await self._housekeeping.close()

@@ -1,0 +1,112 @@
+"""The registry of topics, on disk and through restarts."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+
+from broker_core import errors
+from broker_core.protocol.definitions import DESCRIBE_TOPIC_PARTITIONS, METADATA
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+async def test_topics_are_the_same_after_a_restart(start: Start, tmp_path: Path) -> None:
+    broker = await start()
+    topic = broker.create_topic("t", 3, {"retention.ms": "5000"})
+    broker.topics.add_partitions(topic, 4)
+    broker.topics.change_config(topic, {"retention.ms": "6000"})
+    await broker.close()
+    again = (await start()).topics.get("t")
+    assert again is not None
+    assert again.topic_id == topic.topic_id
+    assert again.config.retention_ms == 6000
+    assert len(again.partitions) == 4
+
+
+async def test_a_deleted_topic_leaves_no_files(broker: Broker, tmp_path: Path) -> None:
+    topic = broker.create_topic("t", 2, {})
+    broker.delete_topic(topic)
+    assert not list((tmp_path / "logs").glob("t-*"))
+    assert json.loads((tmp_path / "logs" / "topics.json").read_bytes())["topics"] == {}
+
+
+async def test_a_log_of_no_topic_is_set_aside_and_never_deleted(
+    start: Start, tmp_path: Path
+) -> None:
+    broker = await start()
+    broker.create_topic("t", 1, {})
+    await broker.close()
+    (tmp_path / "logs" / "topics.json").unlink()
+    again = await start()
+    assert "t" not in again.topics
+    assert len(list((tmp_path / "logs").glob("t-0.*-stray"))) == 1
+    again.create_topic("t", 1, {})
+
+
+async def test_names_that_metrics_would_mix_up_are_refused(broker: Broker) -> None:
+    broker.create_topic("a.b", 1, {})
+    with pytest.raises(errors.InvalidTopic, match="collides"):
+        broker.create_topic("a_b", 1, {})
+
+
+async def test_topics_are_created_when_asked_for_if_that_is_wanted(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(auto_create_topics_enable="true", num_partitions="5")
+    client = await connect(broker)
+    asked = {"topics": [{"name": "t"}], "allow_auto_topic_creation": False}
+    assert (await client.call(METADATA, 4, asked))["topics"][0]["error_code"] == 3
+    asked["allow_auto_topic_creation"] = True
+    (described,) = (await client.call(METADATA, 4, asked))["topics"]
+    assert described["error_code"] == 0
+    assert len(described["partitions"]) == 5
+
+
+@pytest.mark.parametrize("version", [0, 1, 8, 9, 12, 13])
+async def test_metadata_of_all_topics(broker: Broker, connect: Connect, version: int) -> None:
+    broker.create_topic("a", 1, {})
+    broker.create_topic("b", 2, {})
+    asked: dict[str, object] = {"topics": [] if version == 0 else None}
+    answer = await (await connect(broker)).call(METADATA, version, asked)
+    assert {each["name"]: len(each["partitions"]) for each in answer["topics"]} == {"a": 1, "b": 2}
+    (node,) = answer["brokers"]
+    assert (node["node_id"], node["port"]) == (0, broker.endpoint.port)
+
+
+async def test_a_topic_is_found_by_its_id(broker: Broker, connect: Connect) -> None:
+    topic = broker.create_topic("a", 1, {})
+    client = await connect(broker)
+    by_id = [{"topic_id": topic.topic_id, "name": None}, {"topic_id": b"x" * 16, "name": None}]
+    found, missing = (await client.call(METADATA, 12, {"topics": by_id}))["topics"]
+    assert (found["name"], found["error_code"]) == ("a", 0)
+    assert missing["error_code"] == 100
+
+
+async def test_topics_are_described_in_pages(broker: Broker, connect: Connect) -> None:
+    broker.create_topic("a", 3, {})
+    broker.create_topic("b", 3, {})
+    client = await connect(broker)
+    seen: list[tuple[str, int]] = []
+    cursor = None
+    for _ in range(10):
+        answer = await client.call(
+            DESCRIBE_TOPIC_PARTITIONS,
+            0,
+            {"topics": [], "response_partition_limit": 2, "cursor": cursor},
+        )
+        seen += [
+            (topic["name"], each["partition_index"])
+            for topic in answer["topics"]
+            for each in topic["partitions"]
+        ]
+        cursor = answer["next_cursor"]
+        if cursor is None:
+            break
+    assert seen == [(name, index) for name in "ab" for index in range(3)]
