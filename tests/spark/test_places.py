@@ -97,9 +97,10 @@ def test_somebody_who_works_at_night_lives_where_the_days_are_spent() -> None:
 def test_the_same_fixes_in_any_order_give_the_same_places() -> None:
     person = make_person(3, days=7)
     shuffled = np.random.default_rng(1).permutation(len(person.fixes.time))
-    again = Fixes(*(column[shuffled] for column in person.fixes))
-    unique = np.unique(person.fixes.time, return_index=True)[1]
-    once = Fixes(*(column[unique] for column in person.fixes))
+    time, lat, lon = person.fixes
+    again = Fixes(time[shuffled], lat[shuffled], lon[shuffled])
+    unique = np.unique(time, return_index=True)[1]
+    once = Fixes(time[unique], lat[unique], lon[unique])
     expected = find_places("u/phone", once, person.accuracy[unique])
     assert expected
     # Repeated fixes of one time are equal here, so it does not matter which is kept.
