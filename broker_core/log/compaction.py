@@ -1,11 +1,309 @@
-"""Compaction."""
+"""Keep the newest record of each key: Kafka's log cleaner for one log.
+
+Closed segments are read twice: once for the newest offset of every key, once to write what stays
+into new segments. Offsets never change; batches keep their first and last offset, and with it their
+producer's sequence. A tombstone (a record without value) stays for `delete.retention.ms` after the
+first compaction that saw it, so that a reader has that long to learn of the deletion (KIP-534).
+
+A crash is safe at any moment: new batches are written to `.log.cleaned`, which a start deletes;
+once durable it is renamed to `.log.swap`, which a start puts in the place of the old segments.
+"""
 
 from __future__ import annotations
 
+import hashlib
+import logging
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from broker_core.environment import Disk
+from broker_core.errors import BrokerError, KafkaStorageError
+from broker_core.log import producer_state
+from broker_core.log.checkpoints import load_offset, save_offset
+from broker_core.log.config import LogConfig
+from broker_core.log.scanning import Scan
+from broker_core.log.segment import (
+    INDEX_SUFFIX,
+    LOG_SUFFIX,
+    RELATIVE_OFFSET_MAX,
+    TIME_INDEX_SUFFIX,
+    Segment,
+    segment_path,
+)
+from broker_core.protocol.records import BatchHeader, build_batch, read_records, scan_batches
+
+logger = logging.getLogger(__name__)
+
+CLEANED_SUFFIX: Final = ".log.cleaned"
+SWAP_SUFFIX: Final = ".log.swap"
+FIRST_DIRTY_OFFSET: Final = "cleaner-offset"
+
+KEYS_MAX: Final = 200_000  # in one pass, about 35 MB; the next pass goes on behind them
+_WRITE_BYTES: Final = 1024 * 1024
+_DELETE_HORIZON_BIT: Final = 0x40
+_LOG_APPEND_TIME_BIT: Final = 0x08
 
 
-def finish_swaps(disk: Disk, directory: Path, names: list[str]) -> None:
-    """Finish."""
+@dataclass(frozen=True, slots=True)
+class CompactionResult:
+    """What one compaction did."""
+
+    bytes_before: int
+    bytes_after: int
+    segments_before: int
+    segments_after: int
+    first_dirty_offset: int  # where the next one begins
+
+
+# Puts a new segment in the place of old ones; answers False if they are not in the log any more.
+Replace = Callable[[list[Segment], Segment], bool]
+
+
+class Compaction:
+    """One pass over a log's closed segments."""
+
+    def __init__(
+        self,
+        disk: Disk,
+        directory: Path,
+        config: LogConfig,
+        log_start_offset: int,
+        now_ms: int,
+        keys_max: int = KEYS_MAX,
+    ) -> None:
+        self._disk = disk
+        self._directory = directory
+        self._config = config
+        self._log_start_offset = log_start_offset
+        self._now_ms = now_ms
+        self._keys_max = keys_max
+        self._newest: dict[bytes, int] = {}  # key's digest -> offset of its newest record
+
+    def run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
+        """Compact closed, durable, committed segments; None where nothing is due.
+
+        Raises OSError, KafkaStorageError for a segment that cannot be read.
+        """
+        segments = self._without_young(segments)
+        first_dirty = max(
+            load_offset(self._disk, self._directory, FIRST_DIRTY_OFFSET), self._log_start_offset
+        )
+        dirty = [segment for segment in segments if segment.next_offset > first_dirty]
+        if not dirty or not self._is_due(segments, dirty):
+            return None
+        end = self._find_newest(dirty, first_dirty)
+        segments = [segment for segment in segments if segment.base_offset < end]
+        bytes_before = bytes_after = segments_after = 0
+        for group in self._groups(segments):
+            before = sum(segment.size for segment in group)
+            new = self._rewrite(group)
+            if new is not None:
+                indexes = new.index_files()
+                if not replace(group, new):
+                    self._disk.remove(segment_path(self._directory, new.base_offset, SWAP_SUFFIX))
+                    return None
+                for path, content in indexes:
+                    self._disk.replace(path, content)
+                new.release()
+            bytes_before += before
+            bytes_after += before if new is None else new.size
+            segments_after += 1
+        save_offset(self._disk, self._directory, FIRST_DIRTY_OFFSET, end)
+        return CompactionResult(bytes_before, bytes_after, len(segments), segments_after, end)
+
+    def _without_young(self, segments: list[Segment]) -> list[Segment]:
+        """Records are promised to stay for min.compaction.lag.ms, whatever follows them."""
+        lag_ms = self._config.min_compaction_lag_ms
+        count = 0
+        for segment in segments:
+            if lag_ms > 0 and self._now_ms - segment.max_timestamp < lag_ms:
+                break
+            count += 1
+        return segments[:count]
+
+    def _is_due(self, segments: list[Segment], dirty: list[Segment]) -> bool:
+        dirty_bytes = sum(segment.size for segment in dirty)
+        total = sum(segment.size for segment in segments)
+        if dirty_bytes >= self._config.min_cleanable_dirty_ratio * total:
+            return True
+        oldest = dirty[0].max_timestamp
+        return self._now_ms - oldest > self._config.max_compaction_lag_ms
+
+    def _find_newest(self, dirty: list[Segment], first_dirty: int) -> int:
+        """Learn each key's newest offset; returns up to which offset that is known."""
+        newest = self._newest
+        end = first_dirty
+        for segment in dirty:
+            for header, data in self._batches(segment):
+                if header.next_offset <= first_dirty:
+                    continue
+                if len(newest) + header.record_count > self._keys_max and end > first_dirty:
+                    return end
+                for offset, _, key, _, _ in self._records(header, data):
+                    if key is not None:
+                        newest[_digest(key)] = offset
+                end = header.next_offset
+            end = segment.next_offset
+        return end
+
+    def _groups(self, segments: list[Segment]) -> Iterable[list[Segment]]:
+        """Neighbours that fit into one segment: compaction leaves small ones behind."""
+        group: list[Segment] = []
+        size = 0
+        for segment in segments:
+            if group and (
+                size + segment.size > self._config.segment_bytes
+                or segment.next_offset - group[0].base_offset > RELATIVE_OFFSET_MAX
+            ):
+                yield group
+                group, size = [], 0
+            group.append(segment)
+            size += segment.size
+        if group:
+            yield group
+
+    def _batches(self, segment: Segment) -> Iterable[tuple[BatchHeader, bytes]]:
+        scan = Scan(self._disk.open(segment.path), segment.size, check_crc=True)
+        for header, _, data in scan:
+            yield header, data
+        if scan.problem is not None:
+            # Rewriting would make the damage the truth; a replica may still hold the batch.
+            raise KafkaStorageError(f"{segment.path} is damaged: {scan.problem}")
+
+    def _records(self, header: BatchHeader, data: bytes) -> list[_Record]:
+        if header.is_control:
+            return []
+        try:
+            return read_records(data, header)
+        except BrokerError as error:
+            logger.warning(
+                "%s: the batch at offset %d cannot be opened and stays: %s",
+                self._directory.name,
+                header.base_offset,
+                error,
+            )
+            return []
+
+    def _rewrite(self, group: list[Segment]) -> Segment | None:
+        """Write what stays to a `.log.swap` file; None where all of one segment stays."""
+        first, last = group[0], group[-1]
+        cleaned = segment_path(self._directory, first.base_offset, CLEANED_SUFFIX)
+        new = Segment(
+            self._disk,
+            self._directory,
+            first.base_offset,
+            size=0,
+            next_offset=first.base_offset,
+            created_ms=first.created_ms,
+            index_interval_bytes=self._config.index_interval_bytes,
+        )
+        self._disk.remove(cleaned)
+        new.begin(cleaned)
+        changed = len(group) > 1
+        buffer = bytearray()
+        for segment in group:
+            for header, data in self._batches(segment):
+                original = data[header.position : header.position + header.size]
+                kept = self._retain(header, data, original)
+                changed = changed or kept is not original
+                if kept is None:
+                    continue
+                new.note(scan_batches(kept)[0][0], new.size + len(buffer))
+                buffer += kept
+                if len(buffer) >= _WRITE_BYTES:
+                    new.extend(buffer)
+                    buffer.clear()
+        new.extend(buffer)
+        new.next_offset = last.next_offset
+        if not changed:
+            new.release()
+            self._disk.remove(cleaned)
+            return None
+        new.sync()
+        swap = segment_path(self._directory, first.base_offset, SWAP_SUFFIX)
+        self._disk.rename(cleaned, swap)
+        self._disk.fsync_directory(self._directory)
+        return new
+
+    def _retain(
+        self, header: BatchHeader, data: bytes, original: bytes
+    ) -> bytes | bytearray | None:
+        """The batch with the records that stay: as it is, built again, or None."""
+        records = self._records(header, data)
+        if not records:
+            return original
+        horizon_ms = header.delete_horizon_ms
+        kept = [record for record in records if self._stays(record, horizon_ms)]
+        if not kept:
+            return None
+        has_tombstone = any(record[3] is None for record in kept)
+        if len(kept) == len(records) and (horizon_ms >= 0 or not has_tombstone):
+            return original
+        attributes = header.attributes & _LOG_APPEND_TIME_BIT
+        if has_tombstone:
+            attributes |= _DELETE_HORIZON_BIT
+            if horizon_ms < 0:
+                horizon_ms = self._now_ms + self._config.delete_retention_ms
+        return build_batch(
+            [record[1:] for record in kept],
+            base_offset=header.base_offset,
+            compression=header.compression,
+            leader_epoch=header.leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            base_sequence=header.base_sequence,
+            is_transactional=header.is_transactional,
+            offset_deltas=[record[0] - header.base_offset for record in kept],
+            last_offset_delta=header.last_offset_delta,
+            base_timestamp=horizon_ms if has_tombstone else None,
+            attributes=attributes,
+        )
+
+    def _stays(self, record: _Record, horizon_ms: int) -> bool:
+        offset, _, key, value, _ = record
+        if key is None or self._newest.get(_digest(key), -1) > offset:
+            return False
+        return value is not None or horizon_ms < 0 or self._now_ms < horizon_ms
+
+
+_Record = tuple[int, int, bytes | None, bytes | None, list[tuple[str, bytes | None]]]
+
+
+def _digest(key: bytes) -> bytes:
+    return hashlib.blake2b(key, digest_size=16).digest()
+
+
+def adopt(disk: Disk, directory: Path, old: list[Segment], new: Segment) -> None:
+    """Make the swap file the segment in the place of the old ones; raises OSError."""
+    _swap(disk, directory, new.base_offset, [segment.base_offset for segment in old])
+
+
+def finish_swap(disk: Disk, directory: Path, base_offset: int, bases: list[int]) -> None:
+    """At a start: complete what a crash interrupted; `bases` are those of all segments.
+
+    Raises OSError.
+    """
+    path = segment_path(directory, base_offset, SWAP_SUFFIX)
+    size = disk.size(path) or 0
+    end = base_offset + 1
+    for header, _, _ in Scan(disk.open(path), size, check_crc=False):
+        end = header.next_offset
+    # Segments behind the last batch that stayed may be left over; the next compaction takes them.
+    _swap(disk, directory, base_offset, [base for base in bases if base_offset <= base < end])
+
+
+def _swap(disk: Disk, directory: Path, base_offset: int, replaced: list[int]) -> None:
+    # The indexes first: they must never be taken for those of the new batches.
+    for base in {base_offset, *replaced}:
+        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+            disk.remove(segment_path(directory, base, suffix))
+    for base in replaced:
+        if base != base_offset:
+            disk.remove(segment_path(directory, base, LOG_SUFFIX))
+            disk.remove(producer_state.snapshot_path(directory, base))
+    disk.rename(
+        segment_path(directory, base_offset, SWAP_SUFFIX),
+        segment_path(directory, base_offset, LOG_SUFFIX),
+    )

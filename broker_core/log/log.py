@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections import OrderedDict
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
 
 from broker_core.environment import Disk, Environment
 from broker_core.errors import (
@@ -19,18 +17,17 @@ from broker_core.errors import (
 )
 from broker_core.log import checkpoints, producer_state, recovery
 from broker_core.log.checkpoints import CleanShutdown
+from broker_core.log.compaction import Compaction, CompactionResult, adopt
 from broker_core.log.config import LogConfig
 from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
+from broker_core.log.reading import SegmentReader
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.protocol.records import BatchHeader, assign_offsets, validate_batches
 
 logger = logging.getLogger(__name__)
-
-_CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # a log: as many lagging readers as read at full speed
-_READ_POSITIONS_MAX: Final = 64  # a log: as many readers that find their place without a search
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,9 +80,8 @@ class Log:
         self._failure: str | None = None
         self._lock = threading.RLock()  # the list of segments, offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
-        self._open_segments: OrderedDict[int, Segment] = OrderedDict()
-        # next offset -> (segment, position): where a reader that goes on will begin
-        self._read_positions: dict[int, tuple[Segment, int]] = {}
+        self._compaction_lock = threading.Lock()  # one compaction at a time; taken first
+        self._reader = SegmentReader(lambda: {self._active, *self._unsynced})
 
     @classmethod
     def open(
@@ -258,32 +254,6 @@ class Log:
         path = producer_state.snapshot_path(self.directory, self.log_end_offset)
         self._disk.write(path, (self._producers.to_bytes(),))
 
-    def _segment_index(self, offset: int) -> int:
-        """Which segment holds an offset, or ends before it."""
-        segments = self._segments
-        if offset >= segments[-1].base_offset:
-            return len(segments) - 1
-        low, high = 0, len(segments) - 1
-        while high - low > 1:
-            middle = (low + high) // 2
-            if segments[middle].base_offset <= offset:
-                low = middle
-            else:
-                high = middle
-        return low
-
-    def _use(self, segment: Segment) -> None:
-        """Keep only the closed segments open that were read last."""
-        if segment is self._active:
-            return
-        with self._lock:
-            self._open_segments[segment.base_offset] = segment
-            self._open_segments.move_to_end(segment.base_offset)
-            while len(self._open_segments) > _CLOSED_SEGMENTS_OPEN_MAX:
-                _, oldest = self._open_segments.popitem(last=False)
-                if oldest not in self._unsynced:
-                    oldest.release()
-
     # --- read ---
 
     def read(
@@ -303,51 +273,31 @@ class Log:
         """
         end = self.log_end_offset
         if not self.log_start_offset <= offset <= end:
-            raise OffsetOutOfRange(
-                f"{self.name}: offset {offset} is not in {self.log_start_offset}..{end}"
-            )
+            raise self._out_of_range(offset)
         if up_to_offset is not None and up_to_offset < end:
             end = up_to_offset
         if offset >= end:
             return b""
-        known = self._read_positions.pop(offset, None)
-        if known is not None and known[1] < known[0].size:
-            segment, position = known
-            return self._read_from(segment, position, max_bytes, end, min_one_message)
-        segments = self._segments
-        for index in range(self._segment_index(offset), len(segments)):
-            segment = segments[index]
-            located = segment.locate(offset)
-            if located is not None:
-                return self._read_from(segment, located[0], max_bytes, end, min_one_message)
-        return b""
+        try:
+            return self._reader.read(self._segments, offset, max_bytes, end, min_one_message)
+        except KafkaStorageError:
+            if offset < self.log_start_offset:  # retention was faster
+                raise self._out_of_range(offset) from None
+            raise
 
-    def _read_from(
-        self, segment: Segment, position: int, max_bytes: int, end: int, min_one_message: bool
-    ) -> bytes:
-        data, next_offset = segment.read_at(position, max_bytes, end, min_one_message)
-        if data:
-            positions = self._read_positions
-            positions[next_offset] = (segment, position + len(data))
-            if len(positions) > _READ_POSITIONS_MAX:
-                del positions[next(iter(positions))]
-        self._use(segment)
-        return data
+    def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(
+            f"{self.name}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
+        )
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at `timestamp_ms` or later.
 
         Looks up to the high watermark. Raises KafkaStorageError.
         """
-        start, end = self.log_start_offset, self.high_watermark
-        for segment in self._segments:
-            if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
-                continue
-            found = segment.first_at_timestamp(timestamp_ms, start, end)
-            self._use(segment)
-            if found is not None:
-                return found
-        return None
+        return self._reader.first_at_timestamp(
+            self._segments, timestamp_ms, self.log_start_offset, self.high_watermark
+        )
 
     def max_timestamp(self) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record with the newest timestamp; None if empty.
@@ -400,7 +350,7 @@ class Log:
             for segment in closed:
                 if segment in self._unsynced:
                     self._unsynced.remove(segment)
-                    self._use(segment)
+                    self._reader.use(segment)
             recovery_point = self.recovery_point
         if closed:
             # Only now and then: an older recovery point costs the next start some reading.
@@ -445,23 +395,15 @@ class Log:
         try:
             self._epochs.truncate_from_start(start)
             for segment in removed:
-                self._forget(segment)
+                if segment in self._unsynced:
+                    self._unsynced.remove(segment)
+                self._reader.forget(segment)
                 segment.remove()
                 self._disk.remove(producer_state.snapshot_path(self.directory, segment.base_offset))
         except OSError as error:
             raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
         logger.info("%s: %d old segments deleted, it begins at %d", self.name, count, start)
         return count
-
-    def _forget(self, segment: Segment) -> None:
-        if segment in self._unsynced:
-            self._unsynced.remove(segment)
-        self._open_segments.pop(segment.base_offset, None)
-        self._read_positions = {
-            offset: place
-            for offset, place in self._read_positions.items()
-            if place[0] is not segment
-        }
 
     def delete_records(self, before_offset: int) -> None:
         """Let the log begin at an offset, durably; -1 means the high watermark.
@@ -476,13 +418,52 @@ class Log:
                 self._save_offset(checkpoints.LOG_START_OFFSET, offset)
                 self.log_start_offset = offset
 
+    # --- compaction ---
+
+    def compact(self, now_ms: int) -> CompactionResult | None:
+        """Keep only the newest record of each key in closed segments, where that is due.
+
+        Offsets never change, the active segment is left alone. Safe beside everything else, in a
+        thread of its own: it reads and writes a good part of the log. None where nothing was due.
+        Raises KafkaStorageError.
+        """
+        with self._compaction_lock:
+            with self._lock:
+                if self._failure is not None or not self.config.compacts:
+                    return None
+                # What is not durable or not committed can still be cut off.
+                bound = min(self.recovery_point, self.high_watermark)
+                segments = [
+                    segment for segment in self._segments[:-1] if segment.next_offset <= bound
+                ]
+            compaction = Compaction(
+                self._disk, self.directory, self.config, self.log_start_offset, now_ms
+            )
+            try:
+                return compaction.run(segments, self._replace_segments)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error}") from error
+
+    def _replace_segments(self, old: list[Segment], new: Segment) -> bool:
+        """Put a compacted segment in the place of those it was made of; False if they are gone."""
+        with self._lock:
+            if self._failure is not None or not all(each in self._segments for each in old):
+                return False
+            for segment in old:
+                self._reader.forget(segment)
+                segment.handle()  # who is reading it goes on with the old file
+            adopt(self._disk, self.directory, old, new)
+            at = self._segments.index(old[0])
+            self._segments = [*self._segments[:at], new, *self._segments[at + len(old) :]]
+            return True
+
     # --- end ---
 
     def close(self) -> None:
         """Make everything durable and mark the shutdown as clean; raises KafkaStorageError."""
         if self._failure is None:
             self.flush()
-            with self._flush_lock, self._lock:
+            with self._compaction_lock, self._flush_lock, self._lock:
                 active = self._active
                 try:
                     active.write_indexes()
@@ -499,7 +480,7 @@ class Log:
 
     def delete(self) -> None:
         """Delete the log and its directory; raises KafkaStorageError."""
-        with self._flush_lock, self._lock:
+        with self._compaction_lock, self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
             try:
                 for segment in self._segments:

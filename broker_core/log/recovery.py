@@ -8,18 +8,20 @@ stay, the rest is cut off, indexes and producer state are built again.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker_core.environment import Environment, File
+from broker_core.environment import Environment
 from broker_core.errors import KafkaStorageError
 from broker_core.log import checkpoints, producer_state
 from broker_core.log.checkpoints import CleanShutdown
+from broker_core.log.compaction import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swap
 from broker_core.log.config import LogConfig
 from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.producer_state import ProducerState
+from broker_core.log.scanning import Scan
 from broker_core.log.segment import (
     INDEX_SUFFIX,
     LOG_SUFFIX,
@@ -28,16 +30,12 @@ from broker_core.log.segment import (
     Segment,
     segment_path,
 )
-from broker_core.protocol.records import HEADER_BYTES, BatchHeader, scan_batches
+from broker_core.protocol.records import BatchHeader
 
 logger = logging.getLogger(__name__)
 
 DELETED_SUFFIX: Final = ".deleted"
-CLEANED_SUFFIX: Final = ".cleaned"
-SWAP_SUFFIX: Final = ".swap"
 TEMPORARY_SUFFIX: Final = ".tmp"
-
-_CHUNK_BYTES: Final = 4 * 1024 * 1024
 
 
 @dataclass
@@ -51,44 +49,6 @@ class LoadedLog:
     epochs: LeaderEpochs
     unsynced: list[Segment] = field(default_factory=list)  # may not be on the medium
     bytes_cut: int = 0
-
-
-@dataclass
-class _Scan:
-    """How far a file holds sound batches, and what ended it."""
-
-    size: int = 0
-    problem: str | None = None
-
-
-def scan_file(
-    file: File, size: int, *, check_crc: bool, scan: _Scan | None = None
-) -> Iterator[tuple[BatchHeader, int]]:
-    """Yield the header and position of each batch; `scan` tells where and why it ended."""
-    result = scan or _Scan()
-    position = 0
-    wanted = _CHUNK_BYTES
-    while position < size:
-        data = file.pread(min(wanted, size - position), position)
-        headers, taken, problem = scan_batches(data, check_crc=check_crc)
-        for header in headers:
-            yield header, position + header.position
-        position += taken
-        result.size = position
-        if problem is None:
-            wanted = _CHUNK_BYTES
-            continue
-        remaining = len(data) - taken
-        length = int.from_bytes(data[taken + 8 : taken + 12], "big", signed=True) + 12
-        # What is only cut by the end of the chunk is read again from its beginning.
-        can_be_whole = remaining < HEADER_BYTES or remaining < length
-        if not can_be_whole or (taken == 0 and len(data) == size - position):
-            result.problem = problem
-            return
-        wanted = max(_CHUNK_BYTES, min(length, size - position))
-        if taken == 0 and len(data) >= wanted:
-            result.problem = problem
-            return
 
 
 def load(directory: Path, name: str, config: LogConfig, environment: Environment) -> LoadedLog:
@@ -155,13 +115,11 @@ class _Loader:
 
     def _tidy(self, names: list[str]) -> list[str]:
         """Finish or undo what a crash interrupted; returns the names that remain."""
-        from broker_core.log.compaction import finish_swaps
-
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
                 self.disk.remove(self.directory / name)
-        if any(name.endswith(SWAP_SUFFIX) for name in names):
-            finish_swaps(self.disk, self.directory, names)
+        for base_offset in _offsets(names, SWAP_SUFFIX):
+            finish_swap(self.disk, self.directory, base_offset, _offsets(names, LOG_SUFFIX))
         names = self.disk.names(self.directory)
         bases = set(_offsets(names, LOG_SUFFIX))
         for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -222,10 +180,11 @@ class _Loader:
             logger.warning("%s: the indexes of %s are rebuilt", self.name, segment.path.name)
             next_offset = segment.next_offset
             segment.begin()
-            for header, position in scan_file(segment.handle().file, segment.size, check_crc=False):
+            scan = Scan(segment.handle().file, segment.size, check_crc=False)
+            for header, position, _ in scan:
                 segment.note(header, position)
             segment.next_offset = next_offset
-            segment.write_indexes()
+            segment.write_indexes(durably=True)
             segment.release()
 
     def _recover(
@@ -277,7 +236,7 @@ class _Loader:
     def _read_producers(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> None:
         """Producer state alone, from a segment that is known to be sound."""
         file = self.disk.open(segment.path)
-        for header, _ in scan_file(file, segment.size, check_crc=False):
+        for header, _, _ in Scan(file, segment.size, check_crc=False):
             remember(header)
 
     def _rebuild(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> bool:
@@ -288,10 +247,9 @@ class _Loader:
         self.unsynced.append(segment)
         next_offset = segment.base_offset
         segment.next_offset = next_offset
-        scan = _Scan()
         valid = 0
-        batches = scan_file(segment.handle().file, file_size, check_crc=True, scan=scan)
-        for header, position in batches:
+        scan = Scan(segment.handle().file, file_size, check_crc=True)
+        for header, position, _ in scan:
             # Neither the CRC nor a length covers the base offset. Compaction alone leaves gaps.
             if (
                 header.base_offset < next_offset

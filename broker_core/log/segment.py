@@ -7,7 +7,9 @@ they are needed and let go of afterwards.
 
 from __future__ import annotations
 
+import errno
 import logging
+import os
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -65,6 +67,7 @@ class Segment:
         "created_ms",
         "directory",
         "disk",
+        "is_retired",
         "next_offset",
         "size",
     )
@@ -85,6 +88,7 @@ class Segment:
         self.base_offset = base_offset
         self.size = size
         self.next_offset = next_offset
+        self.is_retired = False  # has left the log; a reader may still be on its way through it
         self.created_ms = created_ms  # of the first append as far as it is known
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0  # where the newest index entry points
@@ -124,9 +128,13 @@ class Segment:
 
     # --- writing: the active segment ---
 
-    def begin(self) -> None:
-        """Start with an empty or new file and empty indexes, ready for `append` or `note`."""
-        self._handle = Handle(self.disk.open(self.path, create=True), OffsetIndex())
+    def begin(self, path: Path | None = None) -> None:
+        """Start with an empty or new file and empty indexes, ready for `append` or `note`.
+
+        `path` is where the batches are until they get the segment's own name. Raises OSError.
+        """
+        file = self.disk.open(path or self.path, create=True)
+        self._handle = Handle(file, OffsetIndex())
         self._time_index = TimeIndex()
         self._indexed_position = 0
         self._max_timestamp = -1
@@ -187,22 +195,45 @@ class Segment:
             self._time_index.append(self._max_timestamp, last_offset - self.base_offset)
             self._indexed_position = position
 
+    def extend(self, data: Buffer) -> None:
+        """Write batches that are noted already, during compaction; raises OSError."""
+        assert self._handle is not None
+        if self._handle.file.pwrite(data, self.size) != len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(self.path))
+        self.size += len(data)
+
     def truncate(self, size: int) -> None:
         """Cut the file, during recovery; raises OSError."""
         assert self._handle is not None
         self._handle.file.truncate(size)
         self.size = size
 
-    def write_indexes(self) -> None:
-        """Write both index files, whose last time entry is the newest timestamp; raises OSError."""
+    def index_files(self) -> list[tuple[Path, bytes]]:
+        """Both index files; the last time entry is the newest timestamp."""
         assert self._handle is not None and self._time_index is not None
-        if self.next_offset > self.base_offset:
+        if self.size:
             self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
-        for suffix, content in (
-            (INDEX_SUFFIX, self._handle.offset_index.to_bytes()),
-            (TIME_INDEX_SUFFIX, self._time_index.to_bytes()),
-        ):
-            self.disk.write(segment_path(self.directory, self.base_offset, suffix), (content,))
+        return [
+            (
+                segment_path(self.directory, self.base_offset, INDEX_SUFFIX),
+                self._handle.offset_index.to_bytes(),
+            ),
+            (
+                segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX),
+                self._time_index.to_bytes(),
+            ),
+        ]
+
+    def write_indexes(self, *, durably: bool = False) -> None:
+        """Write both index files, `durably` where no later recovery would build them again.
+
+        Raises OSError.
+        """
+        for path, content in self.index_files():
+            if durably:
+                self.disk.replace(path, content)
+            else:
+                self.disk.write(path, (content,))
 
     def sync_indexes(self) -> None:
         """Make the index files durable; raises OSError."""
@@ -217,12 +248,15 @@ class Segment:
 
     def release(self) -> None:
         """Let go of files and indexes; the next read opens them again."""
-        self._handle = None
-        self._time_index = None
+        # Of a retired segment, the name can be another file's by now.
+        if not self.is_retired:
+            self._handle = None
+            self._time_index = None
 
     def remove(self) -> None:
         """Delete the files; who holds a handle can still read. Raises OSError."""
-        self.release()
+        self._handle = None
+        self._time_index = None
         # The data first: indexes without data are rubbish that the next start removes, data
         # without indexes would be a reason to build them again.
         for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
@@ -232,16 +266,16 @@ class Segment:
 
     def has_indexes(self) -> bool:
         """Whether the index files of a closed segment are there and can be whole, by their size."""
-        sizes = [
+        index_size, time_index_size = (
             self.disk.size(segment_path(self.directory, self.base_offset, suffix))
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
-        ]
-        index_size, time_index_size = sizes
+        )
         return (
             index_size is not None
             and index_size % INDEX_ENTRY_BYTES == 0
-            and bool(time_index_size)
-            and (time_index_size or 0) % TIME_ENTRY_BYTES == 0
+            and time_index_size is not None
+            and time_index_size % TIME_ENTRY_BYTES == 0
+            and (time_index_size > 0 or self.size == 0)
         )
 
     def _load_index(self) -> OffsetIndex | None:

@@ -22,6 +22,7 @@ cdef enum:
     LOG_APPEND_TIME_BIT = 0x08
     TRANSACTIONAL_BIT = 0x10
     CONTROL_BIT = 0x20
+    DELETE_HORIZON_BIT = 0x40
 
 cdef class BatchHeader:
     cdef readonly int64_t position

@@ -245,6 +245,11 @@ cdef class BatchHeader:
         return self.attributes & TRANSACTIONAL_BIT != 0
 
     @property
+    def delete_horizon_ms(self):
+        # KIP-534: compaction keeps it in the base timestamp's place.
+        return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else -1
+
+    @property
     def is_control(self):
         return self.attributes & CONTROL_BIT != 0
 
@@ -669,13 +674,15 @@ def build_batch(
     bint is_control=False,
     offset_deltas=None,
     last_offset_delta=None,
+    base_timestamp=None,
     int attributes=0,
 ):
     """Build one batch of (timestamp in ms, key, value, headers) records, ready for `Log.append`.
 
     Headers are (name, bytes or None) pairs. `offset_deltas` and `last_offset_delta` number the
-    records otherwise than 0, 1, 2, ...: the batches of a compacted log have gaps; `attributes` are
-    further attribute bits. Raises ValueError for no records, UnsupportedCompressionType.
+    records otherwise than 0, 1, 2, ...: the batches of a compacted log have gaps. `attributes` are
+    further attribute bits, and `base_timestamp` is another one than the first record's: compaction
+    keeps the delete horizon there (KIP-534). Raises ValueError for no records, UnsupportedCompressionType.
     """
     cdef list rows = list(records)
     cdef bytearray data
@@ -683,7 +690,8 @@ def build_batch(
     cdef int64_t newest
     if not rows:
         raise ValueError("a batch has at least one record")
-    base_timestamp = rows[0][0]
+    if base_timestamp is None:
+        base_timestamp = rows[0][0]
     newest = max([row[0] for row in rows])
     deltas = list(range(len(rows))) if offset_deltas is None else list(offset_deltas)
     if len(deltas) != len(rows):

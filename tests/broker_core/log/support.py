@@ -9,7 +9,7 @@ from pathlib import Path
 from broker_core.environment import Buffer, Environment, File, SystemClock, SystemDisk
 from broker_core.log import Log, LogConfig
 from broker_core.log.log import AppendResult
-from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.protocol.records import build_batch, iterate_records, scan_batches
 
 NOW = 1_700_000_000_000
 HOUR_MS = 3_600_000
@@ -122,7 +122,8 @@ class Workbench:
             for record in iterate_records(data):
                 if record[0] >= offset:
                     found.append(record[:4])
-            offset = found[-1][0] + 1
+            # As clients do: a compacted batch can end behind its last record.
+            offset = scan_batches(data)[0][-1].next_offset
         return found
 
     def files(self, suffix: str) -> list[str]:

@@ -140,7 +140,7 @@ def test_a_full_disk_refuses_to_delete_rather_than_to_forget(bench: Workbench) -
     def fail(path: Path, data: object) -> None:
         raise OSError(28, "No space left on device")
 
-    bench.disk.replace = fail  # type: ignore[method-assign,assignment]
+    bench.disk.replace = fail  # type: ignore[method-assign]
     with pytest.raises(KafkaStorageError, match="No space left"):
         bench.log.delete_records(20)
     assert bench.log.log_start_offset == 0

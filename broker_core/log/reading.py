@@ -1,0 +1,103 @@
+"""Reading a log's segments: which one, where in it, and which closed ones stay open."""
+
+from __future__ import annotations
+
+import threading
+from bisect import bisect_right
+from collections import OrderedDict
+from collections.abc import Callable, Collection, Sequence
+from operator import attrgetter
+from typing import Final
+
+from broker_core.log.segment import Segment
+
+_CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # a log: as many lagging readers as read at full speed
+_READ_POSITIONS_MAX: Final = 64  # a log: as many readers that find their place without a search
+_base_offset: Final = attrgetter("base_offset")
+
+
+class SegmentReader:
+    """Reads segments for one log.
+
+    A reader that goes on where its last answer ended is by far the most common: its position is
+    remembered, so that it needs no look at the index. `pinned` answers the segments that must stay
+    open because they are written or not yet synced.
+    """
+
+    def __init__(self, pinned: Callable[[], Collection[Segment]]) -> None:
+        self._pinned = pinned
+        self._lock = threading.Lock()
+        self._open: OrderedDict[Segment, None] = OrderedDict()  # closed segments, last used last
+        self._positions: OrderedDict[int, tuple[Segment, int]] = OrderedDict()  # by next offset
+
+    def read(
+        self,
+        segments: Sequence[Segment],
+        offset: int,
+        max_bytes: int,
+        up_to_offset: int,
+        min_one_message: bool,
+    ) -> bytes:
+        """Whole batches of one segment; see `Log.read`, which has checked the offset."""
+        known = self._positions.get(offset)
+        if known is not None and known[1] < known[0].size:
+            segment, position = known
+        else:
+            found = _locate(segments, offset)
+            if found is None:
+                return b""
+            segment, position = found
+        data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
+        with self._lock:
+            self._use(segment, segment is segments[-1])
+            if data and not segment.is_retired:
+                self._positions[next_offset] = segment, position + len(data)
+                if len(self._positions) > _READ_POSITIONS_MAX:
+                    self._positions.popitem(last=False)
+        return data
+
+    def first_at_timestamp(
+        self, segments: Sequence[Segment], timestamp_ms: int, start: int, end: int
+    ) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at a time or later with start <= offset < end."""
+        for segment in segments:
+            if segment.next_offset <= start or segment.max_timestamp < timestamp_ms:
+                continue
+            found = segment.first_at_timestamp(timestamp_ms, start, end)
+            self.use(segment)
+            if found is not None:
+                return found
+        return None
+
+    def use(self, segment: Segment) -> None:
+        """Note that a segment was read; lets go of the one that was not read for longest."""
+        with self._lock:
+            self._use(segment, segment in self._pinned())
+
+    def _use(self, segment: Segment, pinned: bool) -> None:
+        if pinned or segment.is_retired:
+            return
+        self._open[segment] = None
+        self._open.move_to_end(segment)
+        while len(self._open) > _CLOSED_SEGMENTS_OPEN_MAX:
+            oldest, _ = self._open.popitem(last=False)
+            if oldest not in self._pinned():
+                oldest.release()
+
+    def forget(self, segment: Segment) -> None:
+        """Remember nothing of a segment that leaves the log; its file is not closed."""
+        with self._lock:
+            segment.is_retired = True
+            self._open.pop(segment, None)
+            for offset in [at for at, place in self._positions.items() if place[0] is segment]:
+                del self._positions[offset]
+
+
+def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:
+    """The segment and position of the first batch that reaches an offset."""
+    first = bisect_right(segments, offset, key=_base_offset) - 1
+    for segment in segments[max(first, 0) :]:
+        located = segment.locate(offset)
+        if located is not None:
+            return segment, located[0]
+    return None

@@ -1,0 +1,408 @@
+"""Compaction: the newest record of every key survives, offsets stay, a crash does no harm."""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from broker_core.environment import SystemDisk
+from broker_core.errors import KafkaStorageError
+from broker_core.log import LogConfig
+from broker_core.log.compaction import Compaction
+from broker_core.protocol.records import iterate_records, scan_batches
+from tests.broker_core.log.support import HOUR_MS, NOW, Workbench
+
+HORIZON_BIT = 0x40
+
+
+def compacted_bench(path: Path, **config: object) -> Workbench:
+    settings_: dict[str, object] = {
+        "segment_bytes": 500,
+        "index_interval_bytes": 100,
+        "cleanup_policy": "compact",
+        "min_cleanable_dirty_ratio": 0.0,
+        "delete_retention_ms": HOUR_MS,
+    }
+    return Workbench(path, **(settings_ | config))
+
+
+def put(bench: Workbench, *pairs: tuple[str, str | None], **batch: int) -> None:
+    bench.append_records(
+        [
+            (NOW, key.encode(), None if value is None else value.encode(), [])
+            for key, value in pairs
+        ],
+        **batch,
+    )
+
+
+def compact(bench: Workbench, now_ms: int = NOW) -> None:
+    """Compact all there is: close the active segment and make it durable first."""
+    bench.log.roll()
+    bench.log.flush()
+    bench.log.compact(now_ms)
+
+
+def keys(bench: Workbench) -> list[tuple[int, str, str | None]]:
+    return [
+        (offset, (key or b"").decode(), None if value is None else value.decode())
+        for offset, _, key, value in bench.records()
+    ]
+
+
+def test_the_newest_record_of_each_key_stays_at_its_offset(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"), ("b", "1"), ("a", "2"))
+    put(bench, ("c", "1"))
+    put(bench, ("a", "3"), ("d", "1"))
+    compact(bench)
+    assert keys(bench) == [(1, "b", "1"), (3, "c", "1"), (4, "a", "3"), (5, "d", "1")]
+    assert bench.log.log_end_offset == 6
+    put(bench, ("b", "2"))
+    assert keys(bench)[-1] == (6, "b", "2")
+
+
+def test_the_active_segment_is_left_alone(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"))
+    put(bench, ("a", "2"))
+    bench.log.flush()
+    assert bench.log.compact(NOW) is None
+    assert len(keys(bench)) == 2
+
+
+def test_what_is_not_durable_or_not_committed_is_left_alone(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    bench.log.high_watermark_follows_end = False
+    put(bench, ("a", "1"))
+    put(bench, ("a", "2"))
+    bench.log.roll()
+    bench.log.high_watermark = 2
+    assert bench.log.compact(NOW) is None
+    bench.log.flush()
+    bench.log.high_watermark = 1
+    assert bench.log.compact(NOW) is None
+    bench.log.high_watermark = 2
+    assert bench.log.compact(NOW) is not None
+    assert keys(bench) == [(1, "a", "2")]
+
+
+def test_a_tombstone_stays_until_its_time_is_over(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"), ("b", "1"))
+    put(bench, ("a", None))
+    compact(bench)
+    assert keys(bench) == [(1, "b", "1"), (2, "a", None)]
+    # A compaction needs something new to do.
+    for step, expected in ((HOUR_MS - 1, True), (HOUR_MS, False)):
+        put(bench, ("c", "x"))
+        compact(bench, NOW + step)
+        assert ((2, "a", None) in keys(bench)) is expected
+    assert keys(bench)[0] == (1, "b", "1")
+
+
+def test_the_delete_horizon_leaves_timestamps_as_they_were(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    bench.append_records([(NOW - 7, b"a", None, []), (NOW - 9, b"b", b"1", [])], compression=3)
+    put(bench, ("z", "1"))
+    compact(bench)
+    assert [record[:3] for record in bench.records()[:2]] == [
+        (0, NOW - 7, b"a"),
+        (1, NOW - 9, b"b"),
+    ]
+    header = scan_batches(bench.log.read(0, 1))[0][0]
+    assert header.attributes == 3 | HORIZON_BIT
+    assert header.delete_horizon_ms == header.base_timestamp == NOW + HOUR_MS
+    assert header.max_timestamp == NOW - 7
+
+
+def test_batches_keep_what_their_producer_gave_them(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"), ("b", "1"), ("c", "1"), producer_id=5, producer_epoch=2, base_sequence=0)
+    put(bench, ("a", "2"), ("c", "2"))
+    compact(bench)
+    header = scan_batches(bench.log.read(0, 1))[0][0]
+    assert (header.base_offset, header.last_offset, header.record_count) == (0, 2, 1)
+    assert (header.producer_id, header.producer_epoch) == (5, 2)
+    assert (header.base_sequence, header.last_sequence) == (0, 2)
+    bench.open()
+    retry = bench.append(b"1", b"1", b"1", producer_id=5, producer_epoch=2, base_sequence=0)
+    assert (retry.base_offset, retry.duplicate) == (0, True)
+
+
+def test_log_append_times_survive(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, message_timestamp_type="LogAppendTime")
+    put(bench, ("a", "1"), ("b", "1"))
+    bench.clock.now += 5
+    put(bench, ("a", "2"))
+    compact(bench)
+    assert [record[1] for record in bench.records()] == [NOW, NOW + 5]
+
+
+def test_small_segments_become_one(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    for i in range(30):
+        put(bench, ("a", f"{i}" + "x" * 150), (f"key-{i}", "1"))
+    before = len(bench.log.segments)
+    compact(bench)
+    assert before > 10
+    # Only segments that fit together as they were are joined; the next time they are smaller.
+    put(bench, ("a", "last"))
+    compact(bench)
+    put(bench, ("b", "last"))
+    compact(bench)
+    after = len(bench.log.segments)
+    assert after < before / 2
+    assert bench.files(".log") == [segment.path.name for segment in bench.log.segments]
+    assert len(bench.files(".index")) == after - 1
+    assert len(keys(bench)) == 32
+    bench.log.close()
+    bench.open()
+    assert len(keys(bench)) == 32
+
+
+def test_nothing_is_done_below_the_dirty_ratio(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, min_cleanable_dirty_ratio=0.5)
+    for i in range(10):
+        put(bench, (f"key-{i}", "x" * 50))
+    compact(bench)
+    put(bench, ("key-0", "y"))
+    bench.log.roll()
+    bench.log.flush()
+    assert bench.log.compact(NOW) is None
+    bench.log.update_config(LogConfig(cleanup_policy="compact", max_compaction_lag_ms=HOUR_MS))
+    assert bench.log.compact(NOW + HOUR_MS) is None
+    assert bench.log.compact(NOW + HOUR_MS + 1) is not None
+    assert len(keys(bench)) == 10
+
+
+def test_young_records_are_left_alone(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, min_compaction_lag_ms=HOUR_MS)
+    put(bench, ("a", "1"))
+    put(bench, ("a", "2"))
+    compact(bench, NOW + HOUR_MS - 1)
+    assert len(keys(bench)) == 2
+    compact(bench, NOW + HOUR_MS)
+    assert len(keys(bench)) == 1
+
+
+def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    put(bench, ("a", "1"))
+    raw = bytearray(bench.log.read(0, 1))
+    from broker_core.protocol.records import crc32c
+
+    raw[22] = 1  # says gzip now, and is none
+    raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    bench.log.append(raw, leader_epoch=0, now_ms=NOW)
+    put(bench, ("a", "2"))
+    compact(bench)
+    headers = scan_batches(bench.log.read(0, 10_000))[0]
+    assert [header.base_offset for header in headers] == [1, 2]
+
+
+def test_a_damaged_segment_is_not_rewritten(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    for i in range(12):
+        put(bench, ("a", f"{i}" * 20))
+    bench.log.roll()
+    bench.log.flush()
+    path = bench.log.segments[1].path
+    content = bytearray(path.read_bytes())
+    content[-1] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(KafkaStorageError, match="is damaged: the CRC does not match"):
+        bench.log.compact(NOW)
+    assert path.read_bytes() == content
+
+
+def test_more_keys_than_memory_are_done_in_several_passes(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path)
+    for i in range(40):
+        put(bench, (f"key-{i % 20}", f"{i}"))
+    bench.log.roll()
+    bench.log.flush()
+    ends = []
+    while True:
+        closed = bench.log.segments[:-1]
+        small = Compaction(bench.disk, bench.directory, bench.config, 0, NOW, keys_max=7)
+        result = small.run(closed, bench.log._replace_segments)
+        if result is None:
+            break
+        ends.append(result.first_dirty_offset)
+    assert len(ends) > 3
+    assert ends == sorted(set(ends))
+    assert keys(bench) == [(i, f"key-{i % 20}", f"{i}") for i in range(20, 40)]
+
+
+records = st.lists(
+    st.tuples(st.sampled_from("abcdefg"), st.none() | st.sampled_from(["1", "2", "x" * 60])),
+    min_size=1,
+    max_size=4,
+)
+steps = st.lists(
+    st.tuples(
+        st.sampled_from(["put", "put", "put", "compact", "reopen", "crash"]),
+        records,
+        st.sampled_from([0, 3, 4]),
+        st.integers(0, HOUR_MS),
+    ),
+    max_size=30,
+)
+
+
+@given(steps)
+@settings(max_examples=60, deadline=None)
+def test_whoever_reads_a_compacted_log_ends_up_with_the_same_table(
+    tmp_path_factory: pytest.TempPathFactory,
+    history: list[tuple[str, list[tuple[str, str | None]], int, int]],
+) -> None:
+    bench = compacted_bench(tmp_path_factory.mktemp("log"))
+    everything: list[tuple[int, str, str | None]] = []
+    now = NOW
+    for action, pairs, codec, passed in history:
+        if action == "put":
+            for pair in pairs:
+                everything.append((len(everything), *pair))
+            put(bench, *pairs, compression=codec)
+        elif action == "compact":
+            now += passed
+            compact(bench, now)
+        else:
+            if action == "reopen":
+                bench.log.close()
+            bench.open()
+        assert bench.log.log_end_offset == len(everything)
+        found = keys(bench)
+        offsets = [offset for offset, _, _ in found]
+        assert offsets == sorted(set(offsets))
+        assert set(found) <= set(everything)
+        newest = {key: (offset, key, value) for offset, key, value in everything}
+        table = {key: value for _, key, value in everything if value is not None}
+        assert {record for record in newest.values() if record[2] is not None} <= set(found)
+        read: dict[str, str | None] = {}
+        for _, key, value in found:
+            read[key] = value
+        assert {k: v for k, v in read.items() if v is not None} == {
+            key: record[2] for key, record in newest.items() if record[2] is not None
+        }
+        assert set(table) >= {key for key, value in read.items() if value is not None}
+        # Every offset can be asked for, whether its record is still there or not.
+        for offset in range(0, len(everything), 3):
+            rest = [each for each in offsets if each >= offset]
+            data = bench.log.read(offset, 1)
+            first = [each[0] for each in iterate_records(data) if each[0] >= offset]
+            assert first[:1] == rest[:1] or not first
+
+
+class StoppingDisk(SystemDisk):
+    """A process that is killed at its n-th change of the directory."""
+
+    def __init__(self, changes: int) -> None:
+        self.changes = changes
+
+    def _step(self) -> None:
+        if self.changes == 0:
+            raise InterruptedError("killed")
+        self.changes -= 1
+
+    def rename(self, source: Path, target: Path) -> None:
+        self._step()
+        super().rename(source, target)
+
+    def remove(self, path: Path) -> None:
+        self._step()
+        super().remove(path)
+
+    def replace(self, path: Path, data: object) -> None:
+        self._step()
+        super().replace(path, data)  # type: ignore[arg-type]
+
+    def fsync_directory(self, directory: Path) -> None:
+        self._step()
+        super().fsync_directory(directory)
+
+
+def test_a_kill_at_any_moment_of_a_compaction_leaves_a_sound_log(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path / "original")
+    for i in range(7):
+        put(bench, ("a", f"{i}" + "x" * 100), (f"key-{i}", "1"))
+    compact(bench)
+    for i in range(7):
+        put(bench, (f"key-{i}", "2"), ("b", f"{i}"))
+    bench.log.roll()
+    bench.log.flush()
+    expected = {key: (offset, value) for offset, key, value in keys(bench)}
+    moments = 0
+    while True:
+        copy = tmp_path / f"{moments}"
+        shutil.copytree(bench.directory.parent, copy)
+        victim = compacted_bench(copy)
+        disk = StoppingDisk(moments)
+        compaction = Compaction(disk, victim.directory, victim.config, 0, NOW)
+        closed = victim.log.segments[:-1]
+        victim.log._environment = type(victim.environment)(victim.clock, disk)
+        try:
+            compaction.run(closed, victim.log._replace_segments)
+        except InterruptedError:
+            moments += 1
+        else:
+            break
+        after = compacted_bench(copy)
+        assert {key: (offset, value) for offset, key, value in keys(after)} == expected
+        assert after.log.log_end_offset == bench.log.log_end_offset
+        assert after.log.bytes_cut == 0
+        compact(after)
+        assert len(keys(after)) == len(expected)
+        shutil.rmtree(copy)
+    assert moments > 15
+
+
+def test_readers_are_not_disturbed_by_a_compaction(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, segment_bytes=2000)
+    problems: list[BaseException] = []
+    done = threading.Event()
+
+    def read() -> None:
+        try:
+            while not done.is_set():
+                end = bench.log.log_end_offset
+                table: dict[bytes | None, tuple[int, bytes | None]] = {}
+                offset = 0
+                while offset < end:
+                    data = bench.log.read(offset, 3000)
+                    for at, _, key, value, _ in iterate_records(data):
+                        if offset <= at < end:
+                            table[key] = at, value
+                    offset = scan_batches(data)[0][-1].next_offset
+                assert len(table) >= min(end, 50) - 1
+                for key, (at, value) in table.items():
+                    assert key == b"key-%d" % (at % 50)
+                    assert value == b"%d" % at
+        except BaseException as error:
+            problems.append(error)
+
+    def clean() -> None:
+        try:
+            while not done.is_set():
+                bench.log.flush()
+                bench.log.compact(NOW)
+        except BaseException as error:
+            problems.append(error)
+
+    threads = [threading.Thread(target=target) for target in (read, read, clean)]
+    for thread in threads:
+        thread.start()
+    for i in range(2000):
+        put(bench, (f"key-{i % 50}", f"{i}"))
+    done.set()
+    for thread in threads:
+        thread.join()
+    assert not problems
+    compact(bench)
+    assert [offset for offset, _, _ in keys(bench)] == list(range(1950, 2000))
