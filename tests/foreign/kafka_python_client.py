@@ -1,0 +1,95 @@
+"""kafka-python in a process of its own: it leaves sockets to the garbage collector, which a test
+run that takes warnings for errors does not survive.
+
+    python kafka_python_client.py write SERVERS TOPIC CODEC   < records
+    python kafka_python_client.py read SERVERS TOPIC COUNT    > records
+    python kafka_python_client.py group SERVERS TOPIC COUNT   > {"values", "committed"}
+
+Records are JSON: [timestamp, key, value, [[name, value], ...]], bytes as hexadecimal digits.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from typing import Any
+
+import kafka  # type: ignore[import-not-found,import-untyped,unused-ignore]
+
+TIMEOUT_S = 20
+
+
+def _bytes(text: str | None) -> bytes | None:
+    return None if text is None else bytes.fromhex(text)
+
+
+def _text(data: bytes | None) -> str | None:
+    return None if data is None else data.hex()
+
+
+def write(servers: str, topic: str, codec: str) -> None:
+    """Produce the records of standard input, one acknowledged after the other."""
+    producer = kafka.KafkaProducer(
+        bootstrap_servers=servers, compression_type=None if codec == "none" else codec
+    )
+    for timestamp, key, value, headers in json.load(sys.stdin):
+        producer.send(
+            topic,
+            key=_bytes(key),
+            value=_bytes(value),
+            partition=0,
+            timestamp_ms=timestamp,
+            headers=[(name, _bytes(each)) for name, each in headers],
+        ).get(TIMEOUT_S)
+    producer.close()
+
+
+def read(servers: str, topic: str, count: str) -> None:
+    """Print the first records of partition 0, each behind its offset."""
+    consumer = kafka.KafkaConsumer(
+        bootstrap_servers=servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=TIMEOUT_S * 1000,
+    )
+    consumer.assign([kafka.TopicPartition(topic, 0)])
+    records: list[Any] = []
+    for each in consumer:
+        headers = [[name, _text(value)] for name, value in each.headers]
+        records.append([each.offset, each.timestamp, _text(each.key), _text(each.value), headers])
+        if len(records) == int(count):
+            break
+    consumer.close()
+    json.dump(records, sys.stdout)
+
+
+def group(servers: str, topic: str, count: str) -> None:
+    """Two members read a topic of two partitions with numbers in it, and commit."""
+    members = [
+        kafka.KafkaConsumer(
+            topic,
+            bootstrap_servers=servers,
+            group_id=topic,
+            auto_offset_reset="earliest",
+            heartbeat_interval_ms=300,
+        )
+        for _ in range(2)
+    ]
+    values: set[int] = set()
+    deadline = time.monotonic() + TIMEOUT_S
+    while len(values) < int(count) or not all(len(each.assignment()) == 1 for each in members):
+        if time.monotonic() > deadline:
+            sys.exit(f"{len(values)} values, {[each.assignment() for each in members]}")
+        for member in members:
+            for batch in member.poll(timeout_ms=200).values():
+                values |= {int(each.value) for each in batch}
+    for member in members:
+        member.commit()
+    committed = sum(member.committed(place) for member in members for place in member.assignment())
+    for member in members:
+        member.close()
+    json.dump({"values": sorted(values), "committed": committed}, sys.stdout)
+
+
+if __name__ == "__main__":
+    {"write": write, "read": read, "group": group}[sys.argv[1]](*sys.argv[2:])
