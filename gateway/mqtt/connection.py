@@ -108,6 +108,7 @@ class Connection:
         "timer_tick",
         "topic_aliases_max",
         "unacknowledged",
+        "unread",
         "version",
         "will",
     )
@@ -133,6 +134,7 @@ class Connection:
         #: PUBLISH packets that are not acknowledged yet, in the order they came.
         self.unacknowledged: list[Publish] = []
         self.blocked = False  # too many of them: nothing more is looked at
+        self.unread = False  # the shell does not read from the transport now
         self.outgoing: list[bytes] = []
         self.outgoing_bytes = 0
         self.paused_since: float | None = None  # the transport takes nothing more
@@ -433,7 +435,7 @@ class Connection:
                 self._router.timers.schedule(self, deadline)
         elif self.keep_alive_s:
             # Who was not listened to could not be heard.
-            heard = now if self.blocked or self.buffered_bytes else self._last_received
+            heard = now if self.unread or self.blocked else self._last_received
             deadline = heard + 1.5 * self.keep_alive_s
             if deadline <= now:
                 self.close(ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing came within 1.5 x keep-alive")

@@ -39,17 +39,17 @@ logger = logging.getLogger(__name__)
 BACKLOG: Final = 4096
 _WRITE_BUFFER_BYTES: Final = 64 * 1024
 _LOG_LINES_PER_S: Final = 20.0
+_GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
 
 
 class MqttProtocol(asyncio.Protocol):
     """Moves bytes between one socket and its Connection."""
 
-    __slots__ = ("connection", "reading_paused", "server", "transport")
+    __slots__ = ("connection", "server", "transport")
 
     def __init__(self, server: MqttServer) -> None:
         self.server = server
         self.transport: asyncio.Transport | None = None
-        self.reading_paused = False
         self.connection = Connection(server.router, self, server.time())
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -99,7 +99,7 @@ class MqttProtocol(asyncio.Protocol):
             transport.write(data)
         if connection.closing is not None or connection.abort:
             self._end(transport, now)
-        elif self.reading_paused:
+        elif connection.unread:
             self.process(now)
 
     def _end(self, transport: asyncio.Transport, now: float) -> None:
@@ -121,10 +121,13 @@ class MqttProtocol(asyncio.Protocol):
                 return
             # To close a socket that has unread data resets it, and the peer may never read why it
             # is refused: say that no more comes, and throw away what the peer still sends.
-            transport.write_eof()
-            if self.reading_paused:
-                self.reading_paused = False
-                transport.resume_reading()
+            try:
+                transport.write_eof()
+                if connection.unread:
+                    connection.unread = False
+                    transport.resume_reading()
+            except OSError:  # the peer is gone already
+                transport.abort()
 
     def _adapt_reading(self) -> None:
         connection, transport = self.connection, self.transport
@@ -138,9 +141,9 @@ class MqttProtocol(asyncio.Protocol):
         )
         if pause and self.server.saturated:
             self.server.stalled[self] = None
-        if pause == self.reading_paused:
+        if pause == connection.unread:
             return
-        self.reading_paused = pause
+        connection.unread = pause
         if pause:
             transport.pause_reading()
         else:
@@ -228,6 +231,7 @@ class MqttServer:
         for protocol in list(self._protocols):
             protocol.connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server stops")
         self._flush()
+        deadline = self.time() + _GOODBYE_S
         while self._protocols and self.time() < deadline:
             await asyncio.sleep(0.01)
         for protocol in list(self._protocols):

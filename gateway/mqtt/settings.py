@@ -14,7 +14,7 @@ class Settings:
     connect_bytes_max: int = 64 * 1024
     connect_timeout_s: float = 10.0
     connections_max: int = 18_000  # a process may often hold 20,000 files
-    #: MQTT 5 clients that ask for a longer keep-alive, or for none, get this; None lets them choose.
+    #: MQTT 5 clients that ask for a longer keep-alive, or for none, get this; None: as they like.
     keep_alive_max_s: int | None = None
     #: PUBLISH packets of one connection that wait for the log; MQTT 5's Receive Maximum.
     publishes_in_flight_max: int = 100

@@ -1,0 +1,74 @@
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.mqtt.retained import RetainedStore
+from gateway.mqtt.session import Message
+from gateway.mqtt.topics import matches
+
+
+def message(topic: str, payload: bytes = b"x") -> Message:
+    return Message(topic, payload, 1, True)
+
+
+def test_the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() -> None:
+    store = RetainedStore(10, 10_000)
+    store.put(message("a/b/c", b"old"))
+    store.put(message("a/b/c", b"new"))
+    kept = store.get("a/b/c")
+    assert kept is not None
+    assert kept.payload == b"new"
+    assert store.matching("a/+/c") == ["a/b/c"]
+    store.put(message("a/b/c", b""))
+    assert store.get("a/b/c") is None
+    assert store.matching("#") == []
+    assert store.size_bytes == 0
+    store.put(message("never/there", b""))
+    assert len(store) == 0
+
+
+def test_when_it_is_full_the_message_not_renewed_longest_goes() -> None:
+    store = RetainedStore(2, 10_000)
+    store.put(message("a/1"))
+    store.put(message("a/2"))
+    store.put(message("a/1", b"again"))
+    store.put(message("a/3"))
+    assert set(store.matching("a/#")) == {"a/1", "a/3"}
+    assert store.evicted == 1
+
+
+def test_bytes_are_bounded_too() -> None:
+    store = RetainedStore(1000, 5000)
+    for number in range(50):
+        store.put(message(f"a/{number}", b"x" * 1000))
+        assert store.size_bytes <= 5000
+    assert len(store) == 3
+    store.put(message("a/huge", b"x" * 6000))
+    assert len(store) == 0
+    assert store.size_bytes == 0
+
+
+TOPIC = st.lists(st.sampled_from(["a", "b", "c", ""]), min_size=1, max_size=4).map("/".join)
+
+
+@given(
+    st.lists(st.tuples(TOPIC, st.binary(max_size=2)), max_size=30),
+    st.sampled_from(["#", "a/#", "a/b/#", "a/+", "+/b", "+/+/c", "a/b/+", "a/b", "a"]),
+)
+def test_it_finds_what_a_comparison_with_each_topic_finds(
+    puts: list[tuple[str, bytes]], topic_filter: str
+) -> None:
+    store = RetainedStore(1000, 1_000_000)
+    model: dict[str, bytes] = {}
+    for topic, payload in puts:
+        store.put(message(topic, payload))
+        model.pop(topic, None)
+        if payload:
+            model[topic] = payload
+    expected = {topic for topic in model if matches(topic_filter, topic)}
+    assert set(store.matching(topic_filter)) == expected
+    for topic in expected:
+        kept = store.get(topic)
+        assert kept is not None
+        assert kept.payload == model[topic]
