@@ -61,6 +61,10 @@ class CompactionResult:
 Replace = Callable[[list[Segment], Segment], bool]
 
 
+class _Stopped(Exception):
+    pass
+
+
 class Compaction:
     """One pass over a log's closed segments."""
 
@@ -71,7 +75,9 @@ class Compaction:
         config: LogConfig,
         log_start_offset: int,
         now_ms: int,
+        *,
         keys_max: int = KEYS_MAX,
+        is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
         self._disk = disk
         self._directory = directory
@@ -79,13 +85,21 @@ class Compaction:
         self._log_start_offset = log_start_offset
         self._now_ms = now_ms
         self._keys_max = keys_max
+        self._is_stopped = is_stopped
         self._newest: dict[bytes, int] = {}  # key's digest -> offset of its newest record
 
     def run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
         """Compact closed, durable, committed segments; None where nothing is due.
 
-        Raises OSError, KafkaStorageError for a segment that cannot be read.
+        None also where `is_stopped` said so; what is done by then stays. Raises OSError,
+        KafkaStorageError for a segment that cannot be read.
         """
+        try:
+            return self._run(segments, replace)
+        except _Stopped:
+            return None
+
+    def _run(self, segments: list[Segment], replace: Replace) -> CompactionResult | None:
         segments = self._without_young(segments)
         first_dirty = max(
             load_offset(self._disk, self._directory, FIRST_DIRTY_OFFSET), self._log_start_offset
@@ -167,6 +181,8 @@ class Compaction:
     def _batches(self, segment: Segment) -> Iterable[tuple[BatchHeader, bytes]]:
         scan = Scan(self._disk.open(segment.path), segment.size, check_crc=True)
         for header, _, data in scan:
+            if self._is_stopped():
+                raise _Stopped
             yield header, data
         if scan.problem is not None:
             # Rewriting would make the damage the truth; a replica may still hold the batch.

@@ -76,12 +76,14 @@ class LeaderEpochs:
             self.save()
 
     def truncate_from_start(self, start_offset: int) -> None:
-        """Forget epochs that ended at or before the log's new start."""
+        """Forget epochs that ended at or before the log's new start.
+
+        Not saved: who reads the checkpoint knows the log's start and cuts again.
+        """
         index = bisect_right([start for _, start in self._entries], start_offset)
         if index > 0 and self._entries[0][1] != start_offset:
             epoch = self._entries[index - 1][0]
             self._entries = [(epoch, start_offset), *self._entries[index:]]
-            self.save()
 
     def save(self) -> None:
         """Write the checkpoint; raises OSError."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,9 +45,9 @@ class AppendResult:
 class Log:
     """The batches of one partition in segments, see the package.
 
-    `append` and `read` are for one thread; `flush` may run in another one meanwhile, and so may
-    `apply_retention`. After a failed fdatasync nothing that was written since can be trusted, and
-    a second attempt would lie (the kernel forgets the pages): the log then refuses all appends.
+    Appends come from one thread; everything else may run beside them in other threads. After a
+    failed fdatasync nothing that was written since can be trusted, and a second attempt would lie
+    (the kernel forgets the pages): the log then refuses all appends.
     """
 
     def __init__(
@@ -80,7 +81,8 @@ class Log:
         self._failure: str | None = None
         self._lock = threading.RLock()  # the list of segments, offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
-        self._compaction_lock = threading.Lock()  # one compaction at a time; taken first
+        self._maintenance_lock = threading.Lock()  # one retention or compaction; taken first
+        self._is_ending = False  # stops a compaction, for which nobody wants to wait
         self._reader = SegmentReader(lambda: {self._active, *self._unsynced})
 
     @classmethod
@@ -94,8 +96,7 @@ class Log:
     ) -> Log:
         """Open or create the log in a directory of its own, recovering it where it must be.
 
-        After an unclean end whatever is kept is made durable first, so that no reader sees a
-        record that a power cut could still take away. Raises KafkaStorageError.
+        What is kept after a crash is made durable first. Raises KafkaStorageError.
         """
         loaded = recovery.load(directory, f"{topic}-{partition}", config, environment)
         log = cls(directory, topic, partition, config, environment, loaded)
@@ -333,11 +334,10 @@ class Log:
                 for handle in handles:
                     handle.file.fdatasync()
                 for segment in closed:
-                    segment.sync_indexes()
+                    with suppress(FileNotFoundError):  # retention was faster
+                        segment.sync_indexes()
                 if directory_is_dirty:
                     self._disk.fsync_directory(self.directory)
-            except FileNotFoundError:
-                pass  # an index of a segment that retention has just deleted
             except OSError as error:
                 self._failure = f"{self.directory}: cannot be synced: {error.strerror}"
                 logger.critical("%s; the log takes no more appends", self._failure)
@@ -370,34 +370,36 @@ class Log:
 
         Returns how many segments went. Raises KafkaStorageError.
         """
-        with self._lock:
-            self._producers.expire(now_ms - self.config.producer_id_expiration_ms)
-            count = count_deletable(
-                self._segments,
-                self.config,
-                now_ms=now_ms,
-                log_start_offset=self.log_start_offset,
-                high_watermark=self.high_watermark,
-            )
-            if count == 0:
-                return 0
-            if count == len(self._segments):
-                self.roll()
-            return self._delete_oldest(count)
+        with self._maintenance_lock:
+            with self._lock:
+                if self._failure is not None:
+                    return 0
+                self._producers.expire(now_ms - self.config.producer_id_expiration_ms)
+                count = count_deletable(
+                    self._segments,
+                    self.config,
+                    now_ms=now_ms,
+                    log_start_offset=self.log_start_offset,
+                    high_watermark=self.high_watermark,
+                )
+                if count and count == len(self._segments):
+                    self.roll()
+                start = self._segments[count].base_offset
+            return self._delete_oldest(count, start) if count else 0
 
-    def _delete_oldest(self, count: int) -> int:
-        removed, kept = self._segments[:count], self._segments[count:]
-        start = max(self.log_start_offset, kept[0].base_offset)
+    def _delete_oldest(self, count: int, start: int) -> int:
+        """Appends wait for none of the work on files here."""
         # The start first: it must never come back to records that are gone.
-        self._save_offset(checkpoints.LOG_START_OFFSET, start)
-        self.log_start_offset = start
-        self._segments = kept
-        try:
+        self._save_offset(checkpoints.LOG_START_OFFSET, max(start, self.log_start_offset))
+        with self._lock:
+            self.log_start_offset = max(start, self.log_start_offset)
+            removed, self._segments = self._segments[:count], self._segments[count:]
             self._epochs.truncate_from_start(start)
+            self._unsynced = [each for each in self._unsynced if each not in removed]
             for segment in removed:
-                if segment in self._unsynced:
-                    self._unsynced.remove(segment)
                 self._reader.forget(segment)
+        try:
+            for segment in removed:
                 segment.remove()
                 self._disk.remove(producer_state.snapshot_path(self.directory, segment.base_offset))
         except OSError as error:
@@ -427,7 +429,7 @@ class Log:
         thread of its own: it reads and writes a good part of the log. None where nothing was due.
         Raises KafkaStorageError.
         """
-        with self._compaction_lock:
+        with self._maintenance_lock:
             with self._lock:
                 if self._failure is not None or not self.config.compacts:
                     return None
@@ -437,7 +439,12 @@ class Log:
                     segment for segment in self._segments[:-1] if segment.next_offset <= bound
                 ]
             compaction = Compaction(
-                self._disk, self.directory, self.config, self.log_start_offset, now_ms
+                self._disk,
+                self.directory,
+                self.config,
+                self.log_start_offset,
+                now_ms,
+                is_stopped=lambda: self._is_ending,
             )
             try:
                 return compaction.run(segments, self._replace_segments)
@@ -461,9 +468,10 @@ class Log:
 
     def close(self) -> None:
         """Make everything durable and mark the shutdown as clean; raises KafkaStorageError."""
+        self._is_ending = True
         if self._failure is None:
             self.flush()
-            with self._compaction_lock, self._flush_lock, self._lock:
+            with self._maintenance_lock, self._flush_lock, self._lock:
                 active = self._active
                 try:
                     active.write_indexes()
@@ -480,7 +488,8 @@ class Log:
 
     def delete(self) -> None:
         """Delete the log and its directory; raises KafkaStorageError."""
-        with self._compaction_lock, self._flush_lock, self._lock:
+        self._is_ending = True
+        with self._maintenance_lock, self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
             try:
                 for segment in self._segments:

@@ -100,6 +100,7 @@ class _Loader:
             producers, recovery_point = ProducerState(), start
         end = segments[-1].next_offset
         epochs.truncate_from_end(max(end, 1))
+        epochs.truncate_from_start(max(start, segments[0].base_offset))
         for offset in snapshots:
             if offset > end:
                 self.disk.remove(producer_state.snapshot_path(self.directory, offset))

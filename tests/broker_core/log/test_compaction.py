@@ -221,6 +221,30 @@ def test_a_damaged_segment_is_not_rewritten(tmp_path: Path) -> None:
     assert path.read_bytes() == content
 
 
+def test_closing_or_deleting_a_log_does_not_wait_for_a_compaction(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, segment_bytes=50_000)
+    for i in range(3000):
+        put(bench, (f"key-{i}", "x" * 100))
+    bench.log.roll()
+    bench.log.flush()
+    for end in ("close", "delete"):
+        started = threading.Event()
+        results: list[object] = []
+
+        def work(started: threading.Event = started, results: list[object] = results) -> None:
+            started.set()
+            results.append(bench.log.compact(NOW))
+
+        thread = threading.Thread(target=work)
+        thread.start()
+        started.wait()
+        getattr(bench.log, end)()
+        thread.join()
+        bench.open()
+        assert results
+    assert bench.log.log_end_offset == 0
+
+
 def test_more_keys_than_memory_are_done_in_several_passes(tmp_path: Path) -> None:
     bench = compacted_bench(tmp_path)
     for i in range(40):

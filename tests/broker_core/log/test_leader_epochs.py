@@ -71,6 +71,15 @@ def test_cutting_the_log_forgets_what_began_behind_the_cut(
     assert LeaderEpochs.load(SystemDisk(), tmp_path).entries == epochs.entries
 
 
+def test_a_new_start_is_cut_again_by_who_reads_the_file(
+    epochs: LeaderEpochs, tmp_path: Path
+) -> None:
+    epochs.truncate_from_start(12)
+    loaded = LeaderEpochs.load(SystemDisk(), tmp_path)
+    loaded.truncate_from_start(12)
+    assert loaded.entries == epochs.entries == [(2, 12), (5, 25)]
+
+
 def test_a_new_start_of_the_log_moves_the_epoch_that_holds_it(epochs: LeaderEpochs) -> None:
     epochs.truncate_from_start(5)
     assert epochs.entries == [(0, 5), (2, 10), (5, 25)]

@@ -389,6 +389,7 @@ def test_flushes_retention_and_reads_run_beside_appends(tmp_path: Path) -> None:
         thread.join()
     assert not problems
     assert bench.log.log_end_offset == 6000
+    bench.log.apply_retention(NOW)
     assert bench.log.size_bytes < 30_000
     bench.log.close()
     assert [offset for offset, _ in Workbench(tmp_path).values()][-1] == 5999
