@@ -97,7 +97,7 @@ def bucket_value(int bucket):
     if bucket < 256:
         return bucket
     cdef int shift = bucket // 128 - 1
-    return ((bucket - 128 * shift) << shift) + (1 << shift) // 2
+    return ((<uint64_t>bucket - 128 * shift) << shift) + (<uint64_t>1 << shift) // 2
 
 
 cdef Text text_of(bytes text):
@@ -655,7 +655,6 @@ cdef class Fleet:
 
     cdef bint _be_ready(self, uint32_t index, Device* device, int64_t now) noexcept nogil:
         device.state = READY
-        device.backoff = BACKOFF_MIN_NS
         device.deadline = now + self._ack_timeout_ns
         self.ready += 1
         self._publish_again(index, device, now)
@@ -676,6 +675,9 @@ cdef class Fleet:
         if device.acknowledged[sequence // 64] & bit:
             return
         device.acknowledged[sequence // 64] |= bit
+        if ahead == 0:
+            # Acknowledgements of later fixes do not make up for one that never comes.
+            device.deadline = now + self._ack_timeout_ns
         while (
             device.floor < device.next
             and device.acknowledged[device.floor // 64] >> (device.floor % 64) & 1
@@ -683,7 +685,8 @@ cdef class Fleet:
             device.floor += 1
         if device.in_flight:
             device.in_flight -= 1
-        device.deadline = now + self._ack_timeout_ns
+        # Only now: a gateway that takes connections and drops them must not get ten a second.
+        device.backoff = BACKOFF_MIN_NS
         self.acknowledged += 1
         self._ack_buckets[bucket_of(max(0, now - self._moment_of(index, sequence)) // 1000)] += 1
 

@@ -102,10 +102,7 @@ class FleetUser(User):
     @task
     def drive(self) -> None:
         assert self.fleet is not None
-        self.fleet.step(SLICE_MS)
-        if time.monotonic() >= self.next_report:
-            self.next_report += 1
-            self.report()
+        self.step(self.fleet)
         if self.process.is_over(self.began):
             raise StopUser
 
@@ -117,33 +114,35 @@ class FleetUser(User):
         self.process.ended()
         deadline = time.monotonic() + process.DRAIN_S
         while not fleet.settled and not fleet.refused and time.monotonic() < deadline:
-            fleet.step(SLICE_MS)
-            gevent.sleep(0)
+            self.step(fleet)
         # The addresses of the last fixes are still on their way; a little patience, no more.
         deadline = min(deadline, time.monotonic() + 2)
         while fleet.pushes < fleet.acknowledged and time.monotonic() < deadline:
-            fleet.step(SLICE_MS)
-            gevent.sleep(0)
-        self.fleet = fleet
-        self.report()
+            self.step(fleet)
+        self.report(fleet)
         self.process.outcome.due += fleet.due
         self.process.outcome.late += fleet.late
         self.process.outcome.resent += fleet.resent
         self.process.outcome.disconnects += fleet.disconnects
         self.process.outcome.requests += fleet.sent + fleet.resent
         fleet.close()
-        self.fleet = None
         self.process.user_finished()
 
-    def report(self) -> None:
+    def step(self, fleet: Fleet) -> None:
+        """Drive the fleet for a while, then let others run; report once a second."""
+        fleet.step(SLICE_MS)
+        if time.monotonic() >= self.next_report:
+            self.next_report += 1
+            self.report(fleet)
+        gevent.sleep(0)
+
+    def report(self, fleet: Fleet) -> None:
         """Move what happened since the last time into the statistics."""
-        fleet = self.fleet
-        assert fleet is not None
         second = Second(
             time=time.time(),
-            sent=self.since("sent"),
-            acknowledged=self.since("acknowledged"),
-            pushed=self.since("pushes"),
+            sent=self.since(fleet, "sent"),
+            acknowledged=self.since(fleet, "acknowledged"),
+            pushed=self.since(fleet, "pushes"),
             connected=fleet.ready,
             acknowledgements=fleet.take_acknowledgement_latencies(),
             pushes=fleet.take_push_latencies(),
@@ -153,22 +152,22 @@ class FleetUser(User):
         outcome.sent += second.sent
         outcome.acknowledged += second.acknowledged
         outcome.pushes += second.pushed
-        push_bytes = self.since("push_bytes")
+        push_bytes = self.since(fleet, "push_bytes")
         outcome.push_bytes += push_bytes
         self.process.report(second, "MQTT", push_bytes / max(1, second.pushed))
-        lost_connections = self.since("disconnects")
+        lost_connections = self.since(fleet, "disconnects")
         if lost_connections:
             self.fail("connection", "the connection was lost", lost_connections)
-        failures = self.since("connect_failures")
+        failures = self.since(fleet, "connect_failures")
         if failures:
             self.fail("connect", f"no connection (errno {fleet.last_errno})", failures)
-        wrong = self.since("protocol_errors")
+        wrong = self.since(fleet, "protocol_errors")
         if wrong:
             self.fail("connection", "the gateway broke the protocol", wrong)
 
-    def since(self, name: str) -> int:
+    def since(self, fleet: Fleet, name: str) -> int:
         """How much a counter of the fleet has grown since it was last asked for."""
-        value = int(getattr(self.fleet, name))
+        value = int(getattr(fleet, name))
         grown = value - self.seen.get(name, 0)
         self.seen[name] = value
         return grown

@@ -139,7 +139,8 @@ def _latency_plot(outcome: Outcome) -> str:
     axes.set_xlabel("s")
     axes.set_ylabel("ms")
     axes.set_yscale("log")
-    axes.legend(frameon=False, ncols=2)
+    if axes.lines:
+        axes.legend(frameon=False, ncols=2)
     return _svg(figure)
 
 
@@ -161,7 +162,8 @@ def _curve_plot(curves: dict[str, Pairs]) -> str:
     axes.minorticks_off()
     axes.set_ylabel("ms")
     axes.set_yscale("log")
-    axes.legend(frameon=False)
+    if axes.lines:
+        axes.legend(frameon=False)
     return _svg(figure)
 
 

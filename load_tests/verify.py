@@ -20,7 +20,6 @@ from waylog.topics import ADDRESS, LOCATION
 #: (topic, partition) -> offset
 Offsets = dict[tuple[str, int], int]
 
-_TIMEOUT_S: Final = 10.0
 _READ_S: Final = 60.0
 _EXAMPLES: Final = 10
 _BATCH: Final = 5000
@@ -66,7 +65,8 @@ _resolved = msgspec.json.Decoder(_Resolved)
 class Log:
     """Reads topics `location` and `address` outside of any group."""
 
-    def __init__(self, bootstrap_servers: str) -> None:
+    def __init__(self, bootstrap_servers: str, *, timeout_s: float = 10.0) -> None:
+        self._timeout_s = timeout_s
         self._consumer = Consumer(
             consumer_config(
                 bootstrap_servers,
@@ -87,12 +87,12 @@ class Log:
         offsets: Offsets = {}
         try:
             for topic in topics:
-                metadata = self._consumer.list_topics(topic, timeout=_TIMEOUT_S).topics[topic]
+                metadata = self._consumer.list_topics(topic, timeout=self._timeout_s).topics[topic]
                 if metadata.error is not None:
                     raise LogUnreachable(f"topic {topic}: {metadata.error.str()}")
                 for partition in metadata.partitions:
                     _, end = self._consumer.get_watermark_offsets(
-                        TopicPartition(topic, partition), timeout=_TIMEOUT_S
+                        TopicPartition(topic, partition), timeout=self._timeout_s
                     )
                     offsets[(topic, partition)] = end
         except KafkaException as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -119,13 +119,40 @@ class MqttAcceptor:
 async def mqtt_acceptor() -> AsyncIterator[MqttAcceptor]:
     """An acceptor that listens on a loopback port chosen by the system."""
     acceptor = MqttAcceptor()
-    server = await asyncio.start_server(acceptor.serve, "127.0.0.1", 0, backlog=4096)
-    acceptor.port = server.sockets[0].getsockname()[1]
-    try:
+    async with serving(acceptor.serve) as acceptor.port:
         yield acceptor
+
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def serving(serve: Serve, port: int = 0) -> AsyncIterator[int]:
+    """A TCP server; yields its port. At the end nothing of its connections is left."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def connection(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        except ConnectionError:
+            return
+        finally:
+            writer.close()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.create_task(connection(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    server = await asyncio.start_server(accept, "127.0.0.1", port, backlog=4096)
+    try:
+        yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        acceptor.hang_up()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # transports close in the next turn
         await server.wait_closed()
 
 
