@@ -30,6 +30,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+# A stop waits this long for the end of a batch.
+_BATCH_END_S: Final = 3.0
+
 _RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
 
 
@@ -285,6 +288,10 @@ def _await(query: StreamingQuery, stopping: threading.Event) -> None:
 
 def _stop_query(query: StreamingQuery) -> None:
     try:
+        # Between two batches nothing is cut short that a restart would have to do again.
+        deadline = time.monotonic() + _BATCH_END_S
+        while query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
         query.stop()
     except Exception as error:
         # A signal to the whole process group ends the JVM before us: nothing is left to stop.

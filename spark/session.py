@@ -35,8 +35,9 @@ appender.stderr.layout.pattern = %d{yyyy-MM-dd HH:mm:ss} %-7p %c: %m%n%ex{short}
 """
 
 # A job's JVM plans and schedules while Python does the work on the rows: the serial collector, the
-# quick compiler and few malloc arenas keep it small and make it start with less CPU.
-_JVM_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData"
+# quick compiler and few malloc arenas keep it small and make it start with less CPU. The deep stack
+# is for the regular expression by which Spark takes the reason out of a Python error.
+_JVM_OPTIONS: Final = "-XX:+UseSerialGC -XX:TieredStopAtLevel=1 -XX:-UsePerfData -Xss4m"
 
 
 def open_session(
