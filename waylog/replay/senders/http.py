@@ -16,6 +16,8 @@ from waylog.replay.tally import Tally
 from waylog.replay.wire import Outgoing
 
 _LANES: Final = 32
+#: A device that waits for each answer must not hold up the reading of the others' fixes.
+_LANE_FIXES: Final = 2000
 _BATCH_FIXES: Final = {"positions": 200, "overland": 200, "owntracks": 1, "osmand": 1}
 _PATHS: Final = {
     "positions": "/v1/positions",
@@ -49,7 +51,7 @@ class HttpSender:
     async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
         """Send all; returns when all are answered. Raises CommandError when refused at the door."""
         queues: list[asyncio.Queue[Outgoing | None]] = [
-            asyncio.Queue(2 * self._batch_fixes) for _ in range(_LANES)
+            asyncio.Queue(_LANE_FIXES) for _ in range(_LANES)
         ]
         async with (
             aiohttp.ClientSession(
