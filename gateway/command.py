@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import os
+import sqlite3
 from pathlib import Path
 
 from gateway.access import is_loopback
@@ -79,7 +80,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--view-tail",
         type=int,
-        default=250_000,
+        default=50_000,
         metavar="N",
         help="fixes of each partition that are read at the start (default: %(default)s)",
     )
@@ -119,5 +120,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve(settings))
+    except sqlite3.Error as error:
+        raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
-        raise CommandError(f"cannot listen: {error}") from error
+        raise CommandError(str(error)) from error

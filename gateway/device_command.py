@@ -6,8 +6,8 @@ import argparse
 import json
 import sys
 
-from gateway.user_command import add_users_argument
-from gateway.users import UnknownUser, UserStore
+from gateway.user_command import add_users_argument, open_users
+from gateway.users import UnknownUser
 from waylog.cli import CommandError
 
 
@@ -33,7 +33,7 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{arguments.device!r} is not a device: USER/DEVICE is expected")
     if not arguments.users.exists():
         raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
-    store = UserStore(arguments.users)
+    store = open_users(arguments.users)
     try:
         token = store.add_token(user, device)
     except UnknownUser as error:

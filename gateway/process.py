@@ -50,7 +50,7 @@ class GatewaySettings:
     share_ports: bool = False
     client_id: str = "gateway"
     resolver_group: str = "resolver"
-    view_tail_records: int = 250_000
+    view_tail_records: int = 50_000
     demo_user: str | None = None
     demo_token: Path | None = None
 

@@ -29,7 +29,7 @@ class TrackPoint(NamedTuple):
 class TrackStore:
     """Points packed into chunks; the chunk begun longest ago goes first, whoever's it is.
 
-    36 bytes a point: a day of one phone is small, and a fleet shares the bound fairly, since each
+    32 bytes a point: a day of one phone is small, and a fleet shares the bound fairly, since each
     device's chunks age at the speed at which it sends.
     """
 

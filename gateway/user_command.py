@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import sqlite3
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
@@ -56,6 +57,14 @@ def add_users_argument(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def open_users(path: Path) -> UserStore:
+    """The database of users; raises CommandError when it cannot be opened."""
+    try:
+        return UserStore(path)
+    except (OSError, sqlite3.Error) as error:
+        raise CommandError(f"{path} cannot be opened as a database of users: {error}") from error
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run one action; returns 0. Raises CommandError."""
     if arguments.action == "ensure":
@@ -66,7 +75,7 @@ def run(arguments: argparse.Namespace) -> int:
         return 0
     if arguments.action != "add" and not arguments.users.exists():
         raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
-    store = UserStore(arguments.users)
+    store = open_users(arguments.users)
     try:
         if arguments.action == "add":
             _add(store, arguments)

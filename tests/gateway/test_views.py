@@ -1,0 +1,152 @@
+"""Views, fed with records as the log has them."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from gateway.known_fixes import fix_key
+from gateway.track_store import TrackStore
+from gateway.views import AddressView, LocationView, Rate, ViewEvent
+from tests.gateway.records import NOW, StoredRecord, address, fix, record
+from waylog.messages import Address
+
+DAY = 24 * 3600 * 1000
+
+
+class Watcher:
+    def __init__(self) -> None:
+        self.watching = True
+        self.events: list[ViewEvent] = []
+
+    def on_events(self, events: list[ViewEvent]) -> None:
+        self.events += events
+
+
+async def test_last_known_is_the_greatest_time_not_the_last_arrival() -> None:
+    view = LocationView()
+    late = fix(time=NOW - 5000)
+    view.on_records([record(fix(), 0), record(late, 1)])
+    assert view.latest("ada/phone") == fix()
+    assert view.latest("ada/other") is None
+    assert [point.time for point in view.track("ada/phone", 0, NOW)] == [NOW - 5000, NOW]
+
+
+async def test_a_fix_from_the_future_counts_as_of_its_arrival() -> None:
+    view = LocationView()
+    future = fix(time=NOW + 2 * DAY, received=NOW)
+    newer = fix(time=NOW + 1000, received=NOW + 1000)
+    view.on_records([record(future, 0), record(newer, 1)])
+    assert view.latest("ada/phone") == newer
+
+
+async def test_what_the_log_has_is_known_to_the_submitter() -> None:
+    view = LocationView()
+    view.on_records([record(fix(id="x"))])
+    assert fix_key("ada/phone", "x") in view.known_fixes
+    assert fix_key("eve/phone", "x") not in view.known_fixes
+
+
+async def test_devices_are_listed_by_user() -> None:
+    view = LocationView()
+    names = ["ada/phone", "adam/phone", "ada/bike"]
+    view.on_records([record(fix(name), offset) for offset, name in enumerate(names)])
+    assert view.devices("ada") == ["ada/bike", "ada/phone"]
+    assert view.devices() == sorted(names)
+
+
+async def test_the_device_heard_of_longest_ago_is_dropped_at_the_bound() -> None:
+    view = LocationView(devices_max=2)
+    for offset, name in enumerate(["a/1", "a/2", "a/1", "a/3"]):
+        view.on_records([record(fix(name, NOW + offset), offset)])
+    assert view.devices() == ["a/1", "a/3"]
+
+
+@pytest.mark.parametrize(
+    "foreign",
+    [
+        StoredRecord(b"a/b", b"not json"),
+        StoredRecord(b"a/b", b"[1]"),
+        StoredRecord(b"a/b", None),
+        StoredRecord(None, b"{}"),
+        StoredRecord(b"\xff", b'{"id":"x","time":1,"received":1,"lat":1,"lon":1}'),
+        StoredRecord(b"a/b", b'{"id":"x","time":1,"received":1,"lat":1e300,"lon":1}'),
+        StoredRecord(
+            b"a/b", b'{"id":"x","time":99999999999999999999,"received":1,"lat":1,"lon":1}'
+        ),
+        StoredRecord(b"a/b", b"[" * 100_000),
+    ],
+)
+async def test_somebody_elses_records_stop_nothing(foreign: StoredRecord) -> None:
+    locations, addresses = LocationView(), AddressView()
+    for view, good in ((locations, record(fix(), 1)), (addresses, record(address(), 1))):
+        view.on_records([foreign, good])
+        assert view.latest("ada/phone") is not None
+        assert view.positions == {0: 2}
+
+
+async def test_watchers_get_news_only_after_the_view_has_caught_up() -> None:
+    view, watcher = LocationView(), Watcher()
+    view.watch(watcher)
+    view.on_records([record(fix(), 0)])
+    view.on_caught_up()
+    view.on_records([record(fix(time=NOW + 1), 1, 3)])
+    watcher.watching = False
+    view.on_records([record(fix(time=NOW + 2), 2)])
+    ((topic, partition, offset, device, lat, lon, _),) = watcher.events
+    assert (topic, partition, offset, device) == ("location", 3, 1, "ada/phone")
+    assert (lat, lon) == (47.14, 9.52)
+
+
+async def test_addresses_newer_than_the_known_one_are_told() -> None:
+    view = AddressView()
+    told: list[Address] = []
+    view.on_address(told.append)
+    view.on_records([record(address(time=NOW - 1), 0)])
+    view.on_caught_up()
+    view.on_records([record(address(), 1), record(address(time=NOW - 5), 2)])
+    assert told == [address()]
+    assert view.latest("ada/phone") == address()
+
+
+async def test_a_tombstone_removes_an_address() -> None:
+    view = AddressView()
+    view.on_records([record(address(), 0), StoredRecord(b"ada/phone", None, 1)])
+    assert view.latest("ada/phone") is None
+    assert view.unreadable == 0
+
+
+async def test_waiting_ends_with_the_address_of_the_fix_or_a_newer_one() -> None:
+    view = AddressView()
+    waiting = asyncio.create_task(view.wait("ada/phone", NOW, 10))
+    await asyncio.sleep(0)
+    view.on_records([record(address(time=NOW - 1), 0)])
+    await asyncio.sleep(0)
+    assert not waiting.done()
+    view.on_records([record(address(time=NOW + 1), 1)])
+    assert await waiting
+    assert await view.wait("ada/phone", NOW, 0)
+    assert not await view.wait("ada/phone", NOW + 2, 0.01)
+    assert not view._waiting
+
+
+async def test_tracks_share_one_bound() -> None:
+    view = LocationView(tracks=TrackStore(32 * 64 * 2))
+    for offset in range(1000):
+        view.on_records([record(fix(f"a/{offset % 3}", NOW + offset), offset)])
+    assert view.tracks.bytes <= 32 * 64 * 2
+
+
+def test_a_rate_is_the_mean_of_whole_seconds() -> None:
+    now = 100.0
+    rate = Rate(lambda: now)
+    for _ in range(10):
+        rate.add(15)
+        rate.add(5)
+        now += 1
+    assert rate.per_second() == 20
+    now += 5
+    assert rate.per_second() == 10
+    now += 100
+    assert rate.per_second() == 0
