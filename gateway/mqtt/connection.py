@@ -14,14 +14,20 @@ from gateway.mqtt.codec import (
     Acknowledgement,
     Decoder,
     Publish,
-    encode_acknowledgement,
     encode_connack,
     encode_disconnect,
     encode_pingresp,
     encode_puback,
-    encode_publish,
     encode_suback,
     encode_unsuback,
+)
+from gateway.mqtt.outgoing import (
+    AUTHENTICATING,
+    AWAITING_CONNECT,
+    CLOSED,
+    CONNECTED,
+    SendingHalf,
+    message_of,
 )
 from gateway.mqtt.packets import (
     CONNACK_3,
@@ -37,110 +43,47 @@ from gateway.mqtt.packets import (
     Unsubscribe,
     Will,
 )
-from gateway.mqtt.session import Message
 
 if TYPE_CHECKING:
     from gateway.mqtt.application import Identity
     from gateway.mqtt.router import Router
-    from gateway.mqtt.session import Session
-
-AWAITING_CONNECT: Final = 0
-AUTHENTICATING: Final = 1
-CONNECTED: Final = 2
-CLOSED: Final = 3
 
 #: A connection that was told to end and does not take its last bytes is cut after so long.
 LINGER_S: Final = 5.0
 
-#: Properties of a PUBLISH that belong to the message, not to this hop.
-_MESSAGE_PROPERTIES: Final = frozenset(
-    {
-        PropertyId.PAYLOAD_FORMAT_INDICATOR,
-        PropertyId.CONTENT_TYPE,
-        PropertyId.RESPONSE_TOPIC,
-        PropertyId.CORRELATION_DATA,
-        PropertyId.USER_PROPERTY,
-    }
-)
 _RELEASES_MAX: Final = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 
 
-def message_of(
-    topic: str,
-    payload: bytes,
-    qos: int,
-    retain: bool,
-    properties: Properties | None,
-    now: float,
-) -> Message:
-    """The application message of a PUBLISH or of a will."""
-    if not properties:
-        return Message(topic, payload, qos, retain)
-    expiry = properties.get(PropertyId.MESSAGE_EXPIRY_INTERVAL)
-    kept = {name: value for name, value in properties.items() if name in _MESSAGE_PROPERTIES}
-    expires_at = now + expiry if isinstance(expiry, int) else None
-    return Message(topic, payload, qos, retain, kept or None, expires_at)
-
-
-class Connection:
+class Connection(SendingHalf):
     """See above."""
 
     __slots__ = (
         "_aliases_in",
-        "_aliases_out",
-        "_announced",
         "_decoder",
-        "_last_received",
-        "_router",
         "abort",
         "blocked",
         "closing",
-        "keep_alive_s",
-        "outgoing",
-        "outgoing_bytes",
         "owner",
-        "packet_bytes_max",
-        "paused_since",
-        "receive_maximum",
         "route",
-        "session",
-        "state",
-        "timer_tick",
-        "topic_aliases_max",
         "unacknowledged",
         "unread",
-        "version",
         "will",
     )
 
     def __init__(self, router: Router, owner: Any, now: float) -> None:
-        self._router = router
+        super().__init__(router, now)
         #: Whatever the shell wants to find here; not used by this class.
         self.owner = owner
         self.route: Any = None
         self._decoder = Decoder(router.settings.connect_bytes_max)
-        self._last_received = now
-        self._announced = False  # stands in router.changed
         self._aliases_in: dict[int, str] | None = None
-        self._aliases_out: dict[str, int] | None = None
-        self.state = AWAITING_CONNECT
-        self.version = 0
-        self.session: Session | None = None
         self.will: Will | None = None
-        self.keep_alive_s = 0
-        self.receive_maximum = 0xFFFF
-        self.packet_bytes_max = 0xFFFFFFFF  # what the client accepts
-        self.topic_aliases_max = 0
         #: PUBLISH packets that are not acknowledged yet, in the order they came.
         self.unacknowledged: list[Publish] = []
         self.blocked = False  # too many of them: nothing more is looked at
         self.unread = False  # the shell does not read from the transport now
-        self.outgoing: list[bytes] = []
-        self.outgoing_bytes = 0
-        self.paused_since: float | None = None  # the transport takes nothing more
         self.closing: tuple[int, str] | None = None
         self.abort = False  # do not even wait for the last bytes to leave
-        self.timer_tick = 0
         router.timers.schedule(self, now + router.settings.connect_timeout_s)
 
     # --- bytes in -------------------------------------------------------------------------------
@@ -447,105 +390,3 @@ class Connection:
         self.state = CLOSED
         self._router.timers.cancel(self)
         self._router.connection_lost(self, now)
-
-    # --- bytes out ------------------------------------------------------------------------------
-
-    @property
-    def writable(self) -> bool:
-        """Whether messages may be sent; answers to the client's own packets always are."""
-        return (
-            self.state == CONNECTED
-            and self.paused_since is None
-            and self.outgoing_bytes < self._router.settings.outgoing_bytes_max
-        )
-
-    def pause_writing(self, now: float) -> None:
-        """The transport has more than it can send."""
-        self.paused_since = now
-        self._router.timers.schedule(self, now + self._router.settings.stalled_reader_timeout_s)
-
-    def resume_writing(self, now: float) -> None:
-        """The transport can send again."""
-        self.paused_since = None
-        self._last_received = now
-        if self.keep_alive_s:
-            self._router.timers.schedule(self, now + 1.5 * self.keep_alive_s)
-        if self.session is not None and self.state == CONNECTED:
-            self.session.pump(now)
-
-    def send(self, data: bytes) -> None:
-        """Queue bytes for the client."""
-        if self.state == CLOSED:
-            return
-        self.outgoing.append(data)
-        self.outgoing_bytes += len(data)
-        if not self._announced:
-            self._change()
-
-    def _change(self) -> None:
-        if not self._announced:
-            self._announced = True
-            self._router.changed.append(self)
-
-    def take_outgoing(self, now: float) -> bytes:
-        """The bytes to be sent now. The caller has removed this from `router.changed`."""
-        self._announced = False
-        if not self.outgoing:
-            return b""
-        data = self.outgoing[0] if len(self.outgoing) == 1 else b"".join(self.outgoing)
-        self.outgoing.clear()
-        full = self.outgoing_bytes >= self._router.settings.outgoing_bytes_max
-        self.outgoing_bytes = 0
-        if full and self.session is not None:
-            self.session.pump(now)
-        return data
-
-    def send_acknowledgement(self, packet_type: int, packet_id: int, reason_code: int = 0) -> None:
-        """Send PUBACK, PUBREC, PUBREL or PUBCOMP."""
-        self.send(encode_acknowledgement(packet_type, self.version, packet_id, reason_code))
-
-    def send_publish(
-        self,
-        message: Message,
-        qos: int,
-        retain: bool,
-        dup: bool,
-        packet_id: int,
-        identifiers: list[int] | None,
-        now: float,
-    ) -> bool:
-        """Send a message; False if the client does not take one of that size."""
-        topic = message.topic
-        properties: Properties | None = None
-        if self.version == 5:
-            properties = dict(message.properties or {})
-            if identifiers:
-                properties[PropertyId.SUBSCRIPTION_IDENTIFIER] = identifiers
-            if message.expires_at is not None:
-                left = max(0, round(message.expires_at - now))
-                properties[PropertyId.MESSAGE_EXPIRY_INTERVAL] = left
-            if self.topic_aliases_max:
-                topic = self._use_alias(topic, properties)
-        data = encode_publish(
-            self.version, topic, message.payload, qos, retain, dup, packet_id, properties
-        )
-        if len(data) > self.packet_bytes_max:
-            if topic and self._aliases_out is not None:
-                # The client never learns what this alias stands for.
-                self._aliases_out.pop(topic, None)
-            self._router.counters["deliveries_dropped"] += 1
-            return False
-        self.send(data)
-        return True
-
-    def _use_alias(self, topic: str, properties: Properties) -> str:
-        if self._aliases_out is None:
-            self._aliases_out = {}
-        alias = self._aliases_out.get(topic)
-        if alias is not None:
-            properties[PropertyId.TOPIC_ALIAS] = alias
-            return ""
-        if len(self._aliases_out) < self.topic_aliases_max:
-            alias = self._aliases_out[topic] = len(self._aliases_out) + 1
-            properties[PropertyId.TOPIC_ALIAS] = alias
-        return topic

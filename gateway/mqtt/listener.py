@@ -24,8 +24,9 @@ from gateway.mqtt.application import (
     Submitter,
 )
 from gateway.mqtt.codec import Publish
-from gateway.mqtt.connection import AUTHENTICATING, CLOSED, LINGER_S, Connection, message_of
+from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.ingest import Ingest
+from gateway.mqtt.outgoing import AUTHENTICATING, CLOSED, message_of
 from gateway.mqtt.packets import Connect, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue

@@ -14,7 +14,7 @@ from gateway.mqtt.codec import (
     encode_publish,
     encode_suback,
 )
-from gateway.mqtt.connection import CLOSED, CONNECTED
+from gateway.mqtt.outgoing import CLOSED, CONNECTED
 from gateway.mqtt.packets import PacketType, Properties, PropertyId, ReasonCode
 from gateway.mqtt.session import Message
 from gateway.mqtt.settings import Settings
