@@ -102,6 +102,9 @@ def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
                 "leader_epoch": partition.LEADER_EPOCH,
                 "replica_nodes": nodes,
                 "isr_nodes": nodes,
+                # Java's admin client fails on null, which the schema allows.
+                "eligible_leader_replicas": (),
+                "last_known_elr": (),
             }
             for partition in topic.partitions
         ],

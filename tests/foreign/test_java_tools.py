@@ -1,0 +1,183 @@
+"""Apache Kafka's own Java clients and tools (Maven Central) against our broker."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from confluent_kafka import Producer
+
+from tests.apache_kafka import jars, tool
+
+pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+
+COUNT = 2000
+
+
+@pytest.fixture
+def topic() -> str:
+    """A name nobody used before."""
+    return f"test-{uuid.uuid4().hex[:12]}"
+
+
+def run(name: str, bootstrap_servers: str, *arguments: str) -> str:
+    """Run a tool, which must succeed; returns what it prints."""
+    done = tool(name, "--bootstrap-server", bootstrap_servers, *arguments)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def topics(bootstrap_servers: str, *arguments: str) -> str:
+    """kafka-topics.sh"""
+    return run("org.apache.kafka.tools.TopicCommand", bootstrap_servers, *arguments)
+
+
+@contextmanager
+def running(name: str, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+    """A tool that runs until the block ends."""
+    process = subprocess.Popen(
+        ["java", "-Xmx256M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=error",
+         "-cp", f"{jars()}/*", name, *arguments],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        yield process
+    finally:
+        process.terminate()
+        process.wait(30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def test_topics_are_administered(bootstrap_servers: str, topic: str) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic, "--partitions", "3")
+    assert topic in topics(bootstrap_servers, "--list").split()
+    described = topics(bootstrap_servers, "--describe", "--topic", topic)
+    assert "PartitionCount: 3" in described
+    assert "Isr: 0" in described
+    topics(bootstrap_servers, "--alter", "--topic", topic, "--partitions", "5")
+    assert "PartitionCount: 5" in topics(bootstrap_servers, "--describe", "--topic", topic)
+    entity = ("--entity-type", "topics", "--entity-name", topic)
+    config = "kafka.admin.ConfigCommand"
+    run(config, bootstrap_servers, "--alter", *entity, "--add-config", "retention.ms=4321")
+    assert "retention.ms=4321" in run(config, bootstrap_servers, "--describe", *entity)
+    topics(bootstrap_servers, "--delete", "--topic", topic)
+    assert topic not in topics(bootstrap_servers, "--list").split()
+
+
+def test_the_versions_that_we_offer_are_understood(bootstrap_servers: str) -> None:
+    printed = run("org.apache.kafka.tools.BrokerApiVersionsCommand", bootstrap_servers)
+    assert "Produce(0): 0 to 13 [usable: 13]" in printed
+    assert "Fetch(1): 4 to 18 [usable: 18]" in printed
+
+
+def test_every_record_of_the_verifiable_producer_reaches_the_verifiable_consumer(
+    bootstrap_servers: str, topic: str
+) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic, "--partitions", "3")
+    printed = run(
+        "org.apache.kafka.tools.VerifiableProducer", bootstrap_servers,
+        "--topic", topic, "--max-messages", str(COUNT), "--acks", "-1",
+    )  # fmt: skip
+    events = [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+    sent = {event["value"] for event in events if event["name"] == "producer_send_success"}
+    assert len(sent) == COUNT
+    assert events[-1]["acked"] == COUNT
+
+    consumed = 0
+    committed: list[bool] = []
+    with running(
+        "org.apache.kafka.tools.VerifiableConsumer",
+        *("--bootstrap-server", bootstrap_servers, "--topic", topic, "--group-id", topic),
+        *("--max-messages", str(COUNT), "--reset-policy", "earliest"),
+    ) as process:
+        threading.Timer(60, process.kill).start()
+        assert process.stdout is not None
+        for line in process.stdout:
+            event: dict[str, Any] = json.loads(line) if line.startswith("{") else {"name": line}
+            if event["name"] == "records_consumed":
+                consumed += event["count"]
+            if event["name"] == "offsets_committed":
+                committed.append(event["success"])
+            if consumed >= COUNT and committed and event["name"] == "shutdown_complete":
+                break
+    assert consumed == COUNT
+    assert all(committed)
+
+
+def test_the_console_consumer_prints_what_librdkafka_wrote(
+    bootstrap_servers: str, topic: str
+) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic)
+    for codec in ("gzip", "snappy", "lz4", "zstd"):
+        producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": codec})
+        producer.produce(topic, f"with {codec} ".encode() * 30, b"key")
+        assert producer.flush(20) == 0
+    printed = run(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", bootstrap_servers,
+        "--topic", topic, "--from-beginning", "--max-messages", "4", "--timeout-ms", "30000",
+    )  # fmt: skip
+    lines = printed.splitlines()
+    assert [line.split()[1] for line in lines[:4]] == ["gzip", "snappy", "lz4", "zstd"]
+
+
+def test_groups_are_described_and_reset(bootstrap_servers: str, topic: str) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for i in range(10):
+        producer.produce(topic, b"%d" % i)
+    assert producer.flush(20) == 0
+    run(
+        "org.apache.kafka.tools.consumer.ConsoleConsumer", bootstrap_servers,
+        "--topic", topic, "--group", topic, "--from-beginning",
+        "--max-messages", "10", "--timeout-ms", "30000",
+    )  # fmt: skip
+    groups = "org.apache.kafka.tools.consumer.group.ConsumerGroupCommand"
+    assert topic in run(groups, bootstrap_servers, "--list").split()
+    row = _row(run(groups, bootstrap_servers, "--describe", "--group", topic), topic)
+    assert row[3:6] == ["10", "10", "0"]
+    run(
+        groups, bootstrap_servers,
+        "--reset-offsets", "--group", topic, "--topic", topic, "--to-offset", "4", "--execute",
+    )  # fmt: skip
+    row = _row(run(groups, bootstrap_servers, "--describe", "--group", topic), topic)
+    assert row[3:6] == ["4", "10", "6"]
+    offsets = run("org.apache.kafka.tools.GetOffsetShell", bootstrap_servers, "--topic", topic)
+    assert f"{topic}:0:10" in offsets
+    run(groups, bootstrap_servers, "--delete", "--group", topic)
+
+
+def _row(table: str, topic: str) -> list[str]:
+    """The line of a topic in the output of kafka-consumer-groups.sh."""
+    rows = [line.split() for line in table.splitlines() if topic in line and "GROUP" not in line]
+    (row,) = [row for row in rows if len(row) > 5]
+    return row
+
+
+def test_the_log_directories_are_described(bootstrap_servers: str, topic: str) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic)
+    printed = run(
+        "org.apache.kafka.tools.LogDirsCommand", bootstrap_servers,
+        "--describe", "--topic-list", topic,
+    )  # fmt: skip
+    assert f"{topic}-0" in printed
+
+
+def test_the_performance_tools_run(bootstrap_servers: str, topic: str) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic, "--partitions", "3")
+    started = time.monotonic()
+    done = tool(
+        "org.apache.kafka.tools.ProducerPerformance",
+        *("--topic", topic, "--num-records", "100000", "--record-size", "120"),
+        *("--throughput", "-1", "--producer-props", f"bootstrap.servers={bootstrap_servers}"),
+    )
+    assert done.returncode == 0, done.stderr
+    assert "100000 records sent" in done.stdout
+    assert time.monotonic() - started < 100
