@@ -11,28 +11,19 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
-from enum import Enum
 from typing import Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
 from broker_core.coordinator.offsets import CommittedOffset, encode_group_key, encode_group_value
+from broker_core.coordinator.roster import Roster
+from broker_core.coordinator.states import GroupState
 
 logger = logging.getLogger(__name__)
 
 #: How long a new member may wait for a rebalance before it is given up (as in Kafka).
 _NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
-
-
-class GroupState(Enum):
-    """The states, under the names that DescribeGroups shows."""
-
-    EMPTY = "Empty"
-    PREPARING_REBALANCE = "PreparingRebalance"
-    COMPLETING_REBALANCE = "CompletingRebalance"
-    STABLE = "Stable"
-    DEAD = "Dead"
 
 
 class Group:
@@ -51,14 +42,8 @@ class Group:
         self.state = GroupState.EMPTY
         #: Only grows; names one assignment of partitions.
         self.generation = 0
-        self.protocol_type: str | None = None
         self.protocol: str | None = None
-        self.leader: str | None = None
-        self.members: dict[str, Member] = {}
-        #: Static members by their instance id; every value is a key of `members`.
-        self.static_members: dict[str, str] = {}
-        #: Ids handed out that have not joined yet, and until when (monotonic ms) they may.
-        self.pending_members: dict[str, int] = {}
+        self.roster = Roster()
         self.offsets: dict[tuple[str, int], CommittedOffset] = {}
         #: Wall ms of the last change of state, for the expiry of offsets.
         self.state_changed_ms = -1
@@ -75,18 +60,34 @@ class Group:
         # Members that owe a SyncGroup, and until when.
         self._sync_deadline: int | None = None
 
+    @property
+    def members(self) -> dict[str, Member]:
+        """The members by their ids."""
+        return self.roster.members
+
+    @property
+    def protocol_type(self) -> str | None:
+        """What kind of group it is ("consumer", "connect"); None before the first member."""
+        return self.roster.protocol_type
+
+    @property
+    def leader(self) -> str | None:
+        """The member that assigns the partitions."""
+        return self.roster.leader
+
     # ------------------------------------------------------------------------------------ joining
 
     def join(self, request: JoinRequest, token: Token, now: Moment) -> None:
         """A member joins, or joins again."""
-        if not self._supports(request):
+        if not self.roster.supports(request):
             self._respond(
                 token, join_error(errors.InconsistentGroupProtocol.code, request.member_id)
             )
         elif (
             request.member_id not in self.members
-            and request.instance_id not in self.static_members
-            and len(self.members) >= self._size_max
+            and request.member_id not in self.roster.pending
+            and request.instance_id not in self.roster.static_members
+            and len(self.members) + len(self.roster.pending) >= self._size_max
         ):
             self._respond(token, join_error(errors.GroupMaxSizeReached.code, request.member_id))
         elif request.member_id:
@@ -100,7 +101,7 @@ class Group:
         member_id = f"{request.client_id}-{self._new_id()}"
         if request.require_known_member_id:
             # A client that lost the response to its first join would leave a ghost behind.
-            self.pending_members[member_id] = now.monotonic_ms + request.session_timeout_ms
+            self.roster.pending[member_id] = now.monotonic_ms + request.session_timeout_ms
             self._respond(token, join_error(errors.MemberIdRequired.code, member_id))
         else:
             self._add_member(request, member_id, token, now)
@@ -109,26 +110,15 @@ class Group:
         self, request: JoinRequest, instance_id: str, token: Token, now: Moment
     ) -> None:
         member_id = f"{instance_id}-{self._new_id()}"
-        old_id = self.static_members.get(instance_id)
+        old_id = self.roster.static_members.get(instance_id)
         if old_id is None:
             self._add_member(request, member_id, token, now)
             return
-        member = self.members.pop(old_id)
-        if member.join_token is not None:
-            self._respond(
-                member.join_token, join_error(errors.FencedInstanceId.code, member.member_id)
-            )
-            member.join_token = None
-        if member.sync_token is not None:
-            self._respond(member.sync_token, sync_error(errors.FencedInstanceId.code))
-            member.sync_token = None
+        member = self.members[old_id]
+        self._refuse_waiting(member, errors.FencedInstanceId.code)
         logger.info("group %s: instance %s is back", self.group_id, instance_id)
         was_leader = self.leader == old_id
-        member.member_id = member_id
-        self.members[member_id] = member
-        self.static_members[instance_id] = member_id
-        if was_leader:
-            self.leader = member_id
+        self.roster.rename(member, member_id)
         if self.state is GroupState.STABLE and member.protocols == request.protocols:
             # The instance takes over its predecessor's assignment: no rebalance.
             member.heard(now.monotonic_ms)
@@ -141,11 +131,11 @@ class Group:
         self._update_member(member, request, token, now)
 
     def _join_known(self, request: JoinRequest, token: Token, now: Moment) -> None:
-        if request.member_id in self.pending_members:
-            del self.pending_members[request.member_id]
+        if request.member_id in self.roster.pending:
+            del self.roster.pending[request.member_id]
             self._add_member(request, request.member_id, token, now)
             return
-        error = self._check_member(request.member_id, request.instance_id)
+        error = self.roster.check(request.member_id, request.instance_id)
         if error:
             self._respond(token, join_error(error, request.member_id))
             return
@@ -158,21 +148,6 @@ class Group:
             self._respond(token, self._join_response(member))
         else:
             self._update_member(member, request, token, now)
-
-    def _supports(self, request: JoinRequest) -> bool:
-        if not request.protocol_type or not request.protocols:
-            return False
-        if not self.members:
-            return True
-        return request.protocol_type == self.protocol_type and any(
-            name in self._common_protocols() for name, _ in request.protocols
-        )
-
-    def _common_protocols(self) -> set[str]:
-        """Protocols that every member supports."""
-        return set.intersection(
-            *({name for name, _ in member.protocols} for member in self.members.values())
-        )
 
     def _add_member(self, request: JoinRequest, member_id: str, token: Token, now: Moment) -> None:
         member = Member(
@@ -187,13 +162,7 @@ class Group:
             join_token=token,
             new_member_deadline=now.monotonic_ms + _NEW_MEMBER_TIMEOUT_MS,
         )
-        if not self.members:
-            self.protocol_type = request.protocol_type
-        self.members[member_id] = member
-        if request.instance_id is not None:
-            self.static_members[request.instance_id] = member_id
-        if self.leader is None:
-            self.leader = member_id
+        self.roster.add(member)
         self._joined_while_forming = True
         logger.info("group %s: %s joins", self.group_id, member_id)
         self._rebalance(now)
@@ -225,7 +194,7 @@ class Group:
     def _start_rebalance(self, now: Moment) -> None:
         if self.state is GroupState.COMPLETING_REBALANCE:
             self._cancel_sync(errors.RebalanceInProgress.code)
-        timeout_ms = self._rebalance_timeout_ms()
+        timeout_ms = self.roster.rebalance_timeout_ms()
         delay_ms = self._initial_rebalance_delay_ms
         if self.state is GroupState.EMPTY and delay_ms > 0:
             self._forming = True
@@ -237,15 +206,10 @@ class Group:
             self._join_deadline = now.monotonic_ms + timeout_ms
         self._change_state(GroupState.PREPARING_REBALANCE, now)
 
-    def _rebalance_timeout_ms(self) -> int:
-        return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
-
     def _complete_join_if_all_here(self, now: Moment) -> None:
         if self.state is not GroupState.PREPARING_REBALANCE or self._forming:
             return
-        if self.pending_members:
-            return
-        if all(member.join_token is not None for member in self.members.values()):
+        if not self.roster.pending and self.roster.all_joined():
             self._complete_join(now)
 
     def _join_deadline_passed(self, now: Moment) -> None:
@@ -269,42 +233,30 @@ class Group:
         if self.members and not joined:
             # Only static members are left and none of them is here: they keep their places until
             # their sessions end.
-            self._join_deadline = now.monotonic_ms + self._rebalance_timeout_ms()
+            self._join_deadline = now.monotonic_ms + self.roster.rebalance_timeout_ms()
             return
         self._join_deadline = None
         self.generation += 1
         if not self.members:
             self.protocol = None
-            self.leader = None
+            self.roster.leader = None
             self._change_state(GroupState.EMPTY, now)
             logger.info("group %s: empty in generation %d", self.group_id, self.generation)
             self._persist([], now)
             return
         if self.leader not in self.members or self.members[self.leader].join_token is None:
-            self.leader = joined[0].member_id
-        self.protocol = self._elect_protocol()
+            self.roster.leader = joined[0].member_id
+        self.protocol = self.roster.elect_protocol()
         self._change_state(GroupState.COMPLETING_REBALANCE, now)
-        self._sync_deadline = now.monotonic_ms + self._rebalance_timeout_ms()
-        logger.info(
-            "group %s: generation %d with %d members",
-            self.group_id,
-            self.generation,
-            len(self.members),
-        )
+        self._sync_deadline = now.monotonic_ms + self.roster.rebalance_timeout_ms()
+        count = len(self.members)
+        logger.info("group %s: generation %d, %d members", self.group_id, self.generation, count)
         for member in joined:
             token, member.join_token = member.join_token, None
             member.new_member_deadline = None
             member.heard(now.monotonic_ms)
             assert token is not None
             self._respond(token, self._join_response(member))
-
-    def _elect_protocol(self) -> str:
-        candidates = self._common_protocols()
-        votes: dict[str, int] = {}
-        for member in self.members.values():
-            choice = member.vote(candidates)
-            votes[choice] = votes.get(choice, 0) + 1
-        return max(votes, key=lambda name: votes[name])
 
     def _join_response(self, member: Member, *, skip_assignment: bool = False) -> dict[str, Any]:
         members: list[dict[str, Any]] = []
@@ -342,7 +294,7 @@ class Group:
         now: Moment,
     ) -> None:
         """A member asks for its assignment; the leader brings everybody's."""
-        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        error = self.roster.check(member_id, instance_id) or self._check_generation(generation)
         if not error and any(
             given is not None and given != own
             for given, own in zip(protocol, (self.protocol_type, self.protocol), strict=True)
@@ -410,7 +362,7 @@ class Group:
         self, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> int:
         """A member lives; returns the error code of its answer."""
-        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        error = self.roster.check(member_id, instance_id) or self._check_generation(generation)
         if error:
             return error
         self.members[member_id].heard(now.monotonic_ms)
@@ -420,14 +372,14 @@ class Group:
 
     def leave(self, member_id: str, instance_id: str | None, now: Moment) -> int:
         """A member goes; returns the error code of its answer."""
-        if member_id in self.pending_members:
-            del self.pending_members[member_id]
+        if member_id in self.roster.pending:
+            del self.roster.pending[member_id]
             self._complete_join_if_all_here(now)
             return errors.NONE
         if instance_id is not None and not member_id:
             # An administrator removes a static member by the name it has in the configuration.
-            member_id = self.static_members.get(instance_id, "")
-        error = self._check_member(member_id, instance_id)
+            member_id = self.roster.static_members.get(instance_id, "")
+        error = self.roster.check(member_id, instance_id)
         if not error:
             logger.info("group %s: %s leaves", self.group_id, member_id)
             self._remove(self.members[member_id], now)
@@ -441,26 +393,20 @@ class Group:
             self._rebalance(now)
 
     def _drop(self, member: Member) -> None:
-        del self.members[member.member_id]
-        if member.instance_id is not None:
-            del self.static_members[member.instance_id]
+        self.roster.remove(member)
+        self._refuse_waiting(member, errors.UnknownMemberId.code)
+
+    def _refuse_waiting(self, member: Member, code: int) -> None:
         if member.join_token is not None:
-            self._respond(
-                member.join_token, join_error(errors.UnknownMemberId.code, member.member_id)
-            )
+            self._respond(member.join_token, join_error(code, member.member_id))
+            member.join_token = None
         if member.sync_token is not None:
-            self._respond(member.sync_token, sync_error(errors.UnknownMemberId.code))
-        if self.leader == member.member_id:
-            self.leader = next(iter(self.members), None)
+            self._respond(member.sync_token, sync_error(code))
+            member.sync_token = None
 
     def next_deadline(self) -> int | None:
         """Monotonic ms at which `tick` has something to do; None if never."""
-        deadlines = [
-            deadline
-            for member in self.members.values()
-            if (deadline := member.deadline) is not None
-        ]
-        deadlines += self.pending_members.values()
+        deadlines = self.roster.deadlines()
         if self._join_deadline is not None:
             deadlines.append(self._join_deadline)
         if self._sync_deadline is not None:
@@ -469,9 +415,9 @@ class Group:
 
     def tick(self, now: Moment) -> None:
         """Do what is due: sessions and rebalances end."""
-        for member_id, deadline in list(self.pending_members.items()):
+        for member_id, deadline in list(self.roster.pending.items()):
             if deadline <= now.monotonic_ms:
-                del self.pending_members[member_id]
+                del self.roster.pending[member_id]
                 self._complete_join_if_all_here(now)
         for member in list(self.members.values()):
             due = member.deadline
@@ -500,7 +446,7 @@ class Group:
             return errors.NONE
         if generation < 0 and not member_id and instance_id is None:
             return errors.UnknownMemberId.code
-        error = self._check_member(member_id, instance_id) or self._check_generation(generation)
+        error = self.roster.check(member_id, instance_id) or self._check_generation(generation)
         if error:
             return error
         self.members[member_id].heard(now.monotonic_ms)
@@ -509,15 +455,6 @@ class Group:
         return errors.NONE
 
     # ------------------------------------------------------------------------------------- shared
-
-    def _check_member(self, member_id: str, instance_id: str | None) -> int:
-        if instance_id is not None:
-            current = self.static_members.get(instance_id)
-            if current is not None and current != member_id:
-                return errors.FencedInstanceId.code
-        if member_id not in self.members:
-            return errors.UnknownMemberId.code
-        return errors.NONE
 
     def _check_generation(self, generation: int) -> int:
         return errors.NONE if generation == self.generation else errors.IllegalGeneration.code
@@ -540,19 +477,7 @@ class Group:
                 "protocol": self.protocol,
                 "leader": self.leader,
                 "current_state_timestamp": self.state_changed_ms,
-                "members": [
-                    {
-                        "member_id": member.member_id,
-                        "group_instance_id": member.instance_id,
-                        "client_id": member.client_id,
-                        "client_host": member.client_host,
-                        "rebalance_timeout": member.rebalance_timeout_ms,
-                        "session_timeout": member.session_timeout_ms,
-                        "subscription": member.metadata(self.protocol or ""),
-                        "assignment": member.assignment,
-                    }
-                    for member in self.members.values()
-                ],
+                "members": self.roster.to_fields(self.protocol),
             }
         )
         self._effects.append(
@@ -566,28 +491,8 @@ class Group:
 
     def restore(self, fields: dict[str, Any], now: Moment) -> None:
         """Take over what `_persist` stored; every member gets a whole session to be heard of."""
-        self.protocol_type = fields["protocol_type"] or None
+        self.roster.restore(fields, now.monotonic_ms)
         self.generation = fields["generation"]
         self.protocol = fields["protocol"]
-        self.leader = fields["leader"]
         self.state_changed_ms = fields["current_state_timestamp"]
-        self.members.clear()
-        self.static_members.clear()
-        for each in fields["members"]:
-            member = Member(
-                each["member_id"],
-                each["group_instance_id"],
-                each["client_id"],
-                each["client_host"],
-                # Version 0 of the record had no rebalance timeout.
-                each["rebalance_timeout"] or each["session_timeout"],
-                each["session_timeout"],
-                self.protocol_type or "",
-                [(self.protocol or "", each["subscription"])],
-                assignment=each["assignment"],
-            )
-            member.heard(now.monotonic_ms)
-            self.members[member.member_id] = member
-            if member.instance_id is not None:
-                self.static_members[member.instance_id] = member.member_id
         self.state = GroupState.STABLE if self.members else GroupState.EMPTY

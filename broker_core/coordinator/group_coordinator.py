@@ -9,7 +9,7 @@ from typing import Any, Final, NamedTuple
 
 from broker_core import errors
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
-from broker_core.coordinator.group import Group, GroupState
+from broker_core.coordinator.group import Group
 from broker_core.coordinator.member import JoinRequest, join_error, sync_error
 from broker_core.coordinator.offsets import (
     CommittedOffset,
@@ -22,6 +22,7 @@ from broker_core.coordinator.offsets import (
     encode_offset_key,
     encode_offset_value,
 )
+from broker_core.coordinator.states import GroupState
 from broker_core.protocol.primitives import RemoteProtocolError
 
 logger = logging.getLogger(__name__)
@@ -267,7 +268,7 @@ class GroupCoordinator:
                 <= limit
             ]
             append = self._removal(group, expired)
-            if len(expired) == len(group.offsets) and not group.pending_members:
+            if len(expired) == len(group.offsets) and not group.roster.pending:
                 if not expired and group.state_changed_ms > limit:
                     continue
                 append.records.append((encode_group_key(group.group_id), None))

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.coordinator.group import Group, GroupState
+from broker_core.coordinator.group import Group
+from broker_core.coordinator.states import GroupState
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.request import Request
 

@@ -7,7 +7,7 @@ import random
 import pytest
 
 from broker_core import errors
-from broker_core.coordinator.group import GroupState
+from broker_core.coordinator.states import GroupState
 from tests.broker_core.coordinator.driver import Driver
 
 
@@ -363,7 +363,7 @@ def test_random_clients_always_converge(seed: int) -> None:
         for member_id in list(known):
             group = driver.coordinator.groups["g"]
             member = group.members.get(member_id)
-            if member is None and member_id not in group.pending_members:
+            if member is None and member_id not in group.roster.pending:
                 del known[member_id]
             elif member is None or group.state is GroupState.PREPARING_REBALANCE:
                 if member is None or member.join_token is None:
