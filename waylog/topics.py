@@ -35,7 +35,12 @@ TOPICS = (
     Topic(
         ADDRESS,
         KEYED_PARTITIONS,
-        {"cleanup.policy": "compact,delete", "retention.ms": str(30 * _DAY_MS)},
+        {
+            "cleanup.policy": "compact,delete",
+            "retention.ms": str(30 * _DAY_MS),
+            # Compaction works on closed segments: small ones keep the topic near one record a device.
+            "segment.bytes": str(64 * 1024 * 1024),
+        },
     ),
     Topic(EVENT, KEYED_PARTITIONS, {"retention.ms": str(30 * _DAY_MS)}),
     Topic(ERROR, 1, {"retention.ms": str(30 * _DAY_MS)}),
