@@ -16,6 +16,8 @@ from waylog.replay.tally import Tally
 from waylog.replay.wire import Outgoing
 
 _LANES: Final = 32
+#: Deep enough that a device that falls behind does not hold up those after it in the file.
+_QUEUE_FIXES: Final = 500
 #: A device that waits for each answer must not hold up the reading of the others' fixes.
 _LANE_FIXES: Final = 2000
 _BATCH_FIXES: Final = {"positions": 200, "overland": 200, "owntracks": 1, "osmand": 1}
