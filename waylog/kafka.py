@@ -36,6 +36,10 @@ logger = logging.getLogger(__name__)
 LINGER_MS: Final = 20
 
 _SAY_AGAIN_S: Final = 10.0
+_POLL_S: Final = 0.002  # between two looks for acknowledgements while some are missing
+_IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
+#: After the first record of a batch has come: those of other partitions are on their way too.
+_GATHER_S: Final = 0.005
 
 Headers = Sequence[tuple[str, bytes]]
 
@@ -176,8 +180,10 @@ def ensure_topics(
 class Producer:
     """Appends records and resolves futures on one event loop when the log has acknowledged them.
 
-    One thread of its own serves librdkafka's delivery reports; it wakes the event loop once for
-    each batch of them. All methods are called on the event loop's thread.
+    librdkafka's delivery reports are served by a timer of the event loop. A thread that waits for
+    them would take the interpreter's lock from the event loop once for each record, and wait for it
+    up to the interpreter's switch interval (5 ms) each time. All methods are called on the event
+    loop's thread.
     """
 
     def __init__(
@@ -188,15 +194,13 @@ class Producer:
         **more: Any,
     ) -> None:
         self._loop = loop
-        self._delivered: list[tuple[asyncio.Future[RecordPosition], Any, Message]] = []
         self._fatal: str | None = None
         self._down_said = -_SAY_AGAIN_S
-        self._closed = False
         self._producer = LibrdkafkaProducer(
             producer_config(bootstrap_servers, client_id, **more) | {"error_cb": self._on_error}
         )
-        self._thread = threading.Thread(target=self._serve, name=client_id, daemon=True)
-        self._thread.start()
+        self._waiting = 0
+        self._timer = loop.call_later(_IDLE_POLL_S, self._poll)
 
     def append(
         self,
@@ -225,11 +229,15 @@ class Producer:
             raise AppendQueueFull("the log does not keep up: too many records wait") from error
         except KafkaException as error:
             raise AppendError(str(error.args[0])) from error
+        if not self._waiting:
+            self._timer.cancel()
+            self._timer = self._loop.call_later(_POLL_S, self._poll)
+        self._waiting += 1
         return future
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""
-        return len(self._producer)
+        return self._waiting
 
     @property
     def fatal(self) -> str | None:
@@ -238,39 +246,31 @@ class Producer:
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
-        remaining = await self._loop.run_in_executor(None, self._producer.flush, timeout_s)
-        self._closed = True
-        await self._loop.run_in_executor(None, self._thread.join, 2.0)
-        self._resolve()
-        return int(remaining)
+        deadline = self._loop.time() + timeout_s
+        while self._waiting and self._loop.time() < deadline:
+            await asyncio.sleep(_POLL_S)
+        self._timer.cancel()
+        return self._waiting
 
-    def _serve(self) -> None:
-        while not self._closed:
-            self._producer.poll(0.1)
-            if self._delivered:
-                try:
-                    self._loop.call_soon_threadsafe(self._resolve)
-                except RuntimeError:
-                    return  # the event loop has been closed under us: nobody waits any more
+    def _poll(self) -> None:
+        self._producer.poll(0)
+        delay_s = _POLL_S if self._waiting else _IDLE_POLL_S
+        self._timer = self._loop.call_later(delay_s, self._poll)
 
     def _on_delivery(
         self, future: asyncio.Future[RecordPosition], error: Any, message: Message
     ) -> None:
-        self._delivered.append((future, error, message))
-
-    def _resolve(self) -> None:
-        delivered, self._delivered = self._delivered, []
-        for future, error, message in delivered:
-            if future.done():
-                continue
-            if error is None:
-                future.set_result(
-                    RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
-                )
-            else:
-                future.set_exception(AppendError(error.str()))
-                # Whoever gave up waiting (a closed connection) does not retrieve the exception.
-                future.exception()
+        self._waiting -= 1
+        if future.done():
+            return
+        if error is None:
+            future.set_result(
+                RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
+            )
+        else:
+            future.set_exception(AppendError(error.str()))
+            # Whoever gave up waiting (a closed connection) does not retrieve the exception.
+            future.exception()
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -338,8 +338,7 @@ class LogReader:
             if not waiting_for:
                 self._hand_over(self._caught_up)
             while not self._stopping.is_set():
-                messages = self._consumer.consume(self.BATCH_RECORDS, timeout=0.1)
-                records = [message for message in messages if message.error() is None]
+                records = self._next_records()
                 if records:
                     self._slots.acquire()
                     if self._stopping.is_set():
@@ -354,6 +353,15 @@ class LogReader:
                 raise
         finally:
             self._consumer.close()
+
+    def _next_records(self) -> list[Message]:
+        # `consume` alone waits for its whole time unless a batch is full.
+        first = self._consumer.poll(0.1)
+        if first is None:
+            return []
+        time.sleep(_GATHER_S)
+        messages = [first, *self._consumer.consume(self.BATCH_RECORDS, timeout=0)]
+        return [message for message in messages if message.error() is None]
 
     def _assign(self) -> dict[tuple[str, int], int]:
         """Assign every partition; returns the end offset of each that has something to catch up."""

@@ -38,7 +38,7 @@ TOPICS = (
         {
             "cleanup.policy": "compact,delete",
             "retention.ms": str(30 * _DAY_MS),
-            # Compaction works on closed segments: small ones keep the topic near one record a device.
+            # Compaction works on closed segments: small ones keep it near one record a device.
             "segment.bytes": str(64 * 1024 * 1024),
         },
     ),
