@@ -1,0 +1,43 @@
+"""One broker and one gateway for the tests that only send and read."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.consumers.running import Broker
+from tests.gateway.running import Gateway, Login
+from waylog.kafka import ensure_topics
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="session")
+def gateway_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """A broker with the platform's topics."""
+    broker = Broker(tmp_path_factory.mktemp("gateway-broker"))
+    ensure_topics(broker.address)
+    yield broker
+    broker.process.stop()
+
+
+@pytest.fixture(scope="session")
+def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that lets programs on this machine read."""
+    folder: Path = tmp_path_factory.mktemp("gateway")
+    running = Gateway(
+        folder,
+        gateway_broker.address,
+        *("--viewer", "local", "--places", str(folder / "places")),
+    )
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def user(gateway: Gateway) -> Login:
+    """A user of this test alone."""
+    return gateway.user(f"user{next(_numbers)}")

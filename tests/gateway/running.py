@@ -1,0 +1,120 @@
+"""A gateway in a process of its own, on a real broker."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import aiohttp
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from gateway.users import UserStore
+from tests.consumers.running import Process
+from waylog.kafka import client_config, producer_config
+from waylog.messages import Address, encode
+
+
+class Login(NamedTuple):
+    """A user's name and token."""
+
+    name: str
+    token: str
+
+
+class Gateway:
+    """`waylog gateway`, its users, and the log behind it."""
+
+    def __init__(
+        self, folder: Path, bootstrap_servers: str, *options: str, http: str = "127.0.0.1:0"
+    ) -> None:
+        self.folder = folder
+        self.bootstrap_servers = bootstrap_servers
+        self._options = options
+        self.http = http
+        self.users = UserStore(folder / "users.db")
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://{self.http}"
+
+    @property
+    def address(self) -> tuple[str, int]:
+        host, _, port = self.http.rpartition(":")
+        return host, int(port)
+
+    def start(self) -> None:
+        """Start, on the same port as before, and wait until it serves."""
+        self.process = Process(
+            *("gateway", "--bootstrap-servers", self.bootstrap_servers, "--http", self.http),
+            *("--mqtt", "none", "--data", str(self.folder), *self._options),
+        )
+        self.http = self.process.wait_for(r"gateway ready http=(\S+)").group(1)
+
+    def kill(self) -> None:
+        """As the kernel would."""
+        self.process.stop(signal.SIGKILL)
+
+    def close(self) -> None:
+        """Stop it cleanly; it must end with 0."""
+        status = self.process.stop()
+        self.users.close()
+        assert status == 0, self.process.output
+
+    def user(self, name: str, *, admin: bool = False) -> Login:
+        """A new user's credentials."""
+        token = self.users.add(name, admin=admin)
+        assert token is not None
+        return Login(name, token)
+
+    def client(self, login: Login | None = None) -> aiohttp.ClientSession:
+        """A client with these credentials on every request."""
+        headers = {}
+        if login is not None:
+            headers["Authorization"] = aiohttp.encode_basic_auth(*login)
+        return aiohttp.ClientSession(
+            self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=30)
+        )
+
+    def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
+        """Everything in a topic now: key and value."""
+        consumer = Consumer(
+            client_config(
+                self.bootstrap_servers,
+                "test",
+                group_id="test",
+                enable_auto_commit=False,
+                auto_offset_reset="earliest",
+            )
+        )
+        try:
+            partitions = consumer.list_topics(topic, timeout=10).topics[topic].partitions
+            ends = {
+                number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10)
+                for number in partitions
+            }
+            consumer.assign([TopicPartition(topic, n, low) for n, (low, _) in ends.items()])
+            wanted = sum(high - low for low, high in ends.values())
+            found: list[tuple[bytes | None, bytes]] = []
+            while len(found) < wanted:
+                for message in consumer.consume(1000, timeout=1):
+                    assert message.error() is None
+                    found.append((message.key(), message.value() or b""))
+            return found
+        finally:
+            consumer.close()
+
+    def publish(self, *addresses: Address) -> None:
+        """Write to topic `address`, as a resolver would."""
+        producer = Producer(producer_config(self.bootstrap_servers, "test", linger_ms=0))
+        for address in addresses:
+            producer.produce("address", encode(address), address.device.encode())
+        assert producer.flush(10) == 0
+
+
+async def json_of(answer: aiohttp.ClientResponse, status: int = 200) -> Any:
+    """The body of an answer that must have this status."""
+    body = await answer.text()
+    assert answer.status == status, body
+    return await answer.json()

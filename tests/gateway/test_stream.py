@@ -1,0 +1,242 @@
+"""Server-sent events and WebSocket, over real sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.gateway.records import address
+from tests.gateway.running import Gateway, Login, json_of
+from waylog.messages import decode_fix
+from waylog.telemetry import now_ms
+
+NOW = now_ms()
+
+
+class Event(dict[str, str]):
+    """One server-sent event."""
+
+    @property
+    def body(self) -> Any:
+        return json.loads(self["data"])
+
+
+async def events(answer: aiohttp.ClientResponse, count: int) -> list[Event]:
+    """The next events that carry data."""
+    found: list[Event] = []
+    event = Event()
+    async with asyncio.timeout(20):
+        while len(found) < count:
+            line = (await answer.content.readline()).decode().rstrip("\n")
+            if line:
+                name, _, value = line.partition(": ")
+                event[name] = value
+            else:
+                if "data" in event:
+                    found.append(event)
+                event = Event()
+    return found
+
+
+@asynccontextmanager
+async def stream(
+    gateway: Gateway, user: Login | None, query: str = "", **headers: str
+) -> AsyncIterator[aiohttp.ClientResponse]:
+    """A connected stream: everything from now on comes."""
+    async with (
+        gateway.client(user) as client,
+        client.get(
+            f"/v1/stream{query}",
+            headers={name.replace("_", "-"): value for name, value in headers.items()},
+        ) as answer,
+    ):
+        assert answer.status == 200, await answer.text()
+        assert answer.content_type == "text/event-stream"
+        while (await answer.content.readline()) != b"\n":
+            pass
+        yield answer
+
+
+async def send(gateway: Gateway, user: Login, *lats: float, device: str = "phone") -> None:
+    fixes = [{"device": device, "lat": lat, "lon": 9, "time": NOW + int(lat)} for lat in lats]
+    async with gateway.client(user) as client:
+        await json_of(await client.post("/v1/positions", json=fixes))
+
+
+async def test_fixes_and_addresses_come_as_they_happen(gateway: Gateway, user: Login) -> None:
+    async with stream(gateway, user) as answer:
+        await send(gateway, user, 1)
+        (fix,) = await events(answer, 1)
+        assert fix["event"] == "fix"
+        assert decode_fix(fix["data"].encode()).device == f"{user.name}/phone"
+        gateway.publish(address(f"{user.name}/phone", NOW))
+        (found,) = await events(answer, 1)
+        assert found["event"] == "address"
+        assert found.body["display_name"] == "Aeulestrasse 5, Vaduz"
+
+
+async def test_a_stream_goes_on_where_it_was_without_gap_or_repeat(
+    gateway: Gateway, user: Login
+) -> None:
+    async with stream(gateway, user) as answer:
+        await send(gateway, user, 1, 2, 3)
+        first = await events(answer, 3)
+    await send(gateway, user, 4, 5)
+    async with stream(gateway, user, Last_Event_ID=first[1]["id"]) as answer:
+        await send(gateway, user, 6)
+        again = await events(answer, 4)
+    assert [event.body["lat"] for event in again] == [3, 4, 5, 6]
+    async with stream(gateway, user, f"?since={again[2]['id']}") as answer:
+        assert [event.body["lat"] for event in await events(answer, 1)] == [6]
+
+
+async def test_a_viewer_sees_own_devices_only(gateway: Gateway, user: Login) -> None:
+    other = gateway.user(f"{user.name}-other")
+    async with stream(gateway, user) as answer, stream(gateway, None) as local:
+        await send(gateway, other, 1)
+        await send(gateway, user, 2)
+        assert [event.body["user"] for event in await events(answer, 1)] == [user.name]
+        seen = {event.body["user"] for event in await events(local, 2)}
+        assert seen == {user.name, other.name}
+
+
+async def test_a_stream_is_narrowed_by_box_device_and_topic(gateway: Gateway, user: Login) -> None:
+    device = f"{user.name}%2Fbike"
+    async with (
+        stream(gateway, user, "?bbox=8,2,10,3") as boxed,
+        stream(gateway, user, f"?device={device}") as of_device,
+        stream(gateway, user, "?topics=address") as addresses,
+    ):
+        await send(gateway, user, 1, 2, 4)
+        await send(gateway, user, 5, device="bike")
+        gateway.publish(address(f"{user.name}/bike", NOW))
+        assert [event.body["lat"] for event in await events(boxed, 1)] == [2]
+        assert [event.body["lat"] for event in await events(of_device, 1)] == [5]
+        assert [event["event"] for event in await events(addresses, 1)] == ["address"]
+
+
+@pytest.mark.parametrize(
+    "query", ["?since=x", "?bbox=1,2", "?bbox=a,b,c,d", "?topics=error", "?bbox=nan,0,1,1"]
+)
+async def test_wrong_parameters_are_explained(gateway: Gateway, user: Login, query: str) -> None:
+    async with gateway.client(user) as client:
+        assert "error" in await json_of(await client.get(f"/v1/stream{query}"), 400)
+
+
+# --- WebSocket ----------------------------------------------------------------------------------
+
+
+@asynccontextmanager
+async def websocket(
+    gateway: Gateway, user: Login | None, query: str = ""
+) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+    async with gateway.client(user) as client, client.ws_connect(f"/v1/ws{query}") as socket:
+        assert (await socket.receive_json(timeout=20))["type"] == "ready"
+        yield socket
+
+
+async def receive(socket: aiohttp.ClientWebSocketResponse, *types: str) -> list[dict[str, Any]]:
+    """One message of each of these types, in any order."""
+    found: dict[str, dict[str, Any]] = {}
+    while found.keys() != set(types):
+        message = await socket.receive_json(timeout=20)
+        assert message["type"] in types, message
+        found[message["type"]] = message
+    return [found[each] for each in types]
+
+
+async def test_a_fix_is_acknowledged_by_the_clients_id_and_seen(
+    gateway: Gateway, user: Login
+) -> None:
+    async with websocket(gateway, user) as socket:
+        await socket.send_json({"type": "fix", "id": "mine", "device": "x", "lat": 1, "lon": 2})
+        ack, fix = await receive(socket, "ack", "fix")
+        assert ack["ids"] == ["mine"]
+        assert ack["fix_ids"] == [fix["id"]]
+        assert (fix["device"], fix["lat"]) == (f"{user.name}/x", 1)
+    assert any(f'"{fix["id"]}"'.encode() in value for _, value in gateway.records("location"))
+
+
+async def test_batches_and_bad_items(gateway: Gateway, user: Login) -> None:
+    async with websocket(gateway, user) as socket:
+        await socket.send_json({"type": "unsubscribe"})
+        fixes = [{"id": "a", "lat": 1, "lon": 2}, {"id": "b", "lat": 99, "lon": 0}]
+        await socket.send_json({"type": "fixes", "fixes": fixes})
+        ack, rejected = await receive(socket, "ack", "rejected")
+        assert ack["ids"] == ["a"]
+        assert (rejected["id"], rejected["index"]) == ("b", 1)
+        for bad in ("{", '{"type":"zebra"}', '{"type":"subscribe","bbox":[1]}', "[" * 10_000):
+            await socket.send_str(bad)
+            (message,) = await receive(socket, *(["rejected"] if bad[0] == "[" else ["error"]))
+            assert message["reason"]
+        await socket.send_json({"type": "ping"})
+        await receive(socket, "pong")
+
+
+async def test_a_subscription_narrows_to_a_box(gateway: Gateway, user: Login) -> None:
+    async with websocket(gateway, user) as socket:
+        await socket.send_json({"type": "subscribe", "bbox": [8, 2, 10, 3], "batch": True})
+        await receive(socket, "subscribed")
+        await send(gateway, user, 1, 2, 4)
+        (fix,) = await receive(socket, "fix")
+        assert fix["lat"] == 2
+
+
+async def test_a_websocket_goes_on_where_it_was(gateway: Gateway, user: Login) -> None:
+    async with websocket(gateway, user) as socket:
+        await send(gateway, user, 1)
+        (fix,) = await receive(socket, "fix")
+    await send(gateway, user, 2)
+    async with websocket(gateway, user, f"?since={fix['cursor']}") as socket:
+        (missed,) = await receive(socket, "fix")
+        assert missed["lat"] == 2
+
+
+async def test_a_local_viewer_watches_and_may_not_send(gateway: Gateway, user: Login) -> None:
+    async with websocket(gateway, None) as socket:
+        await socket.send_json({"type": "fix", "lat": 1, "lon": 2})
+        (refusal,) = await receive(socket, "error")
+        assert "credentials" in refusal["reason"]
+        await send(gateway, user, 1)
+        await receive(socket, "fix")
+
+
+async def test_a_page_of_another_site_may_not_connect(gateway: Gateway) -> None:
+    async with gateway.client() as client:
+        with pytest.raises(aiohttp.WSServerHandshakeError) as refusal:
+            await client.ws_connect("/v1/ws", origin="https://evil.example")
+        assert refusal.value.status == 403
+        async with client.ws_connect("/v1/ws", origin=gateway.url) as socket:
+            assert (await socket.receive_json(timeout=20))["type"] == "ready"
+
+
+async def test_a_viewer_that_does_not_read_does_not_fill_the_memory(
+    gateway: Gateway, user: Login
+) -> None:
+    reader, writer = await asyncio.open_connection(*gateway.address, limit=1024)
+    writer.transport.pause_reading()  # type: ignore[attr-defined]
+    writer.write(f"GET /v1/stream HTTP/1.1\r\nHost: {gateway.url[7:]}\r\n\r\n".encode())
+    async with gateway.client(user) as client:
+        for batch in range(20):
+            fixes = [
+                {"device": "phone", "lat": 1, "lon": 2, "time": NOW + batch * 1000 + n}
+                for n in range(1000)
+            ]
+            await json_of(await client.post("/v1/positions", json=fixes))
+        metrics = ""
+        async with asyncio.timeout(20):
+            while "location_view_records" not in metrics or "viewers 1.0" not in metrics:
+                metrics = await (await client.get("/metrics")).text()
+    writer.transport.resume_reading()  # type: ignore[attr-defined]
+    received = b""
+    async with asyncio.timeout(30):
+        while b"event: skipped" not in received[-200_000:]:
+            received += await reader.read(65536)
+    assert len(received) < 20_000 * 150
+    writer.close()
