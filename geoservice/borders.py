@@ -173,7 +173,7 @@ class _Builder:
         self._cells = [SEA] * (ROOT_COLUMNS * ROOT_ROWS)
         self._leaves = [0]
         self._pieces: list[tuple[int, int]] = []
-        self._vertices: list[Ring] = []
+        self._vertices: list[Ring] = [np.empty((0, 2), dtype=np.int64)]
         self._vertex_count = 0
 
     def fill(

@@ -27,8 +27,8 @@ ZOOM_TOWN: Final = 10
 ZOOM_SUBURB: Final = 13
 ZOOM_MAX: Final = 18
 
-#: Places kept ready; each is some 700 bytes.
-_PLACES_MAX: Final = 20_000
+#: Places kept ready; each is some 800 bytes.
+_PLACES_MAX: Final = 8_000
 
 _Columns = {name: number for number, name in enumerate(TOWN_COLUMNS)}
 _WIDTH: Final = len(TOWN_COLUMNS)

@@ -48,6 +48,9 @@ class IndexFile:
             self.countries = self._integers(file_format.COUNTRIES)
             self.towns = self._integers(file_format.TOWNS)
             self.world = self._open_world()
+            # Verifying has read every page. A process keeps those alone that its questions touch;
+            # the others stay in the system's cache.
+            self._map.madvise(mmap.MADV_DONTNEED)
         except (IndexFormatError, msgspec.DecodeError) as error:
             raise IndexUnavailable(f"{path}: {error}") from error
 

@@ -1,0 +1,272 @@
+"""Resolver processes against a real broker: kill -9, restarts, rebalances, bad records."""
+
+from __future__ import annotations
+
+import random
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from geoservice.reverse import Geocoder
+from tests.consumers.running import Broker, Process, await_condition
+from waylog.kafka import client_config, consumer_config, ensure_topics, producer_config
+from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
+from waylog.topics import ADDRESS, ERROR, LOCATION, Topic
+
+StartResolver = Callable[..., Process]
+
+
+class Devices:
+    """Sends fixes of some devices and remembers the newest of each."""
+
+    def __init__(self, broker: Broker, count: int = 200) -> None:
+        self.newest: dict[str, Fix] = {}
+        self.sent = 0
+        self._random = random.Random(4)
+        self._names = [f"user{number}/phone" for number in range(count)]
+        self._producer = Producer(producer_config(broker.address, "devices"))
+
+    def send(self, rounds: int, *, late: float = 0.1) -> None:
+        """A fix of every device a round; some are late. Returns when all are acknowledged."""
+        for _ in range(rounds):
+            for name in self._names:
+                self.sent += 1
+                time_ms = 1_700_000_000_000 + self.sent
+                if self._random.random() < late:
+                    time_ms -= self._random.randrange(len(self._names) * 20)
+                lat, lon = self._random.uniform(46, 48), self._random.uniform(6, 14)
+                fix = Fix(
+                    id=fix_id(name, time_ms, lat, lon), device=name, user=name.split("/")[0],
+                    lat=lat, lon=lon, time=time_ms, received=time_ms,
+                )  # fmt: skip
+                if name not in self.newest or fix.time > self.newest[name].time:
+                    self.newest[name] = fix
+                self.append(encode(fix), name.encode())
+        assert self._producer.flush(60) == 0
+
+    def append(self, value: bytes | None, key: bytes | None, **more: Any) -> None:
+        self._producer.produce(LOCATION, value, key, **more)
+        self._producer.poll(0)
+
+    def flush(self) -> None:
+        assert self._producer.flush(60) == 0
+
+
+class Reader:
+    """Reads a topic from its beginning, on and on."""
+
+    def __init__(self, broker: Broker, topic: str) -> None:
+        self.records: list[Any] = []
+        self._consumer = Consumer(consumer_config(broker.address, "reader", "reader"))
+        partitions = self._consumer.list_topics(topic, timeout=10).topics[topic].partitions
+        self._consumer.assign([TopicPartition(topic, number, 0) for number in partitions])
+
+    def read(self) -> list[Any]:
+        self.records += [
+            record for record in self._consumer.consume(5000, 0.05) if record.error() is None
+        ]
+        return self.records
+
+    def close(self) -> None:
+        self._consumer.close()
+
+
+class Addresses:
+    """The view of topic `address`: the last record of each device."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.reader = Reader(broker, ADDRESS)
+        self.last: dict[str, Address] = {}
+        self.disordered: list[str] = []
+        self._seen = 0
+
+    def read(self) -> None:
+        records = self.reader.read()
+        for record in records[self._seen :]:
+            address = decode_address(record.value())
+            assert record.key() == address.device.encode()
+            before = self.last.get(address.device)
+            if before is not None and before.time > address.time:
+                self.disordered.append(address.device)
+            self.last[address.device] = address
+        self._seen = len(records)
+
+    def await_newest_of(self, devices: Devices, timeout_s: float = 60) -> None:
+        """Until the last address of every device is that of its newest fix."""
+
+        def current() -> bool:
+            self.read()
+            return self.last.keys() == devices.newest.keys() and all(
+                self.last[name].fix_id == fix.id for name, fix in devices.newest.items()
+            )
+
+        await_condition(current, timeout_s, "every device has the address of its newest fix")
+
+
+def committed(broker: Broker, group: str = "resolver") -> int:
+    """Records that the group has done with, over all partitions."""
+    consumer = Consumer(consumer_config(broker.address, "asking", group))
+    try:
+        partitions = consumer.list_topics(LOCATION, timeout=10).topics[LOCATION].partitions
+        asked = [TopicPartition(LOCATION, number) for number in partitions]
+        return sum(max(0, each.offset) for each in consumer.committed(asked, timeout=10))
+    finally:
+        consumer.close()
+
+
+def check_places(addresses: Iterable[Address]) -> None:
+    """Each address is what a fresh look-up of its fix answers."""
+    geocoder = Geocoder.open()
+    for address in addresses:
+        result = geocoder.reverse(address.lat, address.lon)
+        assert address.display_name == result.display_name
+        assert address.address == result.address
+        assert address.index_version == geocoder.index_version
+
+
+@pytest.fixture
+def devices(broker: Broker) -> Devices:
+    return Devices(broker)
+
+
+@pytest.fixture
+def addresses(broker: Broker) -> Any:
+    addresses = Addresses(broker)
+    yield addresses
+    addresses.reader.close()
+
+
+def test_every_device_gets_the_address_of_its_newest_fix(
+    broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    devices.send(5)
+    resolver = start_resolver()
+    devices.send(20)
+    addresses.await_newest_of(devices)
+    assert not addresses.disordered
+    check_places(addresses.last.values())
+    assert resolver.stop() == 0
+    # A clean stop leaves nothing to do again.
+    assert committed(broker) == devices.sent
+
+
+def test_two_resolvers_lose_and_disorder_nothing_when_one_is_killed(
+    broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    first = start_resolver()
+    second = start_resolver()
+    devices.send(10)
+    addresses.await_newest_of(devices)
+    second.wait_for("restored partition")
+    devices.send(5)
+    first.stop(signal.SIGKILL)
+    devices.send(15)
+    addresses.await_newest_of(devices, 90)
+    assert not addresses.disordered
+    check_places(addresses.last.values())
+    assert second.stop() == 0
+    assert committed(broker) == devices.sent
+
+
+def test_late_fixes_after_a_restart_change_nothing(
+    start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    devices.send(3, late=0)
+    before = start_resolver()
+    addresses.await_newest_of(devices)
+    assert before.stop() == 0
+    late = [msgspec.structs.replace(fix, time=fix.time - 1, id="late") for fix in
+            devices.newest.values()]  # fmt: skip
+    for fix in late:
+        devices.append(encode(fix), fix.device.encode())
+    devices.send(1, late=0)
+    start_resolver()
+    addresses.await_newest_of(devices)
+    assert not addresses.disordered
+    assert all(address.fix_id != "late" for address in addresses.last.values())
+
+
+def test_a_broker_that_is_killed_and_started_again_costs_nothing(
+    broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    resolver = start_resolver()
+    devices.send(5)
+    addresses.await_newest_of(devices)
+    broker.kill()
+    broker.start()
+    devices.send(10)
+    addresses.await_newest_of(devices, 60)
+    assert not addresses.disordered
+    assert resolver.stop() == 0
+    assert committed(broker) == devices.sent
+
+
+def test_bad_records_go_to_topic_error_and_traces_go_on(
+    broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
+) -> None:
+    trace = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    fix = Fix(id="1", device="ann/phone", user="ann", lat=47.14, lon=9.52, time=5, received=6)
+    devices.append(b"garbage", b"ann/phone", partition=2)
+    devices.append(None, b"ann/phone", partition=2)
+    devices.append(encode(fix), b"ann/phone", partition=2, headers=[("traceparent", trace)])
+    devices.flush()
+    start_resolver()
+    errors = Reader(broker, ERROR)
+    try:
+        await_condition(lambda: len(errors.read()) == 2, 30, "two records in topic error")
+        rejected = [decode_rejected(record.value()) for record in errors.records]
+        assert [each.raw for each in rejected] == [b"garbage", b""]
+        assert [(each.headers or {})["offset"] for each in rejected] == ["0", "1"]
+        await_condition(lambda: len(addresses.reader.read()) == 1, 30, "the address")
+        [record] = addresses.reader.records
+        assert record.partition() == 2
+        assert record.headers() == [("traceparent", trace.encode())]
+    finally:
+        errors.close()
+
+
+def test_topics_of_different_sizes_are_refused_with_the_reason(broker: Broker) -> None:
+    from confluent_kafka.admin import AdminClient, NewPartitions  # type: ignore[attr-defined]
+
+    admin = AdminClient(client_config(broker.address, "admin"))
+    for future in admin.create_partitions([NewPartitions(LOCATION, 6)]).values():
+        future.result()
+    resolver = Process("resolver", "--bootstrap-servers", broker.address)
+    resolver.wait_for("location has 6 partitions and topic address has 4")
+    assert resolver.wait() == 1
+
+
+def test_a_resolver_waits_for_its_topics(tmp_path: Any) -> None:
+    broker = Broker(tmp_path)
+    resolver = Process("resolver", "--bootstrap-servers", broker.address)
+    try:
+        resolver.wait_for("waiting for the topics location and address")
+        ensure_topics(broker.address, [Topic(LOCATION, 1), Topic(ADDRESS, 1)])
+        resolver.wait_for("resolver ready")
+        assert resolver.stop() == 0
+    finally:
+        resolver.stop(signal.SIGKILL)
+        broker.process.stop()
+
+
+def test_without_an_index_the_resolver_says_what_to_do(tmp_path: Any) -> None:
+    resolver = Process("resolver", "--geo", str(tmp_path / "none.bin"))
+    resolver.wait_for("no such index; `waylog geo world` builds")
+    assert resolver.wait() == 1
+
+
+def test_a_resolver_stays_small(
+    start_resolver: StartResolver, broker: Broker, addresses: Addresses
+) -> None:
+    devices = Devices(broker, 20_000)
+    resolver = start_resolver()
+    devices.send(4)
+    addresses.await_newest_of(devices)
+    status = Path(f"/proc/{resolver.pid}/status").read_text(encoding="ascii")
+    rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
+    assert rss < 80_000
