@@ -107,3 +107,13 @@ def test_every_link_into_the_tree_leads_somewhere(path: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text(encoding="utf-8")):
         if "://" not in target:
             assert (path.parent / target).exists(), target
+
+
+def test_the_architecture_names_files_that_exist() -> None:
+    text = (ROOT / "docs/architecture.md").read_text(encoding="utf-8")
+    folder = ROOT
+    for line in text.splitlines():
+        if heading := re.match(r"## .*?`(\w+)/`", line):
+            folder = ROOT / heading[1]
+        for name in re.findall(r"`((?:\w+/)*\w+\.pyx?)`", line):
+            assert (folder / name).exists() or (ROOT / name).exists(), name
