@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import logging
+import resource
 import secrets
 import time
 from collections.abc import Callable
@@ -50,6 +51,13 @@ def add_options(parser: Any) -> None:
     group.add_argument("--index", type=int, default=0, help="number of this process in --out")
 
 
+def raise_file_limit() -> int:
+    """Let this process open as many files as the system allows; returns how many."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return hard
+
+
 class Process:
     """Shared by all users of this process; `environment.process` in Locust."""
 
@@ -58,6 +66,7 @@ class Process:
         self.options = options
         self.run_id = options.run_id or secrets.token_hex(4)
         self.token: str | None = options.token or None
+        raise_file_limit()  # each device is a socket
         self.outcome = Outcome(run=self.run_id, protocol="")
         self.recorder = SecondsRecorder(self.outcome)
         self.finished = 0
