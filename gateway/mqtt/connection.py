@@ -51,6 +51,7 @@ if TYPE_CHECKING:
 #: A connection that was told to end and does not take its last bytes is cut after so long.
 LINGER_S: Final = 5.0
 
+_LISTENING: Final = (CONNECTED, AWAITING_CONNECT)
 _RELEASES_MAX: Final = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 
 
@@ -104,7 +105,7 @@ class Connection(SendingHalf):
 
         A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
         """
-        while self.state in {CONNECTED, AWAITING_CONNECT} and not self.blocked:
+        while self.state in _LISTENING and not self.blocked:
             try:
                 packet = self._decoder.next_packet()
                 if packet is None:
@@ -323,18 +324,18 @@ class Connection(SendingHalf):
                 session.received.add(packet.packet_id)
             self.send_acknowledgement(PacketType.PUBREC, packet.packet_id, code)
         if code == ReasonCode.SUCCESS:
-            self._router.publish(
-                message_of(
+            found = self._router.subscriptions.match(packet.topic)
+            # Most of what devices send is for the log alone: no message is made of that.
+            if found or packet.retain:
+                message = message_of(
                     packet.topic,
                     packet.payload,
                     packet.qos,
                     packet.retain,
                     packet.properties,
                     now,
-                ),
-                self.session,
-                now,
-            )
+                )
+                self._router.publish_to(found, message, self.session, now)
 
     def close(self, reason_code: ReasonCode, text: str) -> None:
         """End the connection from our side; MQTT 5 clients are told why."""

@@ -244,9 +244,18 @@ class Router:
 
     def publish(self, message: Message, publisher: Session | None, now: float) -> None:
         """Keep a message if it is retained, and take it to all who subscribed to its topic."""
+        self.publish_to(self.subscriptions.match(message.topic), message, publisher, now)
+
+    def publish_to(
+        self,
+        found: Sequence[Subscription],
+        message: Message,
+        publisher: Session | None,
+        now: float,
+    ) -> None:
+        """The same for a caller that knows who subscribed."""
         if message.retain:
             self.retained.put(message)
-        found = self.subscriptions.match(message.topic)
         if found:
             self.deliver(message, found, publisher, now)
 

@@ -174,8 +174,10 @@ class SubscriptionTree:
 
     def match(self, topic: str) -> list[Subscription]:
         """The subscriptions that match; a session is in it once for each of its filters."""
-        found: list[Subscriber] = []
         exact = self._exact.get(topic)
+        if exact is None and not self._wildcards:
+            return []
+        found: list[Subscriber] = []
         if exact is not None:
             if type(exact) is dict:
                 found.extend(exact)
