@@ -119,6 +119,8 @@ def consumer_config(
             "session_timeout_ms": 10_000,
             "fetch_wait_max_ms": 100,
             "fetch_error_backoff_ms": 50,
+            # librdkafka pauses a second when its queue is full: catching up would crawl.
+            "fetch_queue_backoff_ms": 10,
             "queued_max_messages_kbytes": 16 * 1024,
             # A reset to the beginning or to the end is a decision, never an accident of timing.
             "isolation_level": "read_committed",
