@@ -190,11 +190,11 @@ async def test_packets_that_arrive_during_authentication_wait() -> None:
             writer.write(b"\xc0\x00")
             assert platform.log.fixes == []
             users.gate.set()
-            assert (
-                await reader.readexactly(10)
-                == (b"\x20\x02\x00\x00" + encode_puback(7) + b"\xd0\x00")
-                or len(platform.log.fixes) == 1
-            )
+            answers = await reader.readexactly(10)
+            assert answers.startswith(b"\x20\x02\x00\x00")
+            assert encode_puback(7) in answers
+            assert b"\xd0\x00" in answers
+            assert len(platform.log.fixes) == 1
 
 
 async def test_a_retained_location_waits_for_who_comes_later(platform: Platform) -> None:
