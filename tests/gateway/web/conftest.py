@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import pytest_asyncio
 from aiohttp import WSMsgType, web
 from playwright.async_api import Browser, Page, async_playwright
 
@@ -183,7 +184,7 @@ def page_files() -> None:
     base_map.build(PAGE / "world", lambda line: None)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def played() -> AsyncIterator[PlayedGateway]:
     """Running on a port of its own."""
     gateway = PlayedGateway()
@@ -196,7 +197,7 @@ async def played() -> AsyncIterator[PlayedGateway]:
     await runner.cleanup()
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def browser(page_files: None) -> AsyncIterator[Browser]:
     """Debian's Chromium; playwright's own is not downloaded."""
     executable = next(filter(None, map(shutil.which, BROWSERS)), None)
@@ -231,13 +232,13 @@ class Visit:
         await self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope="module")
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """A desktop-sized page with the browser's light colours."""
-    page = await browser.new_page(
+    context = await browser.new_context(
         viewport={"width": 1280, "height": 800},
         color_scheme="light",
         reduced_motion="no-preference",
     )
-    yield Visit(page)
-    await page.close()
+    yield Visit(await context.new_page())
+    await context.close()

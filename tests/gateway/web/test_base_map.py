@@ -14,7 +14,7 @@ import pytest
 import shapely
 
 from gateway.web import base_map
-from gateway.web.base_map import LAND_ZOOM_MAX, TOWN_ZOOM_MAX, TileId, mercator
+from gateway.web.base_map import LAND_ZOOM_MAX, PACK_ZOOM_MAX, TOWN_ZOOM_MAX, TileId, mercator
 from tests.gateway.web.tile_reader import read_tile
 
 WORLD = base_map.FOLDER / "world"
@@ -144,8 +144,25 @@ def test_a_town_is_in_every_tile_from_its_zoom_level_on() -> None:
     assert py == pytest.approx((y * 64 % 1) * 4096, abs=1)
 
 
+def test_a_pack_holds_the_tiles_below_it() -> None:
+    x, y = unit(47.14151, 9.52154)  # Vaduz
+    names = []
+    for z in range(TOWN_ZOOM_MAX + 1, PACK_ZOOM_MAX + 1):
+        tile = TileId(z, int(x * 2**z), int(y * 2**z))
+        column, row, place = base_map.pack_position(tile)
+        content = (WORLD / "towns" / "pack" / str(column) / f"{row}.pbf").read_bytes()
+        offsets = np.frombuffer(content, dtype="<u4", count=85)
+        assert offsets[0] == 4 * 85
+        assert offsets[-1] == len(content)
+        found = read_tile(content[offsets[place] : offsets[place + 1]])["town"]
+        names.append({each["members"]["name"] for each in found["features"]})
+    assert all("Vaduz" in each for each in names)
+    assert names[0] < names[0] | names[-1]
+    assert 10 < len(names[-1]) < 600
+
+
 def test_no_file_is_larger_than_a_megabyte() -> None:
-    assert max(path.stat().st_size for path in WORLD.rglob("*.mvt")) < FILE_BYTES_MAX
+    assert max(path.stat().st_size for path in WORLD.rglob("*") if path.is_file()) < FILE_BYTES_MAX
 
 
 def test_the_index_names_exactly_the_tiles_that_exist() -> None:
@@ -153,13 +170,18 @@ def test_the_index_names_exactly_the_tiles_that_exist() -> None:
     named = set()
     for kind, levels in index["sets"].items():
         for z, text in enumerate(levels):
+            zoom, name = (
+                (6, "towns/pack/{x}/{y}.pbf")
+                if kind == "town_packs"
+                else (z, kind + "/{z}/{x}/{y}.mvt")
+            )
             bits = np.unpackbits(
                 np.frombuffer(base64.b64decode(text), dtype=np.uint8), bitorder="little"
             )
             for position in np.flatnonzero(bits).tolist():
-                y, x = divmod(position, 2**z)
-                named.add(f"{kind}/{z}/{x}/{y}.mvt")
-    assert named == {path.relative_to(WORLD).as_posix() for path in WORLD.rglob("*.mvt")}
+                y, x = divmod(position, 2**zoom)
+                named.add(name.format(z=zoom, x=x, y=y))
+    assert named == {path.relative_to(WORLD).as_posix() for path in WORLD.glob("*/**/*.*")}
 
 
 def test_every_outer_ring_has_an_area_and_comes_first() -> None:
