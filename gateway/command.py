@@ -9,6 +9,7 @@ import sqlite3
 from pathlib import Path
 
 from gateway.access import is_loopback
+from gateway.limits import HttpLimits
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -84,6 +85,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="fixes of each partition that are read at the start (default: %(default)s)",
     )
+    add(
+        "--append-timeout",
+        type=float,
+        default=HttpLimits.append_timeout_s,
+        metavar="S",
+        help="how long a request waits for the log before it is answered with 503 "
+        "(default: %(default)s)",
+    )
     add("--demo-user", metavar="NAME", help="make sure that this user exists")
     add("--demo-token", type=Path, metavar="FILE", help="where the token of --demo-user is kept")
 
@@ -100,6 +109,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--demo-user and --demo-token go together")
     if arguments.view_tail < 0:
         raise ConfigError("--view-tail must be 0 or more")
+    if not arguments.append_timeout > 0:
+        raise ConfigError("--append-timeout must be more than 0 s")
     settings = GatewaySettings(
         bootstrap_servers=arguments.bootstrap_servers,
         http=http,
@@ -113,6 +124,7 @@ def run(arguments: argparse.Namespace) -> int:
         client_id=arguments.client_id or f"gateway-{os.getpid()}",
         resolver_group=arguments.resolver_group,
         view_tail_records=arguments.view_tail,
+        append_timeout_s=arguments.append_timeout,
         demo_user=arguments.demo_user,
         demo_token=arguments.demo_token,
     )

@@ -112,9 +112,13 @@ def build_application(services: Services, client_id: str) -> web.Application:
         ]
     )
 
+    async def end_viewers(_: web.Application) -> None:
+        services.viewers.close()
+
     async def close(_: web.Application) -> None:
         await proxy.close()
 
+    application.on_shutdown.append(end_viewers)
     application.on_cleanup.append(close)
     return application
 

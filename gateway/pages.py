@@ -71,13 +71,10 @@ class Pages:
         return self._file(request.match_info["path"])
 
     def _file(self, name: str) -> web.FileResponse:
+        if "\0" in name:
+            raise Refused(404, "there is no such file")
         path = (self._folder / name).resolve()
         content_type = _CONTENT_TYPES.get(path.suffix)
-        if (
-            content_type is None
-            or not path.is_relative_to(self._folder)
-            or "\0" in name
-            or not path.is_file()
-        ):
+        if content_type is None or not path.is_relative_to(self._folder) or not path.is_file():
             raise Refused(404, "there is no such file")
         return web.FileResponse(path, headers={**_SECURITY_HEADERS, "Content-Type": content_type})

@@ -15,6 +15,7 @@ from typing import Final
 from gateway.auth import Authenticator
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes
+from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
@@ -51,6 +52,7 @@ class GatewaySettings:
     client_id: str = "gateway"
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
+    append_timeout_s: float = HttpLimits.append_timeout_s
     demo_user: str | None = None
     demo_token: Path | None = None
 
@@ -192,6 +194,7 @@ class _Gateway:
             bootstrap_servers=settings.bootstrap_servers,
             geo_url=settings.geo_url,
             local_viewer=settings.local_viewer,
+            limits=HttpLimits(append_timeout_s=settings.append_timeout_s),
         )
         return await start_http(
             settings.http, services, settings.client_id, reuse_port=settings.share_ports

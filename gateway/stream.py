@@ -33,6 +33,7 @@ from gateway.views import ViewEvent
 from waylog.topics import ADDRESS, LOCATION
 
 HEARTBEAT_S: Final = 15.0
+_LOOK_S: Final = 1.0
 #: What comes within it leaves in one write.
 COALESCING_S: Final = 0.05
 
@@ -120,18 +121,32 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
                 async for events in missed(ranges, viewer, since):
                     await response.write(encode_events(viewer, events))
                     services.metrics.pushed("sse", len(events))
-            while True:
+            while await _news_or_silence(request, response, viewer):
                 await _write_news(response, viewer, services)
     return response
 
 
+async def _news_or_silence(
+    request: web.Request, response: web.StreamResponse, viewer: Viewer
+) -> bool:
+    """Wait for something to write; False when the client has gone, or we are going."""
+    silent_s = 0.0
+    while not viewer.wake.is_set():
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await viewer.wake.wait()
+        except TimeoutError:
+            # Nothing else tells a handler that its client has gone.
+            if request.transport is None or request.transport.is_closing():
+                return False
+            silent_s += _LOOK_S
+            if silent_s >= HEARTBEAT_S:
+                silent_s = 0.0
+                await response.write(b": still here\n\n")
+    return not viewer.closed
+
+
 async def _write_news(response: web.StreamResponse, viewer: Viewer, services: Services) -> None:
-    try:
-        async with asyncio.timeout(HEARTBEAT_S):
-            await viewer.wake.wait()
-    except TimeoutError:
-        await response.write(b": still here\n\n")
-        return
     events = viewer.take()
     skipped = viewer.take_skipped()
     body = encode_events(viewer, events)

@@ -14,6 +14,8 @@ from waylog.topics import ADDRESS, LOCATION
 
 #: Events that wait for one viewer in order; beyond it only the newest of each device waits.
 ORDERED_EVENTS_MAX: Final = 2_000
+#: The same in bytes of values; those are shared by all viewers.
+ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Devices of which something waits for one viewer.
 NEWEST_EVENTS_MAX: Final = 20_000
 VIEWERS_MAX: Final = 1_000
@@ -119,8 +121,12 @@ class Viewer:
         #: What has been taken: the id of the last event it was given.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
+        #: Something waits, or `closed`.
         self.wake = asyncio.Event()
+        #: The gateway stops: the connection is to be ended.
+        self.closed = False
         self._ordered: list[ViewEvent] = []
+        self._ordered_bytes = 0
         self._newest: dict[tuple[str, str], ViewEvent] | None = None
 
     def offer(self, events: Iterable[ViewEvent]) -> None:
@@ -131,10 +137,10 @@ class Viewer:
             return
         if self._newest is None:
             self._ordered += wanted
-            if len(self._ordered) > ORDERED_EVENTS_MAX:
+            self._ordered_bytes += sum(len(event.value) for event in wanted)
+            if len(self._ordered) > ORDERED_EVENTS_MAX or self._ordered_bytes > ORDERED_BYTES_MAX:
                 self._newest = {}
-                ordered, self._ordered = self._ordered, []
-                self._coalesce(ordered)
+                self._coalesce(self._take_ordered())
         else:
             self._coalesce(wanted)
         self.wake.set()
@@ -157,7 +163,11 @@ class Viewer:
         if self._newest is not None:
             events, self._newest = list(self._newest.values()), None
             return events
+        return self._take_ordered()
+
+    def _take_ordered(self) -> list[ViewEvent]:
         events, self._ordered = self._ordered, []
+        self._ordered_bytes = 0
         return events
 
     def take_skipped(self) -> int:
@@ -217,6 +227,13 @@ class Viewers:
         viewer = Viewer(wanted, self.positions)
         self._viewers.add(viewer)
         return viewer
+
+    def close(self) -> None:
+        """End all connections of viewers, and take no more."""
+        self._viewers_max = 0
+        for viewer in self._viewers:
+            viewer.closed = True
+            viewer.wake.set()
 
     def remove(self, viewer: Viewer) -> None:
         """It has gone."""

@@ -25,6 +25,8 @@ from waylog.topics import ADDRESS, LOCATION
 logger = logging.getLogger(__name__)
 
 DEVICES_MAX: Final = 200_000
+#: Values kept by one view: the newest of each device.
+VALUE_BYTES_MAX: Final = 96 * 1024 * 1024
 
 
 class Record(Protocol):
@@ -122,6 +124,7 @@ class _View:
         self._devices_max = devices_max
         # (time by which "newest" is decided, value); the device heard of last is last.
         self._newest: dict[str, tuple[int, bytes]] = {}
+        self._value_bytes = 0
         self._watcher: Watcher | None = None
 
     def __len__(self) -> int:
@@ -158,13 +161,21 @@ class _View:
     def _take(self, device: str, live: int, value: bytes) -> bool:
         """Keep a value unless a newer one is known; returns whether it was kept."""
         entry = self._newest.pop(device, None)
-        if entry is not None and entry[0] > live:
-            self._newest[device] = entry
-            return False
+        if entry is not None:
+            if entry[0] > live:
+                self._newest[device] = entry
+                return False
+            self._value_bytes -= len(entry[1])
         self._newest[device] = (live, value)
-        if len(self._newest) > self._devices_max:
-            del self._newest[next(iter(self._newest))]
+        self._value_bytes += len(value)
+        while len(self._newest) > self._devices_max or self._value_bytes > VALUE_BYTES_MAX:
+            self._drop(next(iter(self._newest)))
         return True
+
+    def _drop(self, device: str) -> None:
+        entry = self._newest.pop(device, None)
+        if entry is not None:
+            self._value_bytes -= len(entry[1])
 
     def _counted(self, records: Sequence[Record]) -> None:
         self.records += len(records)
@@ -298,7 +309,7 @@ class AddressView(_View):
                 device = key.decode()
                 if value is None:
                     # A tombstone of the compacted topic: the address has been erased.
-                    self._newest.pop(device, None)
+                    self._drop(device)
                     continue
                 head = _address_head.decode(value)
             except (ValueError, RecursionError, msgspec.DecodeError):

@@ -57,7 +57,7 @@ _encode = msgspec.json.Encoder().encode
 
 class _Incoming(msgspec.Struct):
     type: str | None = None
-    fixes: msgspec.Raw | None = None
+    fixes: msgspec.Raw = msgspec.Raw()
     bbox: list[float] | None = None
     devices: list[str] | None = None
     topics: list[str] | None = None
@@ -148,7 +148,7 @@ class _Connection:
             return
         if incoming.type in ("fix", None):
             self._fixes(body)
-        elif incoming.type == "fixes" and incoming.fixes is not None:
+        elif incoming.type == "fixes" and bytes(incoming.fixes):
             self._fixes(bytes(incoming.fixes))
         elif incoming.type == "subscribe":
             self._subscribe(incoming)
@@ -239,6 +239,9 @@ class _Connection:
                     await self._send_events(events)
             while True:
                 await self._viewer.wake.wait()
+                if self._viewer.closed:
+                    await self._socket.close(code=1001, message=b"the gateway stops")
+                    return
                 events = self._viewer.take()
                 answers = [_encode(answer) for answer in self._answers]
                 self._answers.clear()

@@ -27,6 +27,7 @@ _YEAR_9999_MS: Final = 253_402_300_799_999
 RAW_BYTES_MAX: Final = 256 * 1024
 DEVICE_CHARACTERS_MAX: Final = 128
 ATTRIBUTES_MAX: Final = 64
+#: Names and values of all attributes of one fix: what is more (pictures) is left out and named.
 ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 NESTING_MAX: Final = 16
 
@@ -334,26 +335,29 @@ def other_members(members: Mapping[str, Any], known: Collection[str]) -> dict[st
     """
     others: dict[str, Any] = {}
     omitted: list[str] = []
+    room = ATTRIBUTE_BYTES_MAX
     for name, value in members.items():
         if name in known or value is None or value == "":
             continue
-        if len(others) >= ATTRIBUTES_MAX or _too_large(value):
+        size = len(name) + _size(value)
+        if len(others) >= ATTRIBUTES_MAX or size > room:
             omitted.append(name[:100])
         else:
-            others[name[:100]] = value
+            room -= size
+            others[name] = value
     if omitted:
         others["omitted"] = omitted[:ATTRIBUTES_MAX]
     return others
 
 
-def _too_large(value: Any) -> bool:
+def _size(value: Any) -> int:
     if isinstance(value, str):
-        return len(value) > ATTRIBUTE_BYTES_MAX
+        return len(value)
     if isinstance(value, dict | list):
         if _depth_exceeds(value, NESTING_MAX):
             raise Unacceptable(f"nested more than {NESTING_MAX} levels deep")
-        return len(msgspec.json.encode(value)) > ATTRIBUTE_BYTES_MAX
-    return False
+        return len(msgspec.json.encode(value))
+    return 8
 
 
 def _depth_exceeds(value: Any, levels: int) -> bool:

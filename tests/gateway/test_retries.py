@@ -11,7 +11,8 @@ from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka import ensure_topics
 
-FIX = {"device": "phone", "lat": 1, "lon": 2, "time": 1_795_000_000_000, "id": "the-one"}
+TIME = 1_795_000_000_000
+FIX = {"device": "phone", "lat": 1, "lon": 2, "time": TIME, "id": "the-one"}
 
 
 async def until_accepted(gateway: Gateway, user: Login, fix: dict[str, object]) -> list[int]:
@@ -33,7 +34,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
     gateway: Gateway | None = None
     try:
         ensure_topics(broker.address)
-        gateway = Gateway(tmp_path, broker.address)
+        gateway = Gateway(tmp_path, broker.address, "--append-timeout", "2")
         user = gateway.user("ada")
 
         # Two at the same time are one.
@@ -46,7 +47,7 @@ async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Pa
 
         # Without a broker it is 503, in time, and in the end it is there.
         broker.kill()
-        second = FIX | {"time": FIX["time"] + 1, "id": "the-second"}
+        second = FIX | {"time": TIME + 1, "id": "the-second"}
         repeating = asyncio.create_task(until_accepted(gateway, user, second))
         async with gateway.client(user) as client:
             refused = await json_of(await client.post("/v1/positions", json=second), 503)
