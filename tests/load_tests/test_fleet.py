@@ -102,10 +102,11 @@ async def test_what_was_not_acknowledged_is_sent_again_on_the_next_connection() 
         assert len(acknowledged) == fleet.sent == fleet.acknowledged
         assert fleet.resent > 0
         assert fleet.disconnects == 3
+        # What followed the hang-up on the same connection never got here.
         again = [each for each in acceptor.received if each.dup]
-        assert len(again) == fleet.resent
-        first = {each.payload for each in acceptor.received if not each.dup}
-        assert all(each.payload in first for each in again), "a repeated fix must not change"
+        assert 0 < len(again) <= fleet.resent
+        distinct = {each.payload for each in acceptor.received}
+        assert len(distinct) == fleet.sent, "a repeated fix must not change"
         fleet.close()
 
 
@@ -188,11 +189,10 @@ async def test_answers_may_arrive_byte_by_byte() -> None:
             for byte in packet:
                 writer.write(bytes((byte,)))
                 await asyncio.sleep(0.002)
-        publish = await reader.read(1000)
-        publish = await reader.read(1000) if publish[0] >> 4 == 8 else publish
-        head = publish.index(b"/position") + 9
+        await reader.readuntil(b"/position")
+        packet_id = await reader.readexactly(2)
         push = topic + b'{"time":1}'
-        answer = b"\x30" + bytes((len(push),)) + push + b"\x40\x02" + publish[head : head + 2]
+        answer = b"\x30" + bytes((len(push),)) + push + b"\x40\x02" + packet_id
         for byte in answer:
             writer.write(bytes((byte,)))
             await asyncio.sleep(0.001)
