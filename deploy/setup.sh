@@ -66,7 +66,7 @@ python_packages() {
 
 extensions() {
   local sources
-  sources=$(git ls-files '*.pyx' '*.pxd' 2>/dev/null || find . -name '*.p[yx][xd]' -not -path './.venv/*')
+  sources=$(git ls-files '*.pyx' '*.pxd' '*.pxi' 2>/dev/null || find . -name '*.p[yx][xdi]' -not -path './.venv/*')
   # shellcheck disable=SC2086
   done_for extensions setup.py $sources && return
   say "compiling Cython extensions"
@@ -78,7 +78,7 @@ extensions() {
 }
 
 world() {
-  local inputs=(pyproject.toml geoservice/world.py gateway/web/vendor.py gateway/web/base_map.py)
+  local inputs=(pyproject.toml geoservice/*.py geoservice/index.pyx gateway/web/vendor.py gateway/web/base_map.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
     && [ -d gateway/web/world ] && return
   say "building the embedded world: towns, borders, base map"

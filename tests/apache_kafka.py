@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import socket
 import subprocess
 import tempfile
@@ -12,17 +10,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-import pytest
+from tests import maven
 
 VERSION = "4.3.1"
 
-_POM = """<project xmlns="http://maven.apache.org/POM/4.0.0">
-  <modelVersion>4.0.0</modelVersion>
-  <groupId>waylog</groupId><artifactId>apache-kafka</artifactId><version>1</version>
-  <packaging>pom</packaging>
-  <dependencies>{dependencies}</dependencies>
-</project>
-"""
 _ARTIFACTS = (
     f"org.apache.kafka:kafka_2.13:{VERSION}",
     f"org.apache.kafka:kafka-tools:{VERSION}",
@@ -31,31 +22,8 @@ _ARTIFACTS = (
 
 
 def jars() -> Path:
-    """The folder with Kafka's jars, fetched once by Maven; skips the test where it can't be."""
-    missing = [name for name in ("java", "mvn") if shutil.which(name) is None]
-    if missing:
-        pytest.skip(
-            f"{' and '.join(missing)} not found: apt-get install openjdk-17-jre-headless maven"
-        )
-    cache = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "waylog"
-    folder = cache / f"apache-kafka-{VERSION}"
-    if (folder / "complete").exists():
-        return folder
-    folder.mkdir(parents=True, exist_ok=True)
-    dependencies = "".join(
-        "<dependency><groupId>{}</groupId><artifactId>{}</artifactId><version>{}</version>"
-        "</dependency>".format(*artifact.split(":"))
-        for artifact in _ARTIFACTS
-    )
-    (folder / "pom.xml").write_text(_POM.format(dependencies=dependencies))
-    done = subprocess.run(
-        ["mvn", "-q", "-B", "dependency:copy-dependencies", "-DoutputDirectory=."],
-        cwd=folder, capture_output=True, text=True, timeout=600, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        pytest.skip(f"Apache Kafka could not be had from Maven Central: {done.stdout[-300:]}")
-    (folder / "complete").touch()
-    return folder
+    """The folder with Kafka's jars; skips the test where they can't be had."""
+    return maven.jars(f"apache-kafka-{VERSION}", *_ARTIFACTS)
 
 
 def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.CompletedProcess[str]:
