@@ -25,9 +25,10 @@ from urllib.parse import quote
 import paho.mqtt.client as mqtt
 import pytest
 from confluent_kafka import Consumer, TopicPartition
-from geoservice.reverse import Geocoder
+from paho.mqtt.enums import CallbackAPIVersion
 from pyarrow import dataset
 
+from geoservice.reverse import Geocoder
 from tests.apache_kafka import apache_kafka
 from tests.end_to_end.running import Platform, await_condition
 from waylog.kafka import consumer_config
@@ -89,8 +90,8 @@ def write_tracks(folder: Path) -> dict[str, Path]:
         with gzip.open(files[phones.user], "wt", encoding="utf-8", newline="") as file:
             writer = csv.DictWriter(file, ["uid", "lat", "lon", "alt_ft", "ts"])
             writer.writeheader()
-            for rows in by_device.values():
-                writer.writerows(rows[taken : taken + each])
+            for track in by_device.values():
+                writer.writerows(track[taken : taken + each])
         taken += each
     return files
 
@@ -145,11 +146,11 @@ def retained_addresses(platform: Platform, user: str, token: str) -> dict[str, A
 
     def on_message(_client: mqtt.Client, _data: Any, message: mqtt.MQTTMessage) -> None:
         assert message.retain
-        address = decode_address(message.payload)
+        address = decode_address(bytes(message.payload))
         assert message.topic == f"devices/{address.device}/address"
         received[address.device] = address
 
-    client = mqtt.Client(mqtt.CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
+    client = mqtt.Client(CallbackAPIVersion.VERSION2, protocol=mqtt.MQTTv311)
     client.on_connect, client.on_subscribe, client.on_message = on_connect, on_subscribe, on_message
     client.username_pw_set(user, token)
     host, _, port = platform.mqtt.rpartition(":")

@@ -110,7 +110,7 @@ def _bytes(text: str | None) -> bytes | None:
     return None if text is None else bytes.fromhex(text)
 
 
-async def read_with_confluent(servers: str, topic: str) -> list[Stored]:
+async def read_with_confluent(servers: str, topic: str, count: int = len(RECORDS)) -> list[Stored]:
     """confluent-kafka."""
 
     def run() -> list[Stored]:
@@ -118,7 +118,7 @@ async def read_with_confluent(servers: str, topic: str) -> list[Stored]:
         consumer.assign([TopicPartition(topic, 0, 0)])
         records: list[Stored] = []
         deadline = time.monotonic() + 20
-        while len(records) < len(RECORDS):
+        while len(records) < count:
             assert time.monotonic() < deadline
             for message in consumer.consume(100, 0.2):
                 assert message.error() is None

@@ -62,7 +62,7 @@ def test_spark_reads_what_was_written(
     topic = new_topic(bootstrap_servers)
     producer = Producer({"bootstrap.servers": bootstrap_servers, "compression.type": codec})
     for key, value, headers in RECORDS:
-        producer.produce(topic, value, key, headers=headers)
+        producer.produce(topic, value, key, headers=list(headers))
     assert producer.flush(20) == 0
     rows = rows_of(session, bootstrap_servers, topic)
     seen = [
@@ -87,7 +87,7 @@ async def test_spark_writes_what_is_read(session: SparkSession, bootstrap_server
         .option("topic", topic)
         .save()
     )
-    stored = await read_with_confluent(bootstrap_servers, topic)
+    stored = await read_with_confluent(bootstrap_servers, topic, len(rows))
     assert [(record.key, record.value) for record in stored] == rows
 
 
