@@ -22,7 +22,7 @@ from waylog.kafka import consumer_config
 #: Records read for one viewer, whether they are for it or not; what is older is left out.
 RECORDS_MAX: Final = 200_000
 _BATCH_RECORDS: Final = 2_000
-_SILENCE_S: Final = 10.0
+_SILENCE_S: Final = 5.0
 #: Viewers that are served at the same time.
 _READERS_MAX: Final = 4
 

@@ -13,6 +13,8 @@ import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.values import (
+    DAY_MS,
+    YEAR_2000_MS,
     Unacceptable,
     boolean,
     build_fix,
@@ -27,6 +29,7 @@ from gateway.formats.values import (
     text,
     time_ms,
 )
+from waylog.messages import Fix, fix_id
 
 SOURCE: Final = "positions"
 
@@ -34,6 +37,8 @@ SOURCE: Final = "positions"
 #: id (ULID, UUID, our own ids); a shorter one is unique only together with device and time.
 UNIQUE_ID_CHARACTERS: Final = 16
 _ID_CHARACTERS_MAX: Final = 64
+_TRIGGER_MAX: Final = 64
+_DEFAULT_DEVICE: Final = "default"
 
 
 class _Position(msgspec.Struct, gc=False):
@@ -69,6 +74,24 @@ class _Position(msgspec.Struct, gc=False):
     batt: Any = None
 
 
+class _Canonical(msgspec.Struct, gc=False, forbid_unknown_fields=True):
+    # What our own clients send: nothing to convert and nothing to guess.
+    lat: float
+    lon: float
+    time: int
+    id: str | None = None
+    device: str | None = None
+    accuracy: float | None = None
+    speed: float | None = None
+    course: float | None = None
+    altitude: float | None = None
+    battery: float | None = None
+    vertical_accuracy: float | None = None
+    charging: bool | None = None
+    trigger: str | None = None
+
+
+_canonical_decoder = msgspec.json.Decoder(_Canonical)
 _position_decoder = msgspec.json.Decoder(_Position)
 _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -114,57 +137,112 @@ def _parse_items(
 
 
 def _parse_item(item: bytes | msgspec.Raw, context: Context, parsed: Parsed, index: int) -> None:
-    device: str | None = None
     try:
-        try:
-            position = _position_decoder.decode(item)
-        except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            raise Unacceptable(f"not a JSON object: {error}") from error
-        device = device_key(context, position.device, "default")
-        client_id = text(position.id, _ID_CHARACTERS_MAX + 1)
-        if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
-            raise Unacceptable(f"the id is longer than {_ID_CHARACTERS_MAX} characters")
-        time_given = _first(position.time, position.t, position.timestamp, position.tst)
-        time = time_ms(time_given)
-        if time is None and time_given is not None:
-            raise Unacceptable("time is neither milliseconds, seconds nor ISO 8601")
-        attributes = position.attributes
-        if attributes is not None:
-            if not isinstance(attributes, dict):
-                raise Unacceptable("attributes must be an object")
-            attributes = other_members(attributes, ())
-        fix = build_fix(
-            context,
-            SOURCE,
-            device,
-            _first(position.lat, position.latitude),
-            _first(position.lon, position.lng, position.longitude),
-            time,
-            message_id=client_id,
-            trigger=text(position.trigger, 64),
-            accuracy=positive(_first(position.accuracy, position.acc)),
-            altitude=number(_first(position.altitude, position.alt)),
-            vertical_accuracy=positive(_first(position.vertical_accuracy, position.vac)),
-            speed=positive(_first(position.speed, position.vel)),
-            course=degrees(
-                _first(position.course, position.cog, position.heading, position.bearing)
-            ),
-            battery=percent(_first(position.battery, position.batt)),
-            charging=boolean(position.charging),
-            attributes=attributes,
-        )
-        if client_id is not None:
-            if len(client_id) >= UNIQUE_ID_CHARACTERS:
-                fix.id = client_id
-            if not parsed.client_ids:
-                parsed.client_ids = [None] * len(parsed.fixes)
-        parsed.fixes.append(fix)
-        if parsed.client_ids or client_id is not None:
-            parsed.client_ids.append(client_id)
+        fix, client_id = canonical(item, context) or lenient(item, context)
     except Unacceptable as reason:
-        rejected = build_rejected(context, SOURCE, str(reason), bytes(item), device)
+        rejected = build_rejected(context, SOURCE, str(reason), bytes(item))
         parsed.rejected.append(rejected)
         parsed.rejected_at.append(index)
+        return
+    if client_id is not None and not parsed.client_ids:
+        parsed.client_ids = [None] * len(parsed.fixes)
+    parsed.fixes.append(fix)
+    if parsed.client_ids or client_id is not None:
+        parsed.client_ids.append(client_id)
+
+
+def canonical(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None] | None:
+    """The fix and the client's own id for it, when every member is as it is stored.
+
+    Half the cost of `lenient`, which decides about everything else (None). Raises Unacceptable.
+    """
+    try:
+        position = _canonical_decoder.decode(item)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    time, received, client_id = position.time, context.received, position.id
+    trigger = position.trigger
+    if (
+        not -90 <= position.lat <= 90
+        or not -180 <= position.lon <= 180
+        or not YEAR_2000_MS <= time <= received + DAY_MS
+        or (position.accuracy is not None and position.accuracy < 0)
+        or (position.speed is not None and position.speed < 0)
+        or (position.course is not None and not 0 <= position.course < 360)
+        or (position.battery is not None and not 0 <= position.battery <= 100)
+        or (position.vertical_accuracy is not None and position.vertical_accuracy < 0)
+        or (trigger is not None and (not trigger.isalnum() or len(trigger) > _TRIGGER_MAX))
+        or (client_id is not None and client_id.split() != [client_id])
+    ):
+        return None
+    device = device_key(context, position.device, _DEFAULT_DEVICE)
+    if client_id is not None and UNIQUE_ID_CHARACTERS <= len(client_id) <= _ID_CHARACTERS_MAX:
+        identity = client_id
+    elif client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
+        return None
+    else:
+        identity = fix_id(device, time, position.lat, position.lon, trigger, client_id)
+    fix = Fix(
+        id=identity,
+        device=device,
+        user=device.partition("/")[0],
+        lat=position.lat,
+        lon=position.lon,
+        time=time,
+        received=received,
+        accuracy=position.accuracy,
+        altitude=position.altitude,
+        vertical_accuracy=position.vertical_accuracy,
+        speed=position.speed,
+        course=position.course,
+        battery=position.battery,
+        charging=position.charging,
+        trigger=trigger,
+        source=SOURCE,
+    )
+    return fix, client_id
+
+
+def lenient(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]:
+    """The same for anything else that means a position; raises Unacceptable."""
+    try:
+        position = _position_decoder.decode(item)
+    except (msgspec.DecodeError, RecursionError, ValueError) as error:
+        raise Unacceptable(f"not a JSON object: {error}") from error
+    device = device_key(context, position.device, _DEFAULT_DEVICE)
+    client_id = text(position.id, _ID_CHARACTERS_MAX + 1)
+    if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
+        raise Unacceptable(f"the id is longer than {_ID_CHARACTERS_MAX} characters")
+    time_given = _first(position.time, position.t, position.timestamp, position.tst)
+    time = time_ms(time_given)
+    if time is None and time_given is not None:
+        raise Unacceptable("time is neither milliseconds, seconds nor ISO 8601")
+    attributes = position.attributes
+    if attributes is not None:
+        if not isinstance(attributes, dict):
+            raise Unacceptable("attributes must be an object")
+        attributes = other_members(attributes, ())
+    fix = build_fix(
+        context,
+        SOURCE,
+        device,
+        _first(position.lat, position.latitude),
+        _first(position.lon, position.lng, position.longitude),
+        time,
+        message_id=client_id,
+        trigger=text(position.trigger, _TRIGGER_MAX),
+        accuracy=positive(_first(position.accuracy, position.acc)),
+        altitude=number(_first(position.altitude, position.alt)),
+        vertical_accuracy=positive(_first(position.vertical_accuracy, position.vac)),
+        speed=positive(_first(position.speed, position.vel)),
+        course=degrees(_first(position.course, position.cog, position.heading, position.bearing)),
+        battery=percent(_first(position.battery, position.batt)),
+        charging=boolean(position.charging),
+        attributes=attributes,
+    )
+    if client_id is not None and len(client_id) >= UNIQUE_ID_CHARACTERS:
+        fix.id = client_id
+    return fix, client_id
 
 
 def _first(*values: Any) -> Any:

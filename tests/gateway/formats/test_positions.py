@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
 from typing import Any
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from gateway.formats import Context, positions
+from gateway.formats.values import Unacceptable
 from waylog.messages import fix_id
 
 RECEIVED = 1_761_994_812_000
@@ -158,3 +162,44 @@ def test_tokens_do_not_reach_the_error_topic() -> None:
     parsed = positions.parse(encode({"lat": 1, "lon": 2, "device": token}), CONTEXT)
     assert token.encode() not in parsed.rejected[0].raw
     assert token not in parsed.rejected[0].reason
+
+
+members = st.fixed_dictionaries(
+    {
+        "lat": st.floats(-95, 95) | st.integers(-90, 90),
+        "lon": st.floats(-185, 185),
+        "time": st.sampled_from([5, 1_761_994_805, 1_761_994_805_120, RECEIVED + 10**8, 10**20]),
+    },
+    optional={
+        "id": st.text(max_size=70),
+        "device": st.sampled_from(["phone", "a b", "ada/x", "eve/x", "", " x "]),
+        "accuracy": st.floats(-2, 50) | st.none(),
+        "speed": st.floats(-2, 50),
+        "course": st.floats(-2, 400),
+        "altitude": st.floats(-500, 9000),
+        "battery": st.floats(-2, 120) | st.integers(0, 100),
+        "vertical_accuracy": st.floats(-2, 50),
+        "charging": st.booleans() | st.none(),
+        "trigger": st.text(max_size=70),
+        "batt": st.integers(0, 100),
+    },
+)
+
+
+@settings(max_examples=300, deadline=None)
+@given(member=members)
+def test_the_short_way_and_the_long_way_come_to_the_same(member: dict[str, Any]) -> None:
+    item = encode(member)
+    try:
+        short = positions.canonical(item, CONTEXT)
+    except Unacceptable as refusal:
+        with pytest.raises(Unacceptable, match=re.escape(str(refusal))):
+            positions.lenient(item, CONTEXT)
+        return
+    if short is not None:
+        assert short == positions.lenient(item, CONTEXT)
+
+
+def test_the_short_way_is_taken() -> None:
+    item = encode({name: value for name, value in FULL.items() if name != "attributes"})
+    assert positions.canonical(item, CONTEXT) is not None
