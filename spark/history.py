@@ -97,6 +97,7 @@ class HistoryJob:
                 master=self._settings.master,
                 jars=self._settings.jars,
                 packages=self._settings.packages,
+                planning_only=self._settings.places is None and self._settings.source == "python",
             )
             try:
                 self._run_in(session)

@@ -19,7 +19,8 @@ from waylog.topics import ERROR
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+# A JVM takes ten seconds of processor time to start; on a busy machine that is minutes for a test.
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 DAY_MS = 86_400_000
 START_MS = 1_767_225_600_000  # 2026-01-01 00:00 UTC
