@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import logging
 import os
 import sqlite3
 from pathlib import Path
@@ -20,6 +21,8 @@ from waylog.config import (
     parse_endpoint,
 )
 from waylog.telemetry import configure_logging
+
+logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -129,6 +132,8 @@ def run(arguments: argparse.Namespace) -> int:
         demo_token=arguments.demo_token,
     )
     configure_logging()
+    if arguments.viewer == "local" and not settings.local_viewer:
+        logger.warning("--viewer local has no effect: %s is not on loopback", arguments.http)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve(settings))

@@ -30,6 +30,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BACKLOG: Final = 1024
 _SHUTDOWN_S: Final = 5.0
+_LINGER_S: Final = 2.0
 
 
 @web.middleware
@@ -165,12 +166,18 @@ async def start_http(
         max_field_size=limits.header_line_bytes_max,
         max_headers=limits.headers_max,
         shutdown_timeout=_SHUTDOWN_S,
+        # How long the rest of a refused body is read, so that the client gets to see the answer.
+        lingering_time=_LINGER_S,
         # A handler goes on when its client has gone: what was submitted is counted and known.
         handler_cancellation=False,
     )
     await runner.setup()
     accept = runner.server
     assert accept is not None
+
+    services.metrics.gauge(
+        "http_connections", "Open HTTP connections.", lambda: len(accept.connections)
+    )
 
     def protocol() -> asyncio.Protocol:
         if len(accept.connections) >= limits.connections_max:

@@ -49,6 +49,8 @@ _EMPTY_ARRAY: Final = b"[]"
 #: A body up to this size does not count against the common budget.
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
+_SUBMITTED_AT_ONCE: Final = 500
+
 
 class Ingest:
     """The handlers that receive fixes."""
@@ -157,7 +159,13 @@ class Ingest:
         """Append everything, and wait until the log has it; raises Refused (503)."""
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
-        futures = [submitter.submit_location(fix, trace) for fix in parsed.fixes]
+        futures: list[asyncio.Future[None]] = []
+        for start in range(0, len(parsed.fixes), _SUBMITTED_AT_ONCE):
+            if start:
+                # Ten thousand fixes of one must not keep the others waiting.
+                await asyncio.sleep(0)
+            part = parsed.fixes[start : start + _SUBMITTED_AT_ONCE]
+            futures += [submitter.submit_location(fix, trace) for fix in part]
         futures += [submitter.submit_event(event, trace) for event in parsed.events]
         futures += [submitter.submit_rejected(rejected, trace) for rejected in parsed.rejected]
         try:

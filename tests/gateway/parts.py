@@ -1,0 +1,48 @@
+"""The parts of a gateway, on a log in memory."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from gateway.auth import Authenticator
+from gateway.limits import HttpLimits
+from gateway.metrics import GatewayMetrics
+from gateway.pipeline import GroupLag, Pipeline
+from gateway.places import Places
+from gateway.services import Services
+from gateway.submit import Submitter
+from gateway.users import UserStore
+from gateway.viewers import Viewers
+from gateway.views import AddressView, LocationView
+from tests.gateway.records import MemoryLog, MemoryTelemetry
+
+
+@asynccontextmanager
+async def parts(
+    folder: Path, *, log: MemoryLog | None = None, limits: HttpLimits | None = None
+) -> AsyncIterator[Services]:
+    """Services in open mode."""
+    store = UserStore(folder / "users.db")
+    metrics = GatewayMetrics()
+    locations, addresses = LocationView(), AddressView()
+    lag = GroupLag("127.0.0.1:1", "test", "resolver")
+    authenticator = Authenticator(store, open_mode=True)
+    yield Services(
+        submitter=Submitter(
+            log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop(), metrics=metrics
+        ),
+        authenticator=authenticator,
+        address_view=addresses,
+        location_view=locations,
+        viewers=Viewers((locations, addresses), metrics),
+        metrics=metrics,
+        pipeline=Pipeline(locations, addresses, metrics, lag),
+        places=Places(None),
+        bootstrap_servers="127.0.0.1:1",
+        limits=limits or HttpLimits(),
+    )
+    authenticator.close()
+    store.close()
