@@ -114,4 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    # The commands import this module by its name: their CommandError is that one's, not ours.
+    from waylog.cli import main as main_by_name
+
+    sys.exit(main_by_name())

@@ -100,11 +100,6 @@ class DataDirectory:
         return self.root / "places"
 
     @property
-    def checkpoints(self) -> Path:
-        """Spark's checkpoints."""
-        return self.root / "checkpoints"
-
-    @property
     def logs(self) -> Path:
         """What the processes print, one file each."""
         return self.root / "logs"

@@ -314,7 +314,6 @@ class _Platform:
             "history", "run",
             "--bootstrap-servers", self.bootstrap_servers,
             "--out", history,
-            "--checkpoint", str(self.data.checkpoints / "history"),
             "--places", str(self.data.places),
             "--places-interval", str(self.places_interval_s),
         ]  # fmt: skip
