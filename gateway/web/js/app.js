@@ -39,6 +39,7 @@ const hooks = {
   get deviceCount() { return store.size; },
   get updates() { return store.fixCount; },
   get frames() { return view.points.frames; },
+  get moving() { return view.map.isMoving() || view.points.gliding; },
   positionOf: (device) => view.positionOf(device),
   select: (device) => select(store.get(device) ?? null),
 };
@@ -131,7 +132,7 @@ panel.addEventListener("close", () => select(null));
 panel.addEventListener("follow", ({ detail }) => setFollowing(detail));
 panel.addEventListener("range", ({ detail }) => { state.track = detail; remember(); });
 panel.addEventListener("details", ({ detail }) => view.setDetails(detail));
-panel.addEventListener("focus-map", ({ detail }) => view.fly({ center: [detail.lon, detail.lat], zoom: Math.max(view.map.getZoom(), 14), padding: view.padding() }));
+panel.addEventListener("focus-map", ({ detail }) => view.fly({ center: [detail.lon, detail.lat], zoom: Math.max(view.map.getZoom(), 14), offset: view.freeCentre() }));
 panel.addEventListener("address-found", ({ detail }) => store.applyAddress(detail, false));
 view.addEventListener("pick", ({ detail }) => select(detail, { fly: false }));
 view.addEventListener("dragged", () => { if (following()) setFollowing(false); });

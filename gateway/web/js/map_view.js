@@ -132,6 +132,13 @@ export class MapView extends EventTarget {
     return edges;
   }
 
+  /** From the middle of the map to the middle of what the panels leave, in pixels. An offset and
+   * not a padding, because a map keeps the padding of a camera for all that follow. */
+  freeCentre() {
+    const edges = this.padding();
+    return [(edges.left - edges.right) / 2, (edges.top - edges.bottom) / 2];
+  }
+
   fly(camera) {
     const still = this.points.reducedMotion;
     this.map.easeTo({ ...camera, duration: still ? 0 : 700, essential: false });
@@ -145,13 +152,13 @@ export class MapView extends EventTarget {
   }
 
   focus(record, zoom = Math.max(this.map.getZoom(), 12)) {
-    this.fly({ center: [record.lon, record.lat], zoom, padding: this.padding() });
+    this.fly({ center: [record.lon, record.lat], zoom, offset: this.freeCentre() });
   }
 
   /** Keep a device in the middle of the free room, without changing the zoom. */
   follow(record) {
     if (this.map.isZooming()) return;
-    this.map.easeTo({ center: [record.lon, record.lat], padding: this.padding(), duration: this.points.reducedMotion ? 0 : 900, easing: (t) => t });
+    this.map.easeTo({ center: [record.lon, record.lat], offset: this.freeCentre(), duration: this.points.reducedMotion ? 0 : 900, easing: (t) => t });
   }
 
   /** Where a device is drawn, in pixels of the page; null when it is not known. */

@@ -83,6 +83,7 @@ export class PointsLayer {
     this.selected = null;
     this.hovered = null;
     this.busyUntil = 0;
+    this.updatedAt = -Infinity;
     this.frames = 0;
     this.setTheme("light");
   }
@@ -147,6 +148,11 @@ export class PointsLayer {
     gl.deleteProgram(this.program);
   }
 
+  /** Whether a device is on its way, or about to be. */
+  get gliding() {
+    return this.store.dirty.size > 0 || (!this.reducedMotion && this.now() < this.updatedAt + GLIDE_S);
+  }
+
   now() { return (performance.now() - this.epoch) / 1000; }
 
   /** Take the positions that changed. Returns how many. */
@@ -175,6 +181,7 @@ export class PointsLayer {
       this.write(slot);
     }
     this.count = records.length;
+    this.updatedAt = now;
     this.changed = true;
     this.busyUntil = performance.now() + (this.reducedMotion ? 0 : PULSE_S * 1000);
     this.map?.triggerRepaint();

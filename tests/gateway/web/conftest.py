@@ -236,7 +236,7 @@ class Visit:
 async def visit(browser: Browser) -> AsyncIterator[Visit]:
     """A desktop-sized page with the browser's light colours."""
     context = await browser.new_context(
-        viewport={"width": 1280, "height": 800},
+        viewport={"width": 1000, "height": 640},
         color_scheme="light",
         reduced_motion="no-preference",
     )
