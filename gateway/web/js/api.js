@@ -55,14 +55,6 @@ export async function devices(signal) {
   }
 }
 
-export function device(name, signal) {
-  return getJson(devicePath(name), signal);
-}
-
-export function address(name, signal) {
-  return getJson(devicePath(name, "/address"), signal);
-}
-
 /** The way from `fromMs` to `toMs` as GeoJSON. */
 export function track(name, fromMs, toMs, signal) {
   const query = new URLSearchParams({ from: String(fromMs), to: String(toMs), format: "geojson" });

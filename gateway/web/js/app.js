@@ -133,7 +133,6 @@ panel.addEventListener("follow", ({ detail }) => setFollowing(detail));
 panel.addEventListener("range", ({ detail }) => { state.track = detail; remember(); });
 panel.addEventListener("details", ({ detail }) => view.setDetails(detail));
 panel.addEventListener("focus-map", ({ detail }) => view.fly({ center: [detail.lon, detail.lat], zoom: Math.max(view.map.getZoom(), 14), offset: view.freeCentre() }));
-panel.addEventListener("address-found", ({ detail }) => store.applyAddress(detail, false));
 view.addEventListener("pick", ({ detail }) => select(detail, { fly: false }));
 view.addEventListener("dragged", () => { if (following()) setFollowing(false); });
 view.addEventListener("moved", () => remember());

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import json
 import shutil
 import time
@@ -111,13 +112,8 @@ class PlayedGateway:
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
         if self.credentials and request.path.startswith("/v1/"):
-            from aiohttp import BasicAuth
-
-            try:
-                given = BasicAuth.decode(request.headers.get("Authorization", ""))
-            except ValueError:
-                given = None
-            if given is None or f"{given.login}:{given.password}" != self.credentials:
+            expected = "Basic " + base64.b64encode(self.credentials.encode()).decode()
+            if request.headers.get("Authorization") != expected:
                 return web.json_response({"error": "who are you?"}, status=401)
         response: web.StreamResponse = await handler(request)
         return response

@@ -71,7 +71,6 @@ customElements.define("device-panel", class extends HTMLElement {
       this.querySelector(".device-body").scrollTop = 0;
       this.loadTrack();
       this.loadPlaces(record);
-      if (!record.address) this.loadAddress(record);
     }
     this.refresh();
   }
@@ -98,7 +97,7 @@ customElements.define("device-panel", class extends HTMLElement {
     this.mark.className = `mark ${ageClass(age)}`;
     setText(this.name, record.name);
     setText(this.user, record.user);
-    setText(this.headline, record.address ? record.lines[0] : "Looking up the address …");
+    setText(this.headline, record.address ? record.lines[0] : age < 30 ? "Looking up the address …" : "No address yet");
     setText(this.rest, record.address ? record.lines[1] : "");
     const away = record.address?.distance;
     setText(this.age, `${agePhrase(age)}${Number.isFinite(away) && away >= 100 ? ` · ${distance(away)} away` : ""}`);
@@ -167,13 +166,6 @@ customElements.define("device-panel", class extends HTMLElement {
     this.dispatchEvent(new CustomEvent("details", { detail: {
       track: unwrap(track), accuracy: record.accuracy ? { lat: record.lat, lon: record.lon, radius: record.accuracy } : null,
     } }));
-  }
-
-  async loadAddress(record) {
-    try {
-      const found = await api.address(record.device);
-      if (found?.display_name) this.dispatchEvent(new CustomEvent("address-found", { detail: { device: record.device, time: record.time, ...found } }));
-    } catch { /* it comes with the stream */ }
   }
 
   async loadPlaces(record) {
