@@ -3,12 +3,12 @@
 They stand on methods of objects that have an attribute `telemetry`, and feed the topics
 `performance` and `parameter`. At thousands of calls a second a record for each would cost more than
 the call, so each method writes at most RECORDS_PER_S records a second; every record says how many
-calls it stands for, and none goes uncounted.
+calls it stands for, and none goes uncounted. Of calls that end later than they return (futures),
+only as many are followed to their end; `measured` says how many.
 """
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 import time
@@ -23,6 +23,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 RECORDS_PER_S: Final = 20
+_INTERVAL_S: Final = 1 / RECORDS_PER_S
 
 #: Parameters whose values never leave the process.
 SECRET_NAMES: Final = frozenset(
@@ -40,60 +41,77 @@ class Telemetry(Protocol):
 class _Window:
     """The calls of one method since its last record."""
 
-    __slots__ = ("calls", "failures", "last_record", "longest", "total")
+    __slots__ = (
+        "calls",
+        "failures",
+        "last_followed",
+        "last_record",
+        "longest",
+        "measured",
+        "total",
+    )
 
     def __init__(self) -> None:
         self.calls = 0
+        self.measured = 0
         self.failures = 0
         self.total = 0.0
         self.longest = 0.0
         self.last_record = 0.0
+        self.last_followed = 0.0
 
 
-def _window(telemetry: Telemetry, topic: str, method: str) -> _Window:
-    windows: dict[tuple[str, str], _Window] | None = getattr(telemetry, "windows", None)
-    if windows is None:
-        windows = {}
-        telemetry.windows = windows  # type: ignore[attr-defined]
-    window = windows.get((topic, method))
-    if window is None:
-        window = windows[(topic, method)] = _Window()
+def _window(telemetry: Telemetry, name: str) -> _Window:
+    try:
+        return telemetry.windows[name]  # type: ignore[attr-defined,no-any-return]
+    except AttributeError:
+        telemetry.windows = {}  # type: ignore[attr-defined]
+    except KeyError:
+        pass
+    window = telemetry.windows[name] = _Window()  # type: ignore[attr-defined]
     return window
 
 
-def _measured(telemetry: Telemetry, method: str, started: float, failed: bool) -> None:
+def _measured(
+    telemetry: Telemetry, window: _Window, method: str, started: float, failed: bool
+) -> None:
     now = time.perf_counter()
     duration = now - started
-    window = _window(telemetry, PERFORMANCE, method)
-    window.calls += 1
+    window.measured += 1
     window.failures += failed
     window.total += duration
     window.longest = max(window.longest, duration)
-    if now - window.last_record < 1 / RECORDS_PER_S:
+    if now - window.last_record < _INTERVAL_S:
         return
     record = {
         "method": method,
         "time": time.time_ns() // 1_000_000,
         "duration_ms": round(duration * 1e3, 3),
         "calls": window.calls,
+        "measured": window.measured,
         "failures": window.failures,
-        "mean_ms": round(window.total / window.calls * 1e3, 3),
+        "mean_ms": round(window.total / window.measured * 1e3, 3),
         "max_ms": round(window.longest * 1e3, 3),
     }
-    window.calls = window.failures = 0
+    window.calls = window.measured = window.failures = 0
     window.total = window.longest = 0.0
     window.last_record = now
     telemetry.record(PERFORMANCE, msgspec.json.encode(record))
 
 
 def performance_logged(function: Callable[P, R]) -> Callable[P, R]:
-    """Record how long a method takes, until it returns or until the future it returns is done."""
+    """Record how long a method takes, until it returns or until what it returns is done.
+
+    The latter is a future, or anything else with `add_done_callback`.
+    """
     method = function.__qualname__
+    name = f"{PERFORMANCE} {method}"
 
     if inspect.iscoroutinefunction(function):
 
         @functools.wraps(function)
         async def coroutine(*args: P.args, **kwargs: P.kwargs) -> Any:
+            telemetry: Telemetry = args[0].telemetry  # type: ignore[attr-defined]
             started = time.perf_counter()
             failed = True
             try:
@@ -101,30 +119,38 @@ def performance_logged(function: Callable[P, R]) -> Callable[P, R]:
                 failed = False
                 return result
             finally:
-                _measured(args[0].telemetry, method, started, failed)  # type: ignore[attr-defined]
+                window = _window(telemetry, name)
+                window.calls += 1
+                _measured(telemetry, window, method, started, failed)
 
         return coroutine  # type: ignore[return-value]
+
+    perf_counter = time.perf_counter
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         telemetry: Telemetry = args[0].telemetry  # type: ignore[attr-defined]
-        started = time.perf_counter()
+        window = _window(telemetry, name)
+        window.calls += 1
+        started = perf_counter()
         try:
             result = function(*args, **kwargs)
         except BaseException:
-            _measured(telemetry, method, started, True)
+            _measured(telemetry, window, method, started, True)
             raise
-        if isinstance(result, asyncio.Future):
+        if not hasattr(result, "add_done_callback"):
+            _measured(telemetry, window, method, started, False)
+        elif started - window.last_followed >= _INTERVAL_S:
+            window.last_followed = started
             result.add_done_callback(
                 lambda future: _measured(
                     telemetry,
+                    window,
                     method,
                     started,
                     future.cancelled() or future.exception() is not None,
                 )
             )
-        else:
-            _measured(telemetry, method, started, False)
         return result
 
     return call
@@ -150,15 +176,17 @@ def without_secrets(value: Any, name: str = "") -> Any:
 def parameter_logged(function: Callable[P, R]) -> Callable[P, R]:
     """Record the arguments of a method, secrets removed."""
     method = function.__qualname__
+    name = f"{PARAMETER} {method}"
     names = list(inspect.signature(function).parameters)[1:]
+    perf_counter = time.perf_counter
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
         telemetry: Telemetry = args[0].telemetry  # type: ignore[attr-defined]
-        window = _window(telemetry, PARAMETER, method)
+        window = _window(telemetry, name)
         window.calls += 1
-        now = time.perf_counter()
-        if now - window.last_record >= 1 / RECORDS_PER_S:
+        now = perf_counter()
+        if now - window.last_record >= _INTERVAL_S:
             arguments = dict(zip(names, args[1:], strict=False)) | kwargs
             record = {
                 "method": method,

@@ -82,6 +82,19 @@ async def test_a_future_is_measured_until_it_is_done() -> None:
     assert service.telemetry.records[-1][1]["duration_ms"] >= 15
 
 
+async def test_of_many_futures_some_are_measured_and_all_are_counted() -> None:
+    service = Service()
+    futures = [service.later() for _ in range(100)]
+    await asyncio.wait(futures)
+    await asyncio.sleep(0.05)
+    await service.later()
+    await asyncio.sleep(0)
+    records = [each for topic, each in service.telemetry.records if topic == "performance"]
+    assert sum(each["calls"] for each in records) == 101
+    assert 2 <= sum(each["measured"] for each in records) <= 10
+    assert all(each["mean_ms"] >= 15 for each in records)
+
+
 async def test_a_coroutine_is_measured_until_its_end() -> None:
     service = Service()
     assert await service.slow() == 8
