@@ -11,8 +11,10 @@ says what each part needs. Run it on a quiet machine.
 from __future__ import annotations
 
 import argparse
+import resource
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable
 from typing import Any, Final
@@ -27,6 +29,7 @@ from waylog.messages import Fix, encode, fix_id
 from waylog.topics import LOCATION
 
 _LOG_DEVICES: Final = 10_000
+_CATCH_UP_S: Final = 300.0
 
 #: Name, protocol, devices, fixes a second, seconds.
 _SHAPES: Final = (
@@ -39,10 +42,16 @@ _SHAPES: Final = (
 
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks; 1 when one of them lost anything."""
-    parser = argparse.ArgumentParser(prog="python -m load_tests.bench", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m load_tests.bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
     names = ["log", *(shape[0] for shape in _SHAPES)]
     parser.add_argument("--only", choices=names, action="append", help="may be repeated")
-    parser.add_argument("--records", type=int, default=300_000, help="for the log alone")
+    parser.add_argument(
+        "--records", type=int, default=300_000, help="for the log, the resolver and the history"
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args(argv)
     wanted = arguments.only or names
@@ -86,39 +95,23 @@ def _end_to_end(name: str, protocol: str, users: int, rate: int, seconds: int) -
 
 
 def _log(records: int) -> list[dict[str, Any]]:
-    """The log alone: one producer with acks=all, then one consumer."""
+    """One producer with acks=all; the resolver catching up; one consumer; the history job."""
     from confluent_kafka import Producer
 
-    values = [
-        encode(
-            Fix(
-                id=fix_id(f"bench/d{number:05d}", number, 47.0, 9.0),
-                device=f"bench/d{number:05d}",
-                user="bench",
-                lat=47.0 + number * 1e-5,
-                lon=9.0 + number * 1e-5,
-                time=1_700_000_000_000 + number,
-                received=1_700_000_000_000 + number,
-                accuracy=5.0,
-                battery=80.0,
-                source="positions",
-            )
-        )
-        for number in range(_LOG_DEVICES)
-    ]
-    keys = [f"bench/d{number:05d}".encode() for number in range(_LOG_DEVICES)]
-    with OwnPlatform(brokers=1, gateway_workers=1, resolvers=1, history=False) as platform:
+    messages = [_message(number) for number in range(records)]
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        OwnPlatform(brokers=1, gateway_workers=1, resolvers=1, history=False) as platform,
+    ):
         log = Log(platform.bootstrap_servers)
         starts = log.ends((LOCATION,))
         producer = Producer(producer_config(platform.bootstrap_servers, "bench"))
         with Sampler(lambda processes: parts_below(platform.pid, processes)) as sampler:
             began = time.time()
-            for number in range(records):
+            for key, value in messages:
                 while True:
                     try:
-                        producer.produce(
-                            LOCATION, values[number % _LOG_DEVICES], keys[number % _LOG_DEVICES]
-                        )
+                        producer.produce(LOCATION, value, key)
                         break
                     except BufferError:
                         producer.poll(0.05)
@@ -126,25 +119,96 @@ def _log(records: int) -> list[dict[str, Any]]:
             waiting = producer.flush(120)
             produced = time.time()
             ends = log.ends((LOCATION,))
+            resolved = _await_resolver(platform.bootstrap_servers, ends)
             reading = time.time()
             read = sum(1 for _ in log.records(LOCATION, starts, ends))
             done = time.time()
         log.close()
-    return [
-        _of_the_log("log: produce", records, records - waiting, began, produced, sampler),
-        _of_the_log("log: consume", records, read, reading, done, sampler),
-    ]
+        results = [
+            _of_a_part("log: produce", "broker", records, records - waiting, began, produced),
+            _of_a_part("resolver: catch up", "resolver", records, records, began, resolved),
+            _of_a_part("log: consume", "broker", records, read, reading, done),
+        ]
+        for result, (start, end) in zip(
+            results, ((began, produced), (began, resolved), (reading, done)), strict=True
+        ):
+            used = sampler.used(start, end).get(result["part"], 0.0)
+            result["cpu_us_per_fix"] = {result["part"]: round(used * 1e6 / records, 2)}
+        return [*results, _history(platform.bootstrap_servers, records, f"{folder}/history")]
 
 
-def _of_the_log(
-    name: str, wanted: int, records: int, began: float, ended: float, sampler: Sampler
+def _message(number: int) -> tuple[bytes, bytes]:
+    device = f"bench/d{number % _LOG_DEVICES:05d}"
+    time_ms = 1_700_000_000_000 + number * 100
+    lat, lon = 47.0 + (number % 977) * 1e-3, 9.0 + (number % 1_009) * 1e-3
+    fix = Fix(
+        id=fix_id(device, time_ms, lat, lon),
+        device=device,
+        user="bench",
+        lat=lat,
+        lon=lon,
+        time=time_ms,
+        received=time_ms,
+        accuracy=5.0,
+        battery=80.0,
+        source="positions",
+    )
+    return device.encode(), encode(fix)
+
+
+def _await_resolver(bootstrap_servers: str, ends: dict[tuple[str, int], int]) -> float:
+    """When the resolver's group has committed everything (s since 1970)."""
+    from confluent_kafka import Consumer, TopicPartition
+
+    from waylog.kafka import consumer_config
+
+    consumer = Consumer(consumer_config(bootstrap_servers, "bench-lag", "resolver"))
+    partitions = [TopicPartition(topic, number) for topic, number in ends]
+    deadline = time.monotonic() + _CATCH_UP_S
+    try:
+        while time.monotonic() < deadline:
+            committed = consumer.committed(partitions, timeout=10.0)
+            if all(each.offset >= ends[(each.topic, each.partition)] for each in committed):
+                return time.time()
+            time.sleep(0.05)
+    finally:
+        consumer.close()
+    raise SystemExit("the resolver did not catch up")
+
+
+def _history(bootstrap_servers: str, records: int, out: str) -> dict[str, Any]:
+    """The history job from a cold start to the end of the log, a JVM's start included."""
+    from pyarrow import dataset
+
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    began = time.time()
+    words = ["history", "run", "--once", "--bootstrap-servers", bootstrap_servers, "--out", out]
+    process = subprocess.run(
+        [sys.executable, "-m", "waylog.cli", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    ended = time.time()
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    if process.returncode != 0:
+        raise SystemExit(f"history: {process.stderr.strip()[-2000:]}")
+    rows = dataset.dataset(out, partitioning="hive").count_rows()
+    cpu_s = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+    result = _of_a_part("history: cold start to end", "history", records, rows, began, ended)
+    result["cpu_us_per_fix"] = {"history": round(cpu_s * 1e6 / records, 2)}
+    return result
+
+
+def _of_a_part(
+    name: str, part: str, wanted: int, done: int, began: float, ended: float
 ) -> dict[str, Any]:
-    broker_s = sampler.used(began, ended).get("broker", 0.0)
     return {
         "name": name,
-        "rate": round(records / (ended - began)),
-        "cpu_us_per_fix": {"broker": round(broker_s * 1e6 / max(1, records), 2)},
-        "passed": records >= wanted,
+        "part": part,
+        "rate": round(done / (ended - began)),
+        "passed": done == wanted,
     }
 
 
