@@ -1,7 +1,7 @@
 """The way of fixes, events and rejected messages into the log.
 
-The acknowledgement to a device hangs on the futures given out here: they are done when every
-in-sync replica has the record (acks=all), or when the log is known to have it already.
+The acknowledgement to a device hangs on the receipts and futures given out here: they are done when
+every in-sync replica has the record (acks=all), or when the log is known to have it already.
 """
 
 from __future__ import annotations
@@ -9,14 +9,17 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
+from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
+
+from confluent_kafka import KafkaError, Message
 
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.metrics import GatewayMetrics
 from gateway.traceparent import HEADER, TraceSource
 from waylog.interceptors import Telemetry, parameter_logged, performance_logged
-from waylog.kafka import AppendError, Headers
+from waylog.kafka import AppendError, DeliveryCallback, RecordHeaders
 from waylog.messages import Event, Fix, Rejected, encode
 from waylog.topics import ERROR, EVENT, LOCATION
 
@@ -29,22 +32,92 @@ RECORD_BYTES_MAX: Final = 900_000
 class Log(Protocol):
     """The part of waylog.kafka.Producer that is needed here."""
 
-    def append(
+    def send(
         self,
         topic: str,
         value: bytes,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-    ) -> asyncio.Future[Any]:
-        """See waylog.kafka.Producer.append."""
+        key: bytes | None,
+        headers: RecordHeaders | None,
+        on_delivery: DeliveryCallback,
+    ) -> None:
+        """See waylog.kafka.Producer.send."""
+
+
+class Receipt:
+    """What the log says to one record: a future for those who cannot afford a future.
+
+    Callbacks are called as soon as the log has answered, and not through the event loop: of the
+    time a fix costs, futures and their turns of the loop were the greatest part.
+    """
+
+    __slots__ = ("_callbacks", "_done", "_error")
+
+    def __init__(self) -> None:
+        self._done = False
+        self._error: AppendError | None = None
+        # One callback, or a list of them: nearly always there is exactly one.
+        self._callbacks: Callable[[Any], object] | list[Callable[[Any], object]] | None = None
+
+    def done(self) -> bool:
+        """Whether the log has answered."""
+        return self._done
+
+    def cancelled(self) -> bool:
+        """Never; for those who take futures, too."""
+        return False
+
+    def exception(self) -> AppendError | None:
+        """Why the log did not acknowledge the record; None when it did or has not answered yet."""
+        return self._error
+
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None:
+        """Call `callback(self)` when the log answers; at once when it has."""
+        if self._done:
+            callback(self)
+        elif self._callbacks is None:
+            self._callbacks = callback
+        elif type(self._callbacks) is list:
+            self._callbacks.append(callback)
+        else:
+            self._callbacks = [self._callbacks, callback]  # type: ignore[list-item]
+
+    def delivered(self, error: KafkaError | None, message: Message) -> None:
+        """For Log.send."""
+        self.finish(None if error is None else AppendError(error.str()))
+
+    def finish(self, error: AppendError | None) -> None:
+        """The log has answered."""
+        self._done = True
+        self._error = error
+        callbacks, self._callbacks = self._callbacks, None
+        if callbacks is None:
+            return
+        if type(callbacks) is list:
+            for callback in callbacks:
+                callback(self)
+        else:
+            callbacks(self)  # type: ignore[operator]
+
+
+class _FixReceipt(Receipt):
+    """Of a fix, which is known as soon as the log has it."""
+
+    __slots__ = ("key", "source", "started", "submitter")
+
+    def __init__(self, submitter: Submitter, key: int, source: str) -> None:
+        super().__init__()
+        self.submitter = submitter
+        self.key = key
+        self.source = source
+        self.started = time.perf_counter()
+
+    def finish(self, error: AppendError | None) -> None:
+        self.submitter._answered(self, error)
+        super().finish(error)
 
 
 class Submitter:
-    """Appends what devices send; each fix once, however often it is repeated.
-
-    Futures given out may be shared between requests that repeat each other: await them through
-    `asyncio.shield` or `asyncio.wait`, so that one that gives up does not cancel the other's.
-    """
+    """Appends what devices send; each fix once, however often it is repeated."""
 
     def __init__(
         self,
@@ -61,9 +134,9 @@ class Submitter:
         self.traces = TraceSource()
         self._log = log
         self._loop = loop
-        self._in_flight: dict[int, asyncio.Future[None]] = {}
-        self._stored: asyncio.Future[None] = loop.create_future()
-        self._stored.set_result(None)
+        self._in_flight: dict[int, _FixReceipt] = {}
+        self._stored = Receipt()
+        self._stored.finish(None)
 
     @property
     def in_flight(self) -> int:
@@ -72,28 +145,30 @@ class Submitter:
 
     @performance_logged
     @parameter_logged
-    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
-        """Append a fix to topic `location`; the future fails with AppendError."""
+    def store_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
+        """Append a fix to topic `location`, once; never raises."""
         key = fix_key(fix.device, fix.id)
         if key in self.known_fixes:
             self.metrics.repeated += 1
             return self._stored
         waiting = self._in_flight.get(key)
-        if waiting is not None and not waiting.cancelled():
+        if waiting is not None:
             self.metrics.repeated += 1
             return waiting
-        future = self._append(LOCATION, encode(fix), fix.device.encode(), traceparent)
-        if not future.done():
-            self._in_flight[key] = future
-            future.add_done_callback(
-                partial(self._location_done, key, fix.source or "", time.perf_counter())
-            )
-        return future
+        receipt = self._in_flight[key] = _FixReceipt(self, key, fix.source or "")
+        self._append(LOCATION, encode(fix), fix.device.encode(), traceparent, receipt)
+        return receipt
+
+    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
+        """The same; the future fails with AppendError."""
+        return self._future(self.store_location(fix, traceparent))
 
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """Append to topic `event`; the future fails with AppendError."""
         self.metrics.events += 1
-        return self._append(EVENT, encode(event), event.device.encode(), traceparent)
+        receipt = Receipt()
+        self._append(EVENT, encode(event), event.device.encode(), traceparent, receipt)
+        return self._future(receipt)
 
     def submit_rejected(
         self, rejected: Rejected, traceparent: bytes | None = None
@@ -102,36 +177,50 @@ class Submitter:
         source = rejected.source
         self.metrics.rejected[source] = self.metrics.rejected.get(source, 0) + 1
         key = rejected.device.encode() if rejected.device is not None else None
-        return self._append(ERROR, encode(rejected), key, traceparent)
+        receipt = Receipt()
+        self._append(ERROR, encode(rejected), key, traceparent, receipt)
+        return self._future(receipt)
 
     def _append(
-        self, topic: str, value: bytes, key: bytes | None, traceparent: bytes | None
-    ) -> asyncio.Future[None]:
-        if len(value) > RECORD_BYTES_MAX:
-            return self._failed(AppendError(f"a record of {len(value)} bytes is too large"))
-        headers = ((HEADER, traceparent or self.traces.start()),)
-        try:
-            return cast("asyncio.Future[None]", self._log.append(topic, value, key, headers))
-        except AppendError as error:
-            return self._failed(error)
-
-    def _failed(self, error: AppendError) -> asyncio.Future[None]:
-        self.metrics.append_failures += 1
-        future: asyncio.Future[None] = self._loop.create_future()
-        future.set_exception(error)
-        # Whoever has given up waiting does not retrieve it.
-        future.exception()
-        return future
-
-    def _location_done(
-        self, key: int, source: str, started: float, future: asyncio.Future[None]
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        traceparent: bytes | None,
+        receipt: Receipt,
     ) -> None:
-        if self._in_flight.get(key) is future:
-            del self._in_flight[key]
-        if future.cancelled():
-            return
-        if future.exception() is not None:
+        try:
+            if len(value) > RECORD_BYTES_MAX:
+                raise AppendError(f"a record of {len(value)} bytes is too large")
+            headers: RecordHeaders = [(HEADER, traceparent or self.traces.start())]
+            self._log.send(topic, value, key, headers, receipt.delivered)
+        except AppendError as error:
+            if topic != LOCATION:
+                self.metrics.append_failures += 1
+            receipt.finish(error)
+
+    def _answered(self, receipt: _FixReceipt, error: AppendError | None) -> None:
+        del self._in_flight[receipt.key]
+        if error is not None:
             self.metrics.append_failures += 1
             return
-        self.known_fixes.add(key)
-        self.metrics.acknowledged(source, time.perf_counter() - started)
+        self.known_fixes.add(receipt.key)
+        self.metrics.acknowledged(receipt.source, time.perf_counter() - receipt.started)
+
+    def _future(self, receipt: Receipt) -> asyncio.Future[None]:
+        future: asyncio.Future[None] = self._loop.create_future()
+        receipt.add_done_callback(partial(_resolve, future))
+        return future
+
+
+def _resolve(future: asyncio.Future[None], receipt: Receipt) -> None:
+    if future.done():
+        return
+    error = receipt.exception()
+    if error is None:
+        future.set_result(None)
+    else:
+        # One exception may be raised to several who wait: each gets its own.
+        future.set_exception(type(error)(*error.args))
+        # Whoever has given up waiting does not retrieve it.
+        future.exception()

@@ -16,14 +16,14 @@ class TraceSource:
     """Starts traces. Ids are a random prefix of the process and a count: unique, and cheap."""
 
     def __init__(self) -> None:
-        self._prefix = os.urandom(8).hex()
+        self._prefix = os.urandom(8).hex().encode()
         # The first bytes of a parent id must not be all zero, and the count starts anywhere.
         self._count = itertools.count(int.from_bytes(os.urandom(6), "big") + 1)
 
     def start(self) -> bytes:
         """A new trace, not sampled."""
-        number = f"{next(self._count):016x}"
-        return f"00-{self._prefix}{number}-{number}-00".encode()
+        number = next(self._count)
+        return b"00-%b%016x-%016x-00" % (self._prefix, number, number)
 
     def continue_from(self, header: str | None) -> bytes:
         """The trace a request belongs to, or a new one when its header is missing or malformed."""

@@ -42,6 +42,10 @@ _IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
 _GATHER_S: Final = 0.005
 
 Headers = Sequence[tuple[str, bytes]]
+#: As librdkafka takes them.
+RecordHeaders = list[tuple[str, str | bytes | None]]
+#: Called with an error, or with None and the message that has its position.
+DeliveryCallback = Callable[[KafkaError | None, Message], None]
 
 
 class RecordPosition(NamedTuple):
@@ -180,7 +184,10 @@ def ensure_topics(
 
 
 class Producer:
-    """Appends records and resolves futures on one event loop when the log has acknowledged them.
+    """Appends records and says on one event loop when the log has acknowledged them.
+
+    `append` gives a future; where thousands of records a second make futures dear, `send` takes a
+    plain callback.
 
     librdkafka's delivery reports are served by a timer of the event loop. A thread that waits for
     them would take the interpreter's lock from the event loop once for each record, and wait for it
@@ -201,8 +208,34 @@ class Producer:
         self._producer = LibrdkafkaProducer(
             producer_config(bootstrap_servers, client_id, **more) | {"error_cb": self._on_error}
         )
-        self._waiting = 0
+        self._idle = True
         self._timer = loop.call_later(_IDLE_POLL_S, self._poll)
+
+    def send(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None,
+        headers: RecordHeaders | None,
+        on_delivery: DeliveryCallback,
+    ) -> None:
+        """Queue one record; `on_delivery` is called when the log has acknowledged or refused it.
+
+        Raises AppendQueueFull at once when too much is waiting already, AppendError when this
+        producer can never append again.
+        """
+        if self._fatal is not None:
+            raise AppendError(self._fatal)
+        try:
+            self._producer.produce(topic, value, key, on_delivery=on_delivery, headers=headers)
+        except BufferError as error:
+            raise AppendQueueFull("the log does not keep up: too many records wait") from error
+        except KafkaException as error:
+            raise AppendError(str(error.args[0])) from error
+        if self._idle:
+            self._idle = False
+            self._timer.cancel()
+            self._timer = self._loop.call_later(_POLL_S, self._poll)
 
     def append(
         self,
@@ -211,35 +244,14 @@ class Producer:
         key: bytes | None = None,
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
-        """Queue one record; the future has its position, or AppendError.
-
-        Raises AppendQueueFull at once when too much is waiting already, AppendError when this
-        producer can never append again.
-        """
-        if self._fatal is not None:
-            raise AppendError(self._fatal)
+        """Queue one record; the future has its position, or AppendError. Raises as `send`."""
         future: asyncio.Future[RecordPosition] = self._loop.create_future()
-        try:
-            self._producer.produce(
-                topic,
-                value,
-                key,
-                on_delivery=partial(self._on_delivery, future),
-                headers=list(headers) if headers else None,
-            )
-        except BufferError as error:
-            raise AppendQueueFull("the log does not keep up: too many records wait") from error
-        except KafkaException as error:
-            raise AppendError(str(error.args[0])) from error
-        if not self._waiting:
-            self._timer.cancel()
-            self._timer = self._loop.call_later(_POLL_S, self._poll)
-        self._waiting += 1
+        self.send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
         return future
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""
-        return self._waiting
+        return len(self._producer)
 
     @property
     def fatal(self) -> str | None:
@@ -249,30 +261,19 @@ class Producer:
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
         deadline = self._loop.time() + timeout_s
-        while self._waiting and self._loop.time() < deadline:
+        while len(self._producer) and self._loop.time() < deadline:
             await asyncio.sleep(_POLL_S)
         self._timer.cancel()
-        return self._waiting
+        return len(self._producer)
 
     def _poll(self) -> None:
-        self._producer.poll(0)
-        delay_s = _POLL_S if self._waiting else _IDLE_POLL_S
-        self._timer = self._loop.call_later(delay_s, self._poll)
-
-    def _on_delivery(
-        self, future: asyncio.Future[RecordPosition], error: Any, message: Message
-    ) -> None:
-        self._waiting -= 1
-        if future.done():
-            return
-        if error is None:
-            future.set_result(
-                RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
-            )
-        else:
-            future.set_exception(AppendError(error.str()))
-            # Whoever gave up waiting (a closed connection) does not retrieve the exception.
-            future.exception()
+        try:
+            self._producer.poll(0)
+        except Exception:
+            # One callback's mistake must not keep the others from being called.
+            logger.exception("a callback of a delivery failed")
+        self._idle = not len(self._producer)
+        self._timer = self._loop.call_later(_IDLE_POLL_S if self._idle else _POLL_S, self._poll)
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -283,6 +284,21 @@ class Producer:
             if now - self._down_said > _SAY_AGAIN_S:
                 self._down_said = now
                 logger.warning("no broker can be reached: %s", error.str())
+
+
+def _resolve(
+    future: asyncio.Future[RecordPosition], error: KafkaError | None, message: Message
+) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(
+            RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
+        )
+    else:
+        future.set_exception(AppendError(error.str()))
+        # Whoever gave up waiting (a closed connection) does not retrieve the exception.
+        future.exception()
 
 
 class LogReader:

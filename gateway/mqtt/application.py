@@ -29,10 +29,20 @@ class Authenticator(Protocol):
         """The identity, or None for an unknown user or a wrong password."""
 
 
-class Submitter(Protocol):
-    """Appends to the log; each future is done when all replicas have the record."""
+class Completion(Protocol):
+    """What is done when all replicas have a record: a future, or something lighter."""
 
-    def submit_location(self, fix: Fix) -> asyncio.Future[None]: ...
+    def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
+
+    def cancelled(self) -> bool: ...
+
+    def exception(self) -> BaseException | None: ...
+
+
+class Submitter(Protocol):
+    """Appends to the log."""
+
+    def store_location(self, fix: Fix) -> Completion: ...
 
     def submit_event(self, event: Event) -> asyncio.Future[None]: ...
 

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.formats import Context, owntracks, positions
 from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.application import Identity, Parse, Submitter
+from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.packets import ReasonCode
 from waylog.messages import Rejected
 
@@ -42,7 +42,7 @@ class TopicRoute:
         self.device = device
 
 
-Submission = tuple[int, list["asyncio.Future[None]"]]
+Submission = tuple[int, list[Completion]]
 
 
 class Ingest:
@@ -75,9 +75,9 @@ class Ingest:
         return TopicRoute(topic, allowed, parse, levels[1], levels[2])
 
     def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
-        """The reason code to acknowledge with, once all the futures are done.
+        """The reason code to acknowledge with, once all the appends are done.
 
-        A future that fails means that the message must not be acknowledged at all. The code is
+        One that fails means that the message must not be acknowledged at all. The code is
         NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients.
         """
         if not route.allowed:
@@ -97,19 +97,19 @@ class Ingest:
             rejected = self._rejected("the parser failed", identity, route, payload)
             return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self._submitter.submit_rejected(rejected)]
         submitter = self._submitter
-        futures = [submitter.submit_location(fix) for fix in parsed.fixes]
+        completions: list[Completion] = [submitter.store_location(fix) for fix in parsed.fixes]
         if parsed.events:
-            futures += [submitter.submit_event(event) for event in parsed.events]
+            completions += [submitter.submit_event(event) for event in parsed.events]
         rejections = parsed.rejected
         if parsed.refused is not None:
             rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
         if rejections:
             self._counters["publishes_rejected"] += 1
-            futures += [submitter.submit_rejected(rejected) for rejected in rejections]
+            completions += [submitter.submit_rejected(rejected) for rejected in rejections]
             # What is encrypted is nothing to us, but it is to friends who have the key.
-            if len(rejections) == len(futures) and b'"encrypted"' not in payload:
-                return ReasonCode.NO_MATCHING_SUBSCRIBERS, futures
-        return ReasonCode.SUCCESS, futures
+            if len(rejections) == len(completions) and b'"encrypted"' not in payload:
+                return ReasonCode.NO_MATCHING_SUBSCRIBERS, completions
+        return ReasonCode.SUCCESS, completions
 
     def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
         """Record in topic `error` that somebody was not let in."""

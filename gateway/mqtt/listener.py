@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections import Counter
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Final, cast
 
@@ -18,6 +19,7 @@ from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
     AddressView,
     Authenticator,
+    Completion,
     Identity,
     LocationView,
     Pusher,
@@ -352,14 +354,13 @@ class MqttServer:
         if route is None or route.topic != packet.topic:
             route = connection.route = self._ingest.route(session.identity, packet.topic)
         self.counters["publishes"] += 1
-        code, futures = self._ingest.submit(session.identity, route, packet.payload)
-        if not futures:
+        code, completions = self._ingest.submit(session.identity, route, packet.payload)
+        if not completions:
             connection.acknowledge(packet, code, now)
             return
         self._in_flight += 1
         self._in_flight_bytes += len(packet.payload)
-        future = futures[0] if len(futures) == 1 else asyncio.gather(*futures)
-        future.add_done_callback(partial(self._stored, connection, packet, code))
+        _when_all_are_done(completions, partial(self._stored, connection, packet, code))
         if (
             self._in_flight >= self.settings.all_publishes_in_flight_max
             or self._in_flight_bytes >= self.settings.all_publish_bytes_in_flight_max
@@ -371,13 +372,13 @@ class MqttServer:
         connection: Connection,
         packet: Publish,
         code: int,
-        future: asyncio.Future[None],
+        completion: Completion,
     ) -> None:
         self._in_flight -= 1
         self._in_flight_bytes -= len(packet.payload)
         if self.saturated:
             self._relieve()
-        if future.cancelled() or future.exception() is not None:
+        if completion.cancelled() or completion.exception() is not None:
             self.counters["appends_failed"] += 1
             # Without an acknowledgement the client sends it again on its next connection.
             connection.close(ReasonCode.SERVER_BUSY, "the log does not accept messages now")
@@ -403,15 +404,14 @@ class MqttServer:
         will = due.will
         self.counters["wills"] += 1
         route = self._ingest.route(due.identity, will.topic)
-        code, futures = self._ingest.submit(due.identity, route, will.payload)
-        if futures:
-            gathered = asyncio.gather(*futures)
-            gathered.add_done_callback(partial(self._will_stored, due, code))
+        code, completions = self._ingest.submit(due.identity, route, will.payload)
+        if completions:
+            _when_all_are_done(completions, partial(self._will_stored, due, code))
         elif code == ReasonCode.SUCCESS:
             self._forward_will(due)
 
-    def _will_stored(self, due: WillDue, code: int, future: asyncio.Future[list[None]]) -> None:
-        if future.cancelled() or future.exception() is not None:
+    def _will_stored(self, due: WillDue, code: int, completion: Completion) -> None:
+        if completion.cancelled() or completion.exception() is not None:
             self.counters["appends_failed"] += 1
         elif code == ReasonCode.SUCCESS:
             self._forward_will(due)
@@ -443,6 +443,29 @@ class MqttServer:
             for due in wills:
                 self._publish_will(due)
         self.wake()
+
+
+def _when_all_are_done(
+    completions: Sequence[Completion], callback: Callable[[Completion], object]
+) -> None:
+    """Call `callback` once, with the first that failed or with the last."""
+    if len(completions) == 1:
+        completions[0].add_done_callback(callback)
+        return
+    missing = len(completions)
+
+    def done(completion: Completion) -> None:
+        nonlocal missing
+        if missing <= 0:
+            return
+        missing -= 1
+        if completion.cancelled() or completion.exception() is not None:
+            missing = 0
+        if not missing:
+            callback(completion)
+
+    for each in completions:
+        each.add_done_callback(done)
 
 
 async def start_mqtt(

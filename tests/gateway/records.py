@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass
 from typing import Any
 
-from waylog.kafka import Headers
+from confluent_kafka import KafkaError, Message
+
+from waylog.kafka import DeliveryCallback, RecordHeaders
 from waylog.messages import Address, Fix, encode
 
 NOW = 1_761_994_812_000
@@ -66,29 +67,35 @@ class MemoryLog:
     """Takes appends; the test decides when they are acknowledged."""
 
     def __init__(self) -> None:
-        self.appended: list[tuple[str, bytes | None, bytes, Headers | None]] = []
-        self.futures: list[asyncio.Future[Any]] = []
+        self.appended: list[tuple[str, bytes | None, bytes, RecordHeaders | None]] = []
+        self.deliveries: list[DeliveryCallback] = []
         self.refuse_with: Exception | None = None
 
-    def append(
+    def send(
         self,
         topic: str,
         value: bytes,
-        key: bytes | None = None,
-        headers: Headers | None = None,
-    ) -> asyncio.Future[Any]:
+        key: bytes | None,
+        headers: RecordHeaders | None,
+        on_delivery: DeliveryCallback,
+    ) -> None:
         if self.refuse_with is not None:
             raise self.refuse_with
         self.appended.append((topic, key, value, headers))
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self.futures.append(future)
-        return future
+        self.deliveries.append(on_delivery)
 
     def acknowledge(self) -> None:
         """Everything that waits."""
-        for future in self.futures:
-            if not future.done():
-                future.set_result(None)
+        self._answer(None)
+
+    def fail(self) -> None:
+        """The same, with the error of a broker that did not answer."""
+        self._answer(KafkaError(KafkaError._MSG_TIMED_OUT))
+
+    def _answer(self, error: KafkaError | None) -> None:
+        deliveries, self.deliveries = self.deliveries, []
+        for on_delivery in deliveries:
+            on_delivery(error, Message())
 
 
 class MemoryTelemetry:
