@@ -40,11 +40,13 @@ def test_records_come_back_in_order_with_every_codec_and_acks(
     producer: Make, consumer: Make, topic: str, codec: str, acks: str
 ) -> None:
     values = [b"value %d " % i * 10 for i in range(500)]
+    consuming = consumer()
+    # With acks=0 nobody says that a leader is not ready yet: ask it for its offsets first.
+    consuming.get_watermark_offsets(TopicPartition(topic, 1), timeout=20)
     producing = producer(acks=acks, compression_type=codec)
     for value in values:
         producing.produce(topic, value, b"key", partition=1)
     assert producing.flush(20) == 0
-    consuming = consumer()
     consuming.assign([TopicPartition(topic, 1, 0)])
     messages = read(consuming, len(values))
     assert [message.value() for message in messages] == values
