@@ -77,20 +77,20 @@ async function takeSnapshot() {
   listStale = true;
 }
 
-store.addEventListener("fix", ({ detail: record }) => {
+store.onFix = (record) => {
   listStale = true;
   if (record === selected) {
     panel.moved(record);
     if (following()) view.follow(record);
   } else if (record.device === wanted) select(record, { fly: !framed });
-});
-store.addEventListener("address", ({ detail: record }) => {
+};
+store.onAddress = (record) => {
   listStale = true;
   if (record === selected) {
     panel.refresh();
     announce(`${record.name}: ${record.address.display_name}`);
   }
-});
+};
 
 // --- selection -----------------------------------------------------------------------------
 

@@ -1,9 +1,11 @@
 // What the page knows about each device: its newest fix and the newest address.
 // Pure data; the map, the list and the drawer each read it at their own pace.
 
-export class DeviceStore extends EventTarget {
+export class DeviceStore {
   constructor() {
-    super();
+    // Plain calls: at thousands of fixes a second an event object each would cost more than all else.
+    this.onFix = () => {};
+    this.onAddress = () => {};
     this.devices = new Map();
     this.records = []; // by slot: the index of a device in the map layer's buffer
     this.dirty = new Set(); // slots whose position changed since the layer last took them
@@ -53,7 +55,7 @@ export class DeviceStore extends EventTarget {
     record.trigger = fix.trigger ?? null;
     this.dirty.add(record.slot);
     this.fixCount += 1;
-    this.dispatchEvent(new CustomEvent("fix", { detail: record }));
+    this.onFix(record);
     return true;
   }
 
@@ -66,7 +68,7 @@ export class DeviceStore extends EventTarget {
     record.lines = addressLines(address);
     record.search = `${record.device} ${address.display_name}`.toLowerCase();
     if (counted) this.addressCount += 1;
-    this.dispatchEvent(new CustomEvent("address", { detail: record }));
+    this.onAddress(record);
     return true;
   }
 

@@ -89,7 +89,7 @@ export function mapStyle(theme, attribution) {
     },
     layers: [
       { id: "water", type: "background", paint: { "background-color": c.water } },
-      { id: "land", type: "fill", source: "land", "source-layer": "land", paint: { "fill-color": c.land } },
+      { id: "land", type: "fill", source: "land", "source-layer": "land", paint: { "fill-color": c.land, "fill-antialias": false } },
       { id: "grid", type: "line", source: "grid", paint: { "line-color": c.grid, "line-width": ["case", ["get", "major"], 1.6, 0.8] } },
       { id: "coast", type: "line", source: "land", "source-layer": "coast", layout: { "line-join": "round" },
         paint: { "line-color": c.coast, "line-width": ["interpolate", ["linear"], ["zoom"], 0, 0.4, 6, 1.1, 12, 2] } },

@@ -6,28 +6,31 @@ import { LIVE_S, RECENT_S } from "./format.js";
 const FLOATS = 8; // from x, y; to x, y; start of the glide; time of the fix; course; state
 const GLIDE_S = 0.9;
 const PULSE_S = 1.6;
-const PULSE_LIMIT = 3000; // devices; above it the rings would hide the map
+const PULSE_LIMIT = 300; // devices; above it the rings would hide the map
+const NOSE_LIMIT = 2000; // devices; above it a direction is shown from zoom 8 on only
 
 const VERTEX = `#version 300 es
 precision highp float;
 uniform mat4 u_matrix;
-uniform float u_shift, u_now, u_glide, u_scale, u_pulse;
+uniform float u_shift, u_now, u_glide, u_scale, u_pulse, u_noses;
 uniform vec2 u_ages;
 in vec2 a_from, a_to;
 in vec4 a_rest; // start, time, course, state
-out float v_age, v_course, v_state, v_pulse, v_size;
+flat out float v_age, v_course, v_state, v_pulse, v_size, v_reach;
 void main() {
   float t = u_glide > 0.0 ? clamp((u_now - a_rest.x) / u_glide, 0.0, 1.0) : 1.0;
   vec2 at = mix(a_from, a_to, t * t * (3.0 - 2.0 * t));
   gl_Position = u_matrix * vec4(at.x + u_shift, at.y, 0.0, 1.0);
   float age = u_now - a_rest.y;
   v_age = age <= u_ages.x ? 0.0 : age <= u_ages.y ? 1.0 : 2.0;
-  v_course = a_rest.z;
+  v_course = u_noses > 0.5 && v_age < 1.5 ? a_rest.z : -1.0;
   v_state = a_rest.w;
   v_pulse = u_pulse > 0.0 ? clamp((u_now - a_rest.x) / u_pulse, 0.0, 1.0) : 1.0;
   float radius = (v_age < 0.5 ? 6.0 : v_age < 1.5 ? 5.4 : 4.4) * u_scale * (v_state > 1.5 ? 1.35 : v_state > 0.5 ? 1.2 : 1.0);
   v_size = radius;
-  gl_PointSize = radius * 2.0 * 2.6;
+  // No larger than what is drawn in it: a fragment costs as much when it stays empty.
+  v_reach = v_pulse < 1.0 || v_state > 1.5 ? radius * 2.6 : (v_course > -0.5 ? radius * 1.7 : radius) + 2.6 * u_scale;
+  gl_PointSize = v_reach * 2.0;
   if (v_state < -0.5) gl_Position = vec4(2.0, 2.0, 2.0, 1.0);
 }`;
 
@@ -36,13 +39,15 @@ precision highp float;
 uniform vec4 u_colours[3];
 uniform vec4 u_rim, u_selected;
 uniform float u_scale;
-in float v_age, v_course, v_state, v_pulse, v_size;
+flat in float v_age, v_course, v_state, v_pulse, v_size, v_reach;
 out vec4 colour;
 void main() {
-  vec2 p = (gl_PointCoord * 2.0 - 1.0) * 2.6 * v_size;
-  float circle = length(p) - v_size;
+  vec2 p = (gl_PointCoord * 2.0 - 1.0) * v_reach;
+  float away = length(p);
+  if (away > v_reach) discard;
+  float circle = away - v_size;
   float shape = circle;
-  if (v_course > -0.5 && v_age < 1.5) {
+  if (v_course > -0.5) {
     float s = sin(v_course), c = cos(v_course);
     vec2 q = vec2(c * p.x + s * p.y, -s * p.x + c * p.y); // y points backwards
     float tip = abs(q.x) * 0.8 - (q.y + v_size * 1.667) * 0.6; // its sides touch the circle
@@ -54,15 +59,14 @@ void main() {
   float inside = 1.0 - smoothstep(-soft, soft, shape);
   float outer = 1.0 - smoothstep(-soft, soft, shape - rim);
   // Second cue beside colour: the longer ago, the emptier the disc.
-  float hole = v_age < 0.5 ? 0.0 : 1.0 - smoothstep(-soft, soft, length(p) - v_size * (v_age < 1.5 ? 0.34 : 0.62));
+  float hole = v_age < 0.5 ? 0.0 : 1.0 - smoothstep(-soft, soft, away - v_size * (v_age < 1.5 ? 0.34 : 0.62));
   vec4 rimColour = v_state > 1.5 ? u_selected : u_rim;
   vec4 body = mix(fill, u_rim, hole);
   vec4 result = mix(rimColour, body, inside) * outer;
-  float ringAt = v_size * (1.0 + v_pulse * 1.45);
-  float ring = (1.0 - smoothstep(0.0, 1.8 * u_scale, abs(length(p) - ringAt))) * (1.0 - v_pulse) * 0.75;
-  if (v_state > 1.5) ring = max(ring, (1.0 - smoothstep(-soft, soft, abs(length(p) - v_size * 2.15) - 0.9 * u_scale)) * 0.9);
-  vec4 ringColour = v_state > 1.5 ? u_selected : fill;
-  colour = result + ringColour * ring * (1.0 - result.a);
+  float ring = 0.0;
+  if (v_pulse < 1.0) ring = (1.0 - smoothstep(0.0, 1.8 * u_scale, abs(away - v_size * (1.0 + v_pulse * 1.45)))) * (1.0 - v_pulse) * 0.75;
+  if (v_state > 1.5) ring = max(ring, (1.0 - smoothstep(-soft, soft, abs(away - v_size * 2.15) - 0.9 * u_scale)) * 0.9);
+  colour = result + (v_state > 1.5 ? u_selected : fill) * ring * (1.0 - result.a);
   if (colour.a < 0.01) discard;
 }`;
 
@@ -127,7 +131,7 @@ export class PointsLayer {
     if (!gl.getProgramParameter(program, gl.LINK_STATUS)) throw new Error(gl.getProgramInfoLog(program));
     this.program = program;
     this.uniforms = {};
-    for (const name of ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_ages", "u_colours", "u_rim", "u_selected"]) {
+    for (const name of ["u_matrix", "u_shift", "u_now", "u_glide", "u_scale", "u_pulse", "u_noses", "u_ages", "u_colours", "u_rim", "u_selected"]) {
       this.uniforms[name] = gl.getUniformLocation(program, name);
     }
     this.buffer = gl.createBuffer();
@@ -183,7 +187,7 @@ export class PointsLayer {
     this.count = records.length;
     this.updatedAt = now;
     this.changed = true;
-    this.busyUntil = performance.now() + (this.reducedMotion ? 0 : PULSE_S * 1000);
+    this.busyUntil = performance.now() + (this.reducedMotion ? 0 : (this.count <= PULSE_LIMIT ? PULSE_S : GLIDE_S) * 1000);
     this.map?.triggerRepaint();
     return dirty.size;
   }
@@ -291,6 +295,7 @@ export class PointsLayer {
     gl.uniform1f(uniforms.u_glide, this.reducedMotion ? 0 : GLIDE_S);
     gl.uniform1f(uniforms.u_pulse, pulse);
     gl.uniform1f(uniforms.u_scale, scale);
+    gl.uniform1f(uniforms.u_noses, this.count <= NOSE_LIMIT || map.getZoom() >= 8 ? 1 : 0);
     gl.uniform2f(uniforms.u_ages, LIVE_S, RECENT_S);
     const solid = (c) => [...c.map((v) => v / 255), 1];
     gl.uniform4fv(uniforms.u_colours, this.colours.flatMap(solid));

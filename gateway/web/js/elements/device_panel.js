@@ -44,7 +44,7 @@ customElements.define("device-panel", class extends HTMLElement {
     this.handle = make("div", { className: "panel-handle", role: "slider", tabindex: "0", "aria-label": "Height of the panel", "aria-valuemin": "0", "aria-valuemax": "2" });
     this.replaceChildren(
       this.handle,
-      make("header", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.followButton, close),
+      make("div", { className: "device-head" }, this.mark, make("div", { className: "title" }, this.name, this.user), this.followButton, close),
       make("div", { className: "device-body" },
         make("div", { className: "address-box" }, this.headline, this.rest, this.age),
         this.facts,

@@ -13,7 +13,7 @@ const STAGES = [
 
 customElements.define("pipeline-strip", class extends HTMLElement {
   connectedCallback() {
-    this.setAttribute("role", "group");
+    this.setAttribute("role", "region");
     this.setAttribute("aria-label", "Pipeline");
     this.cells = STAGES.map((stage) => {
       const value = make("b", { text: "–" });
