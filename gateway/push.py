@@ -5,16 +5,14 @@ from __future__ import annotations
 import logging
 from typing import Protocol
 
-from waylog.messages import Address
-
 logger = logging.getLogger(__name__)
 
 
 class AddressChannel(Protocol):
     """A way to devices: MQTT, for one."""
 
-    def address_changed(self, address: Address) -> None:
-        """Take an address newer than the last one of its device. Must not block."""
+    def address_changed(self, device: str, value: bytes) -> None:
+        """Take the JSON of an address newer than the last one of its device. Must not block."""
 
 
 class Pusher:
@@ -32,10 +30,10 @@ class Pusher:
         if channel in self._channels:
             self._channels.remove(channel)
 
-    def address_changed(self, address: Address) -> None:
+    def address_changed(self, device: str, value: bytes) -> None:
         """For AddressView.on_address."""
         for channel in self._channels:
             try:
-                channel.address_changed(address)
+                channel.address_changed(device, value)
             except Exception:
                 logger.exception("%s failed to take an address", type(channel).__name__)

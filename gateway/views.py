@@ -260,7 +260,7 @@ class AddressView(_View):
 
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
-        self._subscribers: list[Callable[[Address], None]] = []
+        self._subscribers: list[Callable[[str, bytes], None]] = []
         self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
 
     def latest(self, device: str) -> Address | None:
@@ -268,8 +268,10 @@ class AddressView(_View):
         value = self.newest_raw(device)
         return None if value is None else decode_address(value)
 
-    def on_address(self, subscriber: Callable[[Address], None]) -> None:
-        """Call `subscriber` with each address that is newer than what was known of its device."""
+    def on_address(self, subscriber: Callable[[str, bytes], None]) -> None:
+        """Call `subscriber` with each device and address (JSON, as the log has it) that is newer
+        than what was known of the device.
+        """
         self._subscribers.append(subscriber)
 
     async def wait(self, device: str, time_ms: int, timeout_s: float) -> bool:
@@ -320,8 +322,9 @@ class AddressView(_View):
                 continue
             if device in self._waiting:
                 self._wake(device, live)
-            if news and self._subscribers:
-                self._tell(record, value)
+            if news:
+                for subscriber in self._subscribers:
+                    subscriber(device, value)
             if watcher is not None:
                 events.append(
                     ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value)
@@ -334,12 +337,3 @@ class AddressView(_View):
         for time_ms, future in self._waiting[device]:
             if live >= time_ms and not future.done():
                 future.set_result(None)
-
-    def _tell(self, record: Record, value: bytes) -> None:
-        try:
-            address = decode_address(value)
-        except msgspec.DecodeError:
-            self._unreadable(record)
-            return
-        for subscriber in self._subscribers:
-            subscriber(address)

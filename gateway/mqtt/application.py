@@ -70,7 +70,8 @@ class LocationView(Protocol):
 class AddressChannel(Protocol):
     """Takes addresses to devices."""
 
-    def address_changed(self, address: Address) -> None: ...
+    def address_changed(self, device: str, value: bytes) -> None:
+        """Take the JSON of the newest address of a device."""
 
 
 class Pusher(Protocol):

@@ -7,7 +7,7 @@ Who subscribes later gets both, and the last position, as retained messages made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -15,8 +15,8 @@ import msgspec
 from gateway.mqtt.application import AddressView, LocationView
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
-from gateway.mqtt.topics import has_wildcard, matches
-from waylog.messages import Address, Fix, encode
+from gateway.mqtt.topics import Subscription, has_wildcard, matches
+from waylog.messages import Address, Fix, decode_address, encode
 
 _QOS: Final = 1
 _NAMES_MAX: Final = 100_000
@@ -45,21 +45,27 @@ class MqttAddressChannel:
 
     # --- new addresses --------------------------------------------------------------------------
 
-    def address_changed(self, address: Address) -> None:
-        """Take a new address to its subscribers."""
+    def address_changed(self, device: str, value: bytes) -> None:
+        """Take a new address to its subscribers: what the log has is what they get."""
         router = self._router
-        topic = f"devices/{address.device}/address"
+        topic = f"devices/{device}/address"
         found = router.subscriptions.match(topic)
         if found:
-            router.deliver(self._address_message(topic, address), found, None, self._clock())
-        topic = f"owntracks/{address.device}/info"
+            message = Message(topic, value, _QOS, True, latest_only=True)
+            router.deliver(message, found, None, self._clock())
+        topic = f"owntracks/{device}/info"
         found = router.subscriptions.match(topic)
-        if found and self._names.get(address.device) != address.display_name:
-            if len(self._names) >= _NAMES_MAX:
-                self._names.clear()
-            self._names[address.device] = address.display_name
-            router.deliver(self._card_message(topic, address), found, None, self._clock())
+        if found:
+            self._card_changed(topic, found, decode_address(value))
         self._wake()
+
+    def _card_changed(self, topic: str, found: Sequence[Subscription], address: Address) -> None:
+        if self._names.get(address.device) == address.display_name:
+            return
+        if len(self._names) >= _NAMES_MAX:
+            self._names.clear()
+        self._names[address.device] = address.display_name
+        self._router.deliver(self._card_message(topic, address), found, None, self._clock())
 
     # --- retained -------------------------------------------------------------------------------
 

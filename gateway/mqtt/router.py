@@ -280,7 +280,14 @@ class Router:
         publisher: Session | None,
         now: float,
     ) -> None:
-        session = subscriptions[0].session
+        only = subscriptions[0]
+        session = only.session
+        if len(subscriptions) == 1 and session is not publisher:
+            qos = min(only.qos, message.qos)
+            identifiers = [only.identifier] if only.identifier else None
+            retain = message.retain and only.retain_as_published
+            self._count(session.deliver(message, qos, retain, identifiers, now))
+            return
         if session is publisher:
             subscriptions = [item for item in subscriptions if not item.no_local]
             if not subscriptions:
@@ -288,10 +295,10 @@ class Router:
         qos = min(message.qos, max(item.qos for item in subscriptions))
         identifiers = [item.identifier for item in subscriptions if item.identifier] or None
         retain = message.retain and any(item.retain_as_published for item in subscriptions)
-        if session.deliver(message, qos, retain, identifiers, now):
-            self.counters["deliveries"] += 1
-        else:
-            self.counters["deliveries_dropped"] += 1
+        self._count(session.deliver(message, qos, retain, identifiers, now))
+
+    def _count(self, delivered: bool) -> None:
+        self.counters["deliveries" if delivered else "deliveries_dropped"] += 1
 
     def close_all(self, reason_code: ReasonCode, text: str) -> None:
         """Ask every connection to end."""

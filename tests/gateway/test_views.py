@@ -10,7 +10,7 @@ from gateway.known_fixes import fix_key
 from gateway.track_store import TrackStore
 from gateway.views import AddressView, LocationView, Rate, ViewEvent
 from tests.gateway.records import NOW, StoredRecord, address, fix, record
-from waylog.messages import Address
+from waylog.messages import encode
 
 DAY = 24 * 3600 * 1000
 
@@ -101,12 +101,12 @@ async def test_watchers_get_news_only_after_the_view_has_caught_up() -> None:
 
 async def test_addresses_newer_than_the_known_one_are_told() -> None:
     view = AddressView()
-    told: list[Address] = []
-    view.on_address(told.append)
+    told: list[tuple[str, bytes]] = []
+    view.on_address(lambda device, value: told.append((device, value)))
     view.on_records([record(address(time=NOW - 1), 0)])
     view.on_caught_up()
     view.on_records([record(address(), 1), record(address(time=NOW - 5), 2)])
-    assert told == [address()]
+    assert told == [("ada/phone", encode(address()))]
     assert view.latest("ada/phone") == address()
 
 

@@ -21,7 +21,7 @@ from gateway.mqtt.packets import PacketType
 from gateway.mqtt.router import Router
 from gateway.mqtt.settings import Settings
 from waylog.config import Endpoint
-from waylog.messages import Address, Event, Fix, Rejected
+from waylog.messages import Address, Event, Fix, Rejected, encode
 
 WAIT_S = 10.0
 
@@ -130,6 +130,11 @@ class Push:
 
     def unregister(self, channel: AddressChannel) -> None:
         self.channels.remove(channel)
+
+
+def changed(channel: AddressChannel, new: Address) -> None:
+    """Tell a channel of an address as the view does."""
+    channel.address_changed(new.device, encode(new))
 
 
 def address(device: str = "alice/phone", name: str = "Kaiserplatz 4, Bonn") -> Address:

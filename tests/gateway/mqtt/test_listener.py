@@ -25,6 +25,7 @@ from tests.gateway.mqtt.in_memory import (
     User,
     Users,
     address,
+    changed,
     eventually,
 )
 from waylog.messages import encode
@@ -212,7 +213,7 @@ async def test_the_address_and_the_card_reach_the_device(platform: Platform) -> 
         await phone.subscribe("devices/alice/phone/address")
         await phone.subscribe("owntracks/+/+/info")
         for channel in platform.push.channels:
-            channel.address_changed(address())
+            changed(channel, address())
         received = {message.topic: message for message in [await phone.message() for _ in range(2)]}
         assert received["devices/alice/phone/address"].payload == encode(address())
         card = msgspec.json.decode(received["owntracks/alice/phone/info"].payload)

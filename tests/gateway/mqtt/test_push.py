@@ -13,6 +13,7 @@ from tests.gateway.mqtt.in_memory import (
     User,
     Wire,
     address,
+    changed,
     new_router,
     split_packets,
 )
@@ -73,9 +74,9 @@ def messages(data: bytes) -> list[Message]:
 def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> None:
     world = Channel()
     wire, _ = world.client("devices/alice/phone/address")
-    world.channel.address_changed(address())
-    world.channel.address_changed(address("alice/tablet"))
-    world.channel.address_changed(address("bob/phone"))
+    changed(world.channel, address())
+    changed(world.channel, address("alice/tablet"))
+    changed(world.channel, address("bob/phone"))
     (message,) = messages(wire.received())
     assert message.topic == "devices/alice/phone/address"
     assert message.payload == encode(address())
@@ -86,10 +87,10 @@ def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> Non
 def test_a_card_is_sent_when_the_name_changed_and_only_then() -> None:
     world = Channel()
     wire, _ = world.client("owntracks/+/+/info")
-    world.channel.address_changed(address())
-    world.channel.address_changed(address())
-    world.channel.address_changed(address(name="Marktplatz 1, Bonn"))
-    world.channel.address_changed(address("bob/phone"))
+    changed(world.channel, address())
+    changed(world.channel, address())
+    changed(world.channel, address(name="Marktplatz 1, Bonn"))
+    changed(world.channel, address("bob/phone"))
     names = [msgspec.json.decode(item.payload)["name"] for item in messages(wire.received())]
     assert names == ["phone - Kaiserplatz 4, Bonn", "phone - Marktplatz 1, Bonn"]
 
