@@ -41,7 +41,15 @@ def handle(broker: Broker, request: Request) -> None:
 class _Fetch:
     """One request; when it waits, a FetchWaiter of each of its partitions."""
 
-    __slots__ = ("_bytes_max", "_missing", "_partitions", "_request", "_timer", "_topics")
+    __slots__ = (
+        "_bytes_max",
+        "_missing",
+        "_partitions",
+        "_request",
+        "_timer",
+        "_topics",
+        "_waking",
+    )
 
     def __init__(self, broker: Broker, request: Request) -> None:
         self._request = request
@@ -50,6 +58,7 @@ class _Fetch:
         self._partitions: list[Partition] = []
         self._missing = 0
         self._timer: asyncio.TimerHandle | None = None
+        self._waking: asyncio.Handle | None = None
 
     def read(self) -> tuple[dict[str, Any], int, bool]:
         """Returns (response, bytes of records in it, whether waiting would be wrong)."""
@@ -105,14 +114,19 @@ class _Fetch:
     def grew(self, size: int) -> None:
         """See FetchWaiter."""
         self._missing -= size
-        if self._missing <= 0:
-            response, total, final = self.read()
-            wanted = self._request.body["min_bytes"]
-            if final or total >= wanted:
-                self._leave()
-                self._request.reply(response)
-            else:
-                self._missing = wanted - total
+        if self._missing <= 0 and self._waking is None:
+            # One flush makes records of several partitions visible: one answer has them all.
+            self._waking = asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        response, total, final = self.read()
+        wanted = self._request.body["min_bytes"]
+        if final or total >= wanted:
+            self._leave()
+            self._request.reply(response)
+        else:
+            self._missing = wanted - total
 
     def gone(self) -> None:
         """See FetchWaiter."""
@@ -125,6 +139,8 @@ class _Fetch:
     def _leave(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._waking is not None:
+            self._waking.cancel()
         for partition in self._partitions:
             partition.fetches.discard(self)
 
