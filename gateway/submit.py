@@ -105,7 +105,9 @@ class _FixReceipt(Receipt):
     __slots__ = ("key", "source", "started", "submitter")
 
     def __init__(self, submitter: Submitter, key: int, source: str) -> None:
-        super().__init__()
+        self._done = False
+        self._error = None
+        self._callbacks = None
         self.submitter = submitter
         self.key = key
         self.source = source

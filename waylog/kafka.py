@@ -38,8 +38,9 @@ LINGER_MS: Final = 20
 _SAY_AGAIN_S: Final = 10.0
 _POLL_S: Final = 0.002  # between two looks for acknowledgements while some are missing
 _IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
-#: After the first record of a batch has come: those of other partitions are on their way too.
-_GATHER_S: Final = 0.005
+#: After the first record of a batch has come: those of other partitions are on their way too, and
+#: what a batch costs by itself (two threads that want the interpreter) is shared by more records.
+_GATHER_S: Final = 0.02
 
 Headers = Sequence[tuple[str, bytes]]
 #: As librdkafka takes them.

@@ -8,7 +8,6 @@ clocks nor sockets are used here; the caller says when the bytes arrived and who
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import TypeAlias
 
 import msgspec
@@ -29,17 +28,17 @@ class Context(msgspec.Struct, frozen=True):
     content_type: str = ""
 
 
-@dataclass(slots=True)
-class Parsed:
+class Parsed(msgspec.Struct):
     """What one request or message held."""
 
-    fixes: list[Fix] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
-    rejected: list[Rejected] = field(default_factory=list)
+    # The lists are new ones for each: msgspec copies an empty default.
+    fixes: list[Fix] = []
+    events: list[Event] = []
+    rejected: list[Rejected] = []
     #: Place in the batch of each of `rejected`.
-    rejected_at: list[int] = field(default_factory=list)
+    rejected_at: list[int] = []
     #: The sender's own name for each of `fixes`, None where it gave none; empty if no fix has one.
-    client_ids: list[str | None] = field(default_factory=list)
+    client_ids: list[str | None] = []
     #: OwnTracks' two-letter name of the device, wanted in answers.
     tid: str | None = None
     #: Why nothing of the request was looked at (a batch beyond the limit); None if it was.

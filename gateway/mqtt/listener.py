@@ -133,16 +133,19 @@ class MqttProtocol(asyncio.Protocol):
                 transport.abort()
 
     def _adapt_reading(self) -> None:
-        connection, transport = self.connection, self.transport
-        if transport is None or transport.is_closing() or connection.state == CLOSED:
-            return
+        connection, saturated = self.connection, self.server.saturated
         pause = (
-            connection.blocked
+            saturated
+            or connection.blocked
             or connection.paused_since is not None
             or connection.state == AUTHENTICATING
-            or self.server.saturated
         )
-        if pause and self.server.saturated:
+        if pause == connection.unread and not saturated:
+            return
+        transport = self.transport
+        if transport is None or transport.is_closing() or connection.state == CLOSED:
+            return
+        if saturated:
             self.server.stalled[self] = None
         if pause == connection.unread:
             return
