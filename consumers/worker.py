@@ -2,9 +2,9 @@
 
 Records are consumed in batches and handed to a processor; what it returns is produced with
 `acks=all`, and a partition's offset is committed only after all results of its records were
-acknowledged. While one batch waits for its acknowledgements the next ones are processed, up to a
-bound. A partition that is assigned waits until its state is restored; one that is revoked takes its
-state along. Losing the broker for a while stops everything where it is, and loses nothing.
+acknowledged. The next batch gathers meanwhile. A partition that is assigned waits until its state
+is restored; one that is revoked takes its state along. Losing the broker for a while stops
+everything where it is, and loses nothing.
 """
 
 from __future__ import annotations
@@ -71,10 +71,6 @@ class WorkerSettings:
     batch_interval_s: float = 0.03
     #: After the first record of a batch: those of other partitions are on their way too.
     gather_s: float = 0.003
-    #: A batch's results are handed over at once: there are no others to wait for.
-    linger_ms: float = 2
-    # Two cover the time of an acknowledgement at 20,000 records a second; more only fill memory.
-    batches_unacknowledged: int = 3
     commit_interval_s: float = 0.2
     #: How long a clean stop, or giving a partition away, waits for acknowledgements.
     drain_s: float = 10.0
@@ -231,7 +227,8 @@ class _Session(Generic[StateT]):
                 # However long the broker is away, a result waits for it. What can't be
                 # delivered even then is an error that new clients may not have.
                 delivery_timeout_ms=0,
-                linger_ms=self._settings.linger_ms,
+                # Long enough for a batch; a flush ends it.
+                linger_ms=100,
                 queue_buffering_max_messages=8_000,
                 queue_buffering_max_kbytes=8 * 1024,
             )
@@ -272,14 +269,7 @@ class _Session(Generic[StateT]):
             batch = self._sort(messages)
             if batch:
                 self._process(batch)
-            self._producer.poll(0)
-            self._reap()
-            while (
-                len(self._unacknowledged) >= settings.batches_unacknowledged
-                and not self._stopping.is_set()
-            ):
-                self._producer.poll(0.05)
-                self._reap()
+            self._await_acknowledgements()
             self._commit_soon()
             now = time.monotonic()
             if now - last_report >= settings.report_interval_s:
@@ -358,6 +348,18 @@ class _Session(Generic[StateT]):
                 if self._stopping.is_set():
                     raise _SessionFailed("stopped while the log does not keep up") from None
 
+    def _await_acknowledgements(self) -> None:
+        """Send what is queued, one request a partition, and wait until it is stored.
+
+        One batch at a time: with more requests under way than an idempotent producer may have (5),
+        librdkafka's thread spins until the log has answered.
+        """
+        self._producer.poll(0)
+        self._reap()
+        while self._unacknowledged and not self._stopping.is_set():
+            self._producer.flush(0.05)
+            self._reap()
+
     def _reap(self) -> None:
         """Note what is acknowledged, in order."""
         self._check_fatal()
@@ -375,7 +377,7 @@ class _Session(Generic[StateT]):
         """Wait for all acknowledgements, up to a limit; returns whether all came."""
         deadline = time.monotonic() + self._settings.drain_s
         while self._unacknowledged and time.monotonic() < deadline:
-            self._producer.poll(0.05)
+            self._producer.flush(0.05)
             self._reap()
         return not self._unacknowledged
 
