@@ -7,9 +7,10 @@ MQTT the same JSON goes to `devices/<user>/<device>/position`.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Annotated, Any, Final, TypeAlias
 
 import msgspec
+from msgspec import Meta
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.values import (
@@ -74,21 +75,24 @@ class _Position(msgspec.Struct, gc=False):
     batt: Any = None
 
 
+_NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
+
+
 class _Canonical(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    # What our own clients send: nothing to convert and nothing to guess.
-    lat: float
-    lon: float
-    time: int
+    # What our own clients send: nothing to convert and nothing to guess. The decoder checks ranges.
+    lat: Annotated[float, Meta(ge=-90, le=90)]
+    lon: Annotated[float, Meta(ge=-180, le=180)]
+    time: Annotated[int, Meta(ge=YEAR_2000_MS)]
     id: str | None = None
     device: str | None = None
-    accuracy: float | None = None
-    speed: float | None = None
-    course: float | None = None
+    accuracy: _NotNegative | None = None
+    speed: _NotNegative | None = None
+    course: Annotated[float, Meta(ge=0, lt=360)] | None = None
     altitude: float | None = None
-    battery: float | None = None
-    vertical_accuracy: float | None = None
+    battery: Annotated[float, Meta(ge=0, le=100)] | None = None
+    vertical_accuracy: _NotNegative | None = None
     charging: bool | None = None
-    trigger: str | None = None
+    trigger: Annotated[str, Meta(max_length=_TRIGGER_MAX)] | None = None
 
 
 _canonical_decoder = msgspec.json.Decoder(_Canonical)
@@ -163,15 +167,8 @@ def canonical(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | N
     time, received, client_id = position.time, context.received, position.id
     trigger = position.trigger
     if (
-        not -90 <= position.lat <= 90
-        or not -180 <= position.lon <= 180
-        or not YEAR_2000_MS <= time <= received + DAY_MS
-        or (position.accuracy is not None and position.accuracy < 0)
-        or (position.speed is not None and position.speed < 0)
-        or (position.course is not None and not 0 <= position.course < 360)
-        or (position.battery is not None and not 0 <= position.battery <= 100)
-        or (position.vertical_accuracy is not None and position.vertical_accuracy < 0)
-        or (trigger is not None and (not trigger.isalnum() or len(trigger) > _TRIGGER_MAX))
+        time > received + DAY_MS
+        or (trigger is not None and not trigger.isalnum())
         or (client_id is not None and client_id.split() != [client_id])
     ):
         return None
