@@ -78,7 +78,7 @@ extensions() {
 }
 
 world() {
-  local inputs=(pyproject.toml geoservice/*.py geoservice/index.pyx gateway/web/vendor.py gateway/web/base_map.py)
+  local inputs=(pyproject.toml geoservice/*.py geoservice/index.pyx gateway/web/*.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
     && [ -d gateway/web/world ] && return
   say "building the embedded world: towns, borders, base map"
