@@ -223,6 +223,7 @@ async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: PlayedG
             && location.hash.startsWith(`#${waylog.view.view().zoom.toFixed(2)}/`)"""
     )
     url = page.url
+    zoom = await page.evaluate("waylog.view.view().zoom")
     other = Visit(await page.context.new_page())
     await other.open(url)
     await expect(other.page.locator("device-panel h2")).to_have_text("my bike & trailer")
