@@ -11,6 +11,7 @@ import asyncio
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
@@ -36,17 +37,29 @@ logger = logging.getLogger(__name__)
 LINGER_MS: Final = 20
 
 _SAY_AGAIN_S: Final = 10.0
+#: Records gathered for LINGER_MS wait longer, up to this, while earlier ones are unacknowledged.
+_HOLD_S: Final = 0.1
+_GATHERED_MAX: Final = 10_000
+#: What librdkafka waits itself: until all gathered records are in its queues.
+_BURST_LINGER_MS: Final = 2
 _POLL_S: Final = 0.002  # between two looks for acknowledgements while some are missing
 _IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
 #: After the first record of a batch has come: those of other partitions are on their way too, and
 #: what a batch costs by itself (two threads that want the interpreter) is shared by more records.
-_GATHER_S: Final = 0.02
+_GATHER_S: Final = 0.005
+#: A view asks for this much, or for what has come within this time: else the log would answer it
+#: once for every append to any partition.
+FETCH_MIN_BYTES: Final = 16 * 1024
+FETCH_WAIT_MS: Final = 25
 
 Headers = Sequence[tuple[str, bytes]]
 #: As librdkafka takes them.
 RecordHeaders = list[tuple[str, str | bytes | None]]
 #: Called with an error, or with None and the message that has its position.
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
+
+
+_Gathered = tuple[str, bytes, bytes | None, RecordHeaders | None, DeliveryCallback]
 
 
 class RecordPosition(NamedTuple):
@@ -190,6 +203,11 @@ class Producer:
     `append` gives a future; where thousands of records a second make futures dear, `send` takes a
     plain callback.
 
+    Records are gathered for `linger_ms` and given to librdkafka together: it sends one request for
+    each partition, and were each partition's time of its own, the log would sync, and wake every
+    reader, for each of them. While earlier records are unacknowledged the next ones go on gathering
+    for a while: with more than five requests under way librdkafka's thread spins.
+
     librdkafka's delivery reports are served by a timer of the event loop. A thread that waits for
     them would take the interpreter's lock from the event loop once for each record, and wait for it
     up to the interpreter's switch interval (5 ms) each time. All methods are called on the event
@@ -206,9 +224,15 @@ class Producer:
         self._loop = loop
         self._fatal: str | None = None
         self._down_said = -_SAY_AGAIN_S
+        self._linger_s = more.pop("linger_ms", LINGER_MS) / 1000
         self._producer = LibrdkafkaProducer(
-            producer_config(bootstrap_servers, client_id, **more) | {"error_cb": self._on_error}
+            producer_config(bootstrap_servers, client_id, linger_ms=_BURST_LINGER_MS, **more)
+            | {"error_cb": self._on_error}
         )
+        # What librdkafka does not have yet, and since when the first of it waits.
+        self._gathered: deque[_Gathered] = deque()
+        self._gathering_since = 0.0
+        self._closing = False
         self._idle = True
         self._timer = loop.call_later(_IDLE_POLL_S, self._poll)
 
@@ -227,12 +251,14 @@ class Producer:
         """
         if self._fatal is not None:
             raise AppendError(self._fatal)
-        try:
-            self._producer.produce(topic, value, key, on_delivery=on_delivery, headers=headers)
-        except BufferError as error:
-            raise AppendQueueFull("the log does not keep up: too many records wait") from error
-        except KafkaException as error:
-            raise AppendError(str(error.args[0])) from error
+        gathered = self._gathered
+        if not gathered:
+            self._gathering_since = self._loop.time()
+        elif len(gathered) >= _GATHERED_MAX:
+            self._hand_over()
+            if len(gathered) >= _GATHERED_MAX:
+                raise AppendQueueFull("the log does not keep up: too many records wait")
+        gathered.append((topic, value, key, headers, on_delivery))
         if self._idle:
             self._idle = False
             self._timer.cancel()
@@ -252,7 +278,7 @@ class Producer:
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""
-        return len(self._producer)
+        return len(self._gathered) + len(self._producer)
 
     @property
     def fatal(self) -> str | None:
@@ -262,19 +288,43 @@ class Producer:
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
         deadline = self._loop.time() + timeout_s
-        while len(self._producer) and self._loop.time() < deadline:
+        self._closing = True
+        while len(self) and self._loop.time() < deadline:
             await asyncio.sleep(_POLL_S)
         self._timer.cancel()
-        return len(self._producer)
+        return len(self)
 
     def _poll(self) -> None:
         try:
             self._producer.poll(0)
+            if self._gathered and self._is_due():
+                self._hand_over()
         except Exception:
             # One callback's mistake must not keep the others from being called.
             logger.exception("a callback of a delivery failed")
-        self._idle = not len(self._producer)
+        self._idle = not len(self)
         self._timer = self._loop.call_later(_IDLE_POLL_S if self._idle else _POLL_S, self._poll)
+
+    def _is_due(self) -> bool:
+        waited_s = self._loop.time() - self._gathering_since
+        return self._closing or (
+            waited_s >= self._linger_s and (waited_s >= _HOLD_S or not len(self._producer))
+        )
+
+    def _hand_over(self) -> None:
+        """Give librdkafka what has been gathered; what it has no room for goes on waiting."""
+        gathered = self._gathered
+        produce = self._producer.produce
+        while gathered:
+            record = gathered.popleft()
+            topic, value, key, headers, on_delivery = record
+            try:
+                produce(topic, value, key, on_delivery=on_delivery, headers=headers)
+            except BufferError:
+                gathered.appendleft(record)
+                return
+            except KafkaException as error:
+                on_delivery(error.args[0], Message())
 
     def _on_error(self, error: KafkaError) -> None:
         if error.fatal():
@@ -336,7 +386,12 @@ class LogReader:
         self._slots = threading.Semaphore(self.BATCHES_WAITING)
         self._stopping = threading.Event()
         self._consumer = Consumer(
-            consumer_config(bootstrap_servers, client_id, f"{client_id}-view", **more)
+            consumer_config(
+                bootstrap_servers,
+                client_id,
+                f"{client_id}-view",
+                **{"fetch_min_bytes": FETCH_MIN_BYTES, "fetch_wait_max_ms": FETCH_WAIT_MS} | more,
+            )
         )
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
