@@ -219,3 +219,25 @@ async def test_a_client_that_takes_no_responses_is_not_read_any_further(
     assert resident_kib() - before < 64 * 1024
     for _ in range(200):
         await reader.receive(FETCH, 11)
+
+
+async def test_a_waiting_fetch_gets_all_that_became_visible_together(
+    broker: Broker, connect: Connect
+) -> None:
+    broker.create_topic("t", 2, {})
+    reader, writer = await connect(broker), await connect(broker)
+    body = fetch_body("t", 0, max_wait_ms=10_000)
+    parts = body["topics"][0]["partitions"]
+    parts.append(parts[0] | {"partition": 1})
+    reader.send(FETCH, 11, body)
+    topic = broker.topics.get("t")
+    assert topic is not None
+    while not all(partition.fetches for partition in topic.partitions):
+        await asyncio.sleep(0)
+    request = produce_body("t", bytes(build_batch([(1, None, b"first", ())])))
+    request["topic_data"][0]["partition_data"].append(
+        {"index": 1, "records": bytes(build_batch([(1, None, b"second", ())]))}
+    )
+    await writer.call(PRODUCE, 8, request)
+    _, answer = await reader.receive(FETCH, 11)
+    assert all(each["records"] for each in answer["responses"][0]["partitions"])
