@@ -147,10 +147,11 @@ class _Gateway:
         Before that a repeated fix could not be told from a new one.
         """
         tail = self._settings.view_tail_records
-        for view, topic, newest in (
-            (self.location_view, LOCATION, tail),
+        for view, topic, newest, fetching in (
+            # At once: what another worker has stored must soon be known as a repeat here.
+            (self.location_view, LOCATION, tail, {"fetch_min_bytes": 1}),
             # Compacted: all of it is little more than the newest of each device.
-            (self.address_view, ADDRESS, None),
+            (self.address_view, ADDRESS, None, {}),
         ):
             reader = LogReader(
                 self._settings.bootstrap_servers,
@@ -160,6 +161,7 @@ class _Gateway:
                 on_records=view.on_records,
                 on_caught_up=view.on_caught_up,
                 tail=newest,
+                **fetching,
             )
             reader.start()
             self._stack.push_async_callback(reader.close)
