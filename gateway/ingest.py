@@ -165,7 +165,7 @@ class Ingest:
                 # Ten thousand fixes of one must not keep the others waiting.
                 await asyncio.sleep(0)
             part = parsed.fixes[start : start + _SUBMITTED_AT_ONCE]
-            futures += [submitter.submit_location(fix, trace) for fix in part]
+            futures += [submitter.location_stored(fix, trace) for fix in part]
         futures += [submitter.submit_event(event, trace) for event in parsed.events]
         futures += [submitter.submit_rejected(rejected, trace) for rejected in parsed.rejected]
         try:

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 from functools import partial
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, Protocol
 
 from confluent_kafka import KafkaError, Message
 
@@ -24,8 +24,6 @@ from waylog.messages import Event, Fix, Rejected, encode
 from waylog.topics import ERROR, EVENT, LOCATION
 
 logger = logging.getLogger(__name__)
-
-_F = TypeVar("_F", bound=Callable[..., Any])
 
 #: A record beyond it would be refused by the broker (message.max.bytes is 1 MB).
 RECORD_BYTES_MAX: Final = 900_000
@@ -120,16 +118,6 @@ class _FixReceipt(Receipt):
         super().finish(error)
 
 
-def _recorded_as(name: str) -> Callable[[_F], _F]:
-    """Readers of the interceptors' topics know one name, whichever way a fix came."""
-
-    def rename(function: _F) -> _F:
-        function.__qualname__ = name
-        return function
-
-    return rename
-
-
 class Submitter:
     """Appends what devices send; each fix once, however often it is repeated."""
 
@@ -159,8 +147,7 @@ class Submitter:
 
     @performance_logged
     @parameter_logged
-    @_recorded_as("Submitter.submit_location")
-    def store_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
+    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
         """Append a fix to topic `location`, once; never raises."""
         key = fix_key(fix.device, fix.id)
         if key in self.known_fixes:
@@ -174,9 +161,9 @@ class Submitter:
         self._append(LOCATION, encode(fix), fix.device.encode(), traceparent, receipt)
         return receipt
 
-    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
-        """The same; the future fails with AppendError."""
-        return self._future(self.store_location(fix, traceparent))
+    def location_stored(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
+        """The same as a future, which fails with AppendError."""
+        return self._future(self.submit_location(fix, traceparent))
 
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """Append to topic `event`; the future fails with AppendError."""

@@ -196,7 +196,7 @@ class _Connection:
             self._room.clear()
         # Submitted here and now, so that a device's fixes keep their order.
         submitter = self._services.submitter
-        futures = [submitter.submit_location(fix) for fix in parsed.fixes]
+        futures = [submitter.location_stored(fix) for fix in parsed.fixes]
         futures += [submitter.submit_rejected(rejected) for rejected in parsed.rejected]
         task = asyncio.create_task(self._store(parsed, futures))
         self._storing.add(task)

@@ -97,7 +97,7 @@ class Ingest:
             rejected = self._rejected("the parser failed", identity, route, payload)
             return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self._submitter.submit_rejected(rejected)]
         submitter = self._submitter
-        completions: list[Completion] = [submitter.store_location(fix) for fix in parsed.fixes]
+        completions: list[Completion] = [submitter.submit_location(fix) for fix in parsed.fixes]
         if parsed.events:
             completions += [submitter.submit_event(event) for event in parsed.events]
         rejections = parsed.rejected

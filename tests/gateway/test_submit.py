@@ -33,7 +33,7 @@ async def submitter(log: MemoryLog, telemetry: MemoryTelemetry) -> Submitter:
 async def test_a_fix_goes_to_its_device_key_with_a_trace(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    future = submitter.submit_location(fix())
+    future = submitter.location_stored(fix())
     ((topic, key, value, headers),) = log.appended
     assert (topic, key, decode_fix(value)) == ("location", b"ada/phone", fix())
     assert headers is not None
@@ -46,8 +46,8 @@ async def test_a_fix_goes_to_its_device_key_with_a_trace(
 
 
 async def test_a_repeat_on_the_way_shares_the_future(submitter: Submitter, log: MemoryLog) -> None:
-    first = submitter.submit_location(fix())
-    second = submitter.submit_location(fix())
+    first = submitter.location_stored(fix())
+    second = submitter.location_stored(fix())
     assert len(log.appended) == 1
     log.acknowledge()
     await asyncio.gather(first, second)
@@ -58,21 +58,21 @@ async def test_a_repeat_on_the_way_shares_the_future(submitter: Submitter, log: 
 async def test_a_repeat_of_what_is_stored_is_acknowledged_at_once(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    stored = submitter.submit_location(fix())
+    stored = submitter.location_stored(fix())
     log.acknowledge()
     await stored
     await asyncio.sleep(0)
-    assert submitter.submit_location(fix()).done()
+    assert submitter.location_stored(fix()).done()
     assert len(log.appended) == 1
 
 
 async def test_a_failed_append_is_tried_again(submitter: Submitter, log: MemoryLog) -> None:
-    future = submitter.submit_location(fix())
+    future = submitter.location_stored(fix())
     log.fail()
     with pytest.raises(AppendError):
         await future
     await asyncio.sleep(0)
-    again = submitter.submit_location(fix())
+    again = submitter.location_stored(fix())
     assert len(log.appended) == 2
     log.acknowledge()
     await again
@@ -81,8 +81,8 @@ async def test_a_failed_append_is_tried_again(submitter: Submitter, log: MemoryL
 async def test_one_that_gives_up_does_not_make_the_next_one_fail(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    submitter.submit_location(fix()).cancel()
-    again = submitter.submit_location(fix())
+    submitter.location_stored(fix()).cancel()
+    again = submitter.location_stored(fix())
     log.acknowledge()
     await again
 
@@ -90,8 +90,8 @@ async def test_one_that_gives_up_does_not_make_the_next_one_fail(
 async def test_the_same_id_of_another_device_is_another_fix(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    submitter.submit_location(fix("ada/phone", id="x"))
-    submitter.submit_location(fix("eve/phone", id="x"))
+    submitter.location_stored(fix("ada/phone", id="x"))
+    submitter.location_stored(fix("eve/phone", id="x"))
     assert len(log.appended) == 2
 
 
@@ -100,18 +100,18 @@ async def test_a_refused_append_fails_the_future_instead_of_raising(
     submitter: Submitter, log: MemoryLog, error: Exception
 ) -> None:
     log.refuse_with = error
-    future = submitter.submit_location(fix())
+    future = submitter.location_stored(fix())
     with pytest.raises(AppendError):
         await future
     log.refuse_with = None
-    submitter.submit_location(fix())
+    submitter.location_stored(fix())
     assert len(log.appended) == 1
 
 
 async def test_what_no_broker_would_take_is_refused(submitter: Submitter) -> None:
     huge = fix(attributes={"x": "y" * RECORD_BYTES_MAX})
     with pytest.raises(AppendError, match="too large"):
-        await submitter.submit_location(huge)
+        await submitter.location_stored(huge)
 
 
 async def test_events_and_rejected_messages_have_their_topics(
@@ -130,7 +130,7 @@ async def test_events_and_rejected_messages_have_their_topics(
 async def test_the_interceptors_see_the_call(
     submitter: Submitter, log: MemoryLog, telemetry: MemoryTelemetry
 ) -> None:
-    future = submitter.submit_location(fix())
+    future = submitter.location_stored(fix())
     log.acknowledge()
     await future
     await asyncio.sleep(0)

@@ -80,7 +80,7 @@ class MemoryLog:
                 future.set_result(None)
         del self.waiting[:count]
 
-    def store_location(self, fix: Fix) -> asyncio.Future[None]:
+    def submit_location(self, fix: Fix) -> asyncio.Future[None]:
         self.fixes.append(fix)
         return self._append()
 
