@@ -269,4 +269,6 @@ def test_a_resolver_stays_small(
     addresses.await_newest_of(devices)
     status = Path(f"/proc/{resolver.pid}/status").read_text(encoding="ascii")
     rss = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmRSS"))
-    assert rss < 80_000
+    # 70 to 82 MB, of which 21 are the mapped index that all processes share. The whole platform
+    # has 500 MB; this is to see growth.
+    assert rss < 100_000
