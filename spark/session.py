@@ -56,7 +56,7 @@ def open_session(
     `jars` are paths or URLs, `packages` Maven coordinates. Raises ConfigError when there is no
     Java. `planning_only`: no rows go through the JVM, so that it need not compile well.
     """
-    _prepare_environment()
+    _prepare_environment(master)
     # Py4J tells of every connection, and of every call that a stopped JVM does not answer.
     logging.getLogger("py4j").setLevel(logging.CRITICAL)
     from pyspark.sql import SparkSession
@@ -74,8 +74,11 @@ def open_session(
     return session
 
 
-def _prepare_environment() -> None:
+def _prepare_environment(master: str) -> None:
     os.environ["JAVA_HOME"] = str(find_java())
+    if master.startswith("local"):
+        # Otherwise Spark looks its machine's name up, and does not start where nobody knows it.
+        os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
     # Otherwise workers take the first `python3` of the PATH, which has none of our packages.
     os.environ["PYSPARK_PYTHON"] = sys.executable
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable

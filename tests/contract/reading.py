@@ -5,9 +5,22 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 TIMEOUT_S = 20.0
+
+
+def await_leader(consumer: Consumer, topic: str, partition: int) -> tuple[int, int]:
+    """The first and the end offset, as soon as a new partition's leader answers."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            low, high = consumer.get_watermark_offsets(TopicPartition(topic, partition), 5)
+            return low, high
+        except KafkaException:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def read(consumer: Consumer, count: int, timeout_s: float = TIMEOUT_S) -> list[Any]:

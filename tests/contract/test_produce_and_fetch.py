@@ -12,7 +12,7 @@ from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from aiokafka import TopicPartition as AioTopicPartition
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
-from tests.contract.reading import read, read_topic
+from tests.contract.reading import await_leader, read, read_topic
 
 CODECS = ["none", "gzip", "snappy", "lz4", "zstd"]
 
@@ -42,7 +42,7 @@ def test_records_come_back_in_order_with_every_codec_and_acks(
     values = [b"value %d " % i * 10 for i in range(500)]
     consuming = consumer()
     # With acks=0 nobody says that a leader is not ready yet: ask it for its offsets first.
-    consuming.get_watermark_offsets(TopicPartition(topic, 1), timeout=20)
+    await_leader(consuming, topic, 1)
     producing = producer(acks=acks, compression_type=codec)
     for value in values:
         producing.produce(topic, value, b"key", partition=1)

@@ -21,6 +21,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     ResourceType,
 )
 
+from tests.contract.reading import await_leader
 from waylog.kafka import ensure_topics
 from waylog.topics import Topic
 
@@ -152,9 +153,7 @@ def test_a_deleted_topic_is_gone_and_can_come_again_empty(
     while topic in admin.list_topics(timeout=10).topics:
         assert time.monotonic() < deadline
     create(admin, topic, 3)
-    from confluent_kafka import TopicPartition
-
-    assert consumer().get_watermark_offsets(TopicPartition(topic, 0), 10) == (0, 0)
+    assert await_leader(consumer(), topic, 0) == (0, 0)
 
 
 async def test_aiokafka_creates_and_deletes(bootstrap_servers: str) -> None:
