@@ -96,8 +96,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how long a request waits for the log before it is answered with 503 "
         "(default: %(default)s)",
     )
-    add("--demo-user", metavar="NAME", help="make sure that this user exists")
-    add("--demo-token", type=Path, metavar="FILE", help="where the token of --demo-user is kept")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -108,8 +106,6 @@ def run(arguments: argparse.Namespace) -> int:
 
     http = parse_endpoint(arguments.http)
     mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
-    if (arguments.demo_user is None) != (arguments.demo_token is None):
-        raise ConfigError("--demo-user and --demo-token go together")
     if arguments.view_tail < 0:
         raise ConfigError("--view-tail must be 0 or more")
     if not arguments.append_timeout > 0:
@@ -128,8 +124,6 @@ def run(arguments: argparse.Namespace) -> int:
         resolver_group=arguments.resolver_group,
         view_tail_records=arguments.view_tail,
         append_timeout_s=arguments.append_timeout,
-        demo_user=arguments.demo_user,
-        demo_token=arguments.demo_token,
     )
     configure_logging()
     if arguments.viewer == "local" and not settings.local_viewer:

@@ -22,7 +22,7 @@ from gateway.places import Places
 from gateway.push import Pusher
 from gateway.services import Services
 from gateway.submit import Submitter
-from gateway.users import UserStore, ensure_user
+from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 from waylog.config import Endpoint
@@ -53,8 +53,6 @@ class GatewaySettings:
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
     append_timeout_s: float = HttpLimits.append_timeout_s
-    demo_user: str | None = None
-    demo_token: Path | None = None
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -64,8 +62,6 @@ async def serve(settings: GatewaySettings) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     _raise_file_limit()
-    if settings.demo_user is not None and settings.demo_token is not None:
-        ensure_user(settings.users, settings.demo_user, settings.demo_token)
     async with AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
         handler = KafkaLogHandler(telemetry)
