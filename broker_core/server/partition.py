@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from broker_core.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from broker_core.log.log import AppendResult, Log
 
 
@@ -68,6 +69,13 @@ class Partition:
 
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
+
+    def check_leader_epoch(self, epoch: int) -> None:
+        """Raise what a client gets that knows another leader epoch (KIP-320); -1 knows none."""
+        if epoch > self.LEADER_EPOCH:
+            raise UnknownLeaderEpoch()
+        if 0 <= epoch < self.LEADER_EPOCH:
+            raise FencedLeaderEpoch()
 
     def append(self, records: bytearray | memoryview, now_ms: int) -> AppendResult:
         """Append batches; raises BrokerError for what the producer, or the disk, did wrong.

@@ -156,11 +156,10 @@ def _refused(index: int, code: int) -> dict[str, Any]:
 
 def _read(partition: Partition, asked: dict[str, Any], left: int, *, first: bool) -> dict[str, Any]:
     index = partition.index
-    epoch = asked["current_leader_epoch"]
-    if epoch > partition.LEADER_EPOCH:
-        return _refused(index, errors.UnknownLeaderEpoch.code)
-    if 0 <= epoch < partition.LEADER_EPOCH:
-        return _refused(index, errors.FencedLeaderEpoch.code)
+    try:
+        partition.check_leader_epoch(asked["current_leader_epoch"])
+    except errors.BrokerError as error:
+        return _refused(index, error.code)
     records = b""
     code = errors.NONE
     bytes_max = min(asked["partition_max_bytes"], left)

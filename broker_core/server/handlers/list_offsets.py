@@ -57,10 +57,7 @@ def _led(broker: Broker, topic: str, index: int, epoch: int) -> Partition:
     partition = broker.topics.partition(topic, index)
     if partition is None:
         raise errors.UnknownTopicOrPartition()
-    if epoch > partition.LEADER_EPOCH:
-        raise errors.UnknownLeaderEpoch()
-    if 0 <= epoch < partition.LEADER_EPOCH:
-        raise errors.FencedLeaderEpoch()
+    partition.check_leader_epoch(epoch)
     return partition
 
 
