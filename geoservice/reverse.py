@@ -27,6 +27,16 @@ ZOOM_TOWN: Final = 10
 ZOOM_SUBURB: Final = 13
 ZOOM_MAX: Final = 18
 
+#: How to measure what is nearest: on the ground, or as Nominatim does, in degrees on a flat map.
+DISTANCES: Final = ("metres", "degrees")
+
+#: Nominatim's layers, and those that it asks without being told.
+LAYERS: Final = frozenset({"address", "poi", "railway", "natural", "manmade"})
+DEFAULT_LAYERS: Final = frozenset({"address", "poi"})
+
+#: Nominatim's ranks of places.
+_RANKS: Final = {"country": 4, "state": 8, "city": 16, "town": 18, "village": 19, "suburb": 19}
+
 #: Places kept ready; each is some 800 bytes.
 _PLACES_MAX: Final = 8_000
 
@@ -37,15 +47,23 @@ _WIDTH: Final = len(TOWN_COLUMNS)
 class Place(msgspec.Struct, frozen=True, kw_only=True):
     """What a point is named after. Shared between results: its address must not be changed."""
 
-    place_id: int  # GeoNames' id of the town; 0 for a country
-    type: str  # "city", "town", "village", "suburb" or "country"
+    place_id: int  # GeoNames' id of a town, the object's number in a street index; 0 for a country
+    type: str  # the value of OpenStreetMap's main tag: "city", "residential", "restaurant"
     name: str
     display_name: str
-    address: dict[str, str]  # Nominatim's keys
+    address: dict[str, str]  # Nominatim's keys, in its order
     population: int = 0
     timezone: str | None = None  # IANA name
-    lat: float | None = None  # of the town
+    lat: float | None = None  # of the town or object
     lon: float | None = None
+    category: str = "place"  # the main tag: "place", "highway", "building", "amenity"
+    addresstype: str = ""  # the address's key of this object: "road", "city", "building"
+    place_rank: int = 30  # Nominatim's rank_search
+    importance: float | None = None
+    osm_type: str | None = None  # "node", "way", "relation"; None for what GeoNames says
+    osm_id: int | None = None
+    #: south, north, west, east in degrees
+    boundingbox: tuple[float, float, float, float] | None = None
 
 
 class ReverseResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -117,28 +135,56 @@ class Geocoder:
         """Stands for the content of the index: changes when, and only when, that changes."""
         return self._version
 
-    def reverse(self, lat: float, lon: float, *, zoom: int = ZOOM_MAX) -> ReverseResult:
+    def reverse(
+        self,
+        lat: float,
+        lon: float,
+        *,
+        zoom: int = ZOOM_MAX,
+        layers: frozenset[str] = DEFAULT_LAYERS,
+        distance: str = "metres",
+        languages: Sequence[str] = (),
+    ) -> ReverseResult:
         """Look one point up; raises ValueError when it is not a point on earth.
 
-        `zoom` is Nominatim's: how fine the answer shall be, 3 for the country alone.
+        `zoom` is Nominatim's: how fine the answer shall be, 3 for the country alone. `layers` and
+        `distance` are out of LAYERS and DISTANCES. `languages` are the wanted ones, best first,
+        for objects that have names in several; without any their local names are answered.
         """
-        town, country, distance = self._world.reverse(lat, lon)
-        result = self._result(lat, lon, town, country, distance)
+        _check_options(layers, distance)
+        town, country, metres = self._world.reverse(lat, lon)
+        result = self._result(lat, lon, town, country, metres)
         return result if zoom >= ZOOM_SUBURB else self._coarser(result, country, zoom)
 
-    def reverse_batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[ReverseResult]:
+    def reverse_batch(
+        self,
+        lats: Sequence[float],
+        lons: Sequence[float],
+        *,
+        zoom: int = ZOOM_MAX,
+        layers: frozenset[str] = DEFAULT_LAYERS,
+        distance: str = "metres",
+        languages: Sequence[str] = (),
+    ) -> list[ReverseResult]:
         """Look many points up, the answers in order; raises ValueError as `reverse` does.
 
         Arrays of float64 (of numpy or of the standard library) are used as they are.
         """
-        towns, countries, distances = self._world.reverse_batch(_doubles(lats), _doubles(lons))
-        make = self._result
-        return [
-            make(lat, lon, town, country, distance)
-            for lat, lon, town, country, distance in zip(
-                lats, lons, towns, countries, distances, strict=True
-            )
-        ]
+        _check_options(layers, distance)
+        towns, countries, metres = self._world.reverse_batch(_doubles(lats), _doubles(lons))
+        results: list[ReverseResult] = []
+        for lat, lon, town, country, far in zip(lats, lons, towns, countries, metres, strict=True):
+            result = self._result(lat, lon, town, country, far)
+            results.append(result if zoom >= ZOOM_SUBURB else self._coarser(result, country, zoom))
+        return results
+
+    def namedetails(self, place: Place) -> dict[str, str]:
+        """All names of a place as OpenStreetMap's tags: "name", "name:de", "ref"."""
+        return {"name": place.name} if place.name else {}
+
+    def extratags(self, place: Place) -> dict[str, str]:
+        """Other tags of a place: "wikidata", "population"."""
+        return {"population": str(place.population)} if place.population else {}
 
     def _result(
         self, lat: float, lon: float, town: int, country: int, distance: float
@@ -177,6 +223,8 @@ class Geocoder:
         place = self._places[town] = Place(
             place_id=geoname_id,
             type=kind,
+            addresstype=kind,
+            place_rank=_RANKS[kind],
             name=text,
             display_name=_display_name(address),
             address=address,
@@ -193,6 +241,8 @@ class Geocoder:
         return Place(
             place_id=0,
             type="country",
+            addresstype="country",
+            place_rank=_RANKS["country"],
             name=text,
             display_name=text,
             address={"country": text, "country_code": self._index.string(code).lower()},
@@ -224,6 +274,8 @@ class Geocoder:
         coarse = msgspec.structs.replace(
             place,
             type=kind,
+            addresstype=kind,
+            place_rank=_RANKS[kind],
             name=address[kind],
             display_name=_display_name(address),
             address=address,
@@ -232,6 +284,13 @@ class Geocoder:
         )
         distance = result.distance if kind == place.type else None
         return msgspec.structs.replace(result, place=coarse, distance=distance)
+
+
+def _check_options(layers: frozenset[str], distance: str) -> None:
+    if not layers or not layers <= LAYERS:
+        raise ValueError(f"layers are some of {', '.join(sorted(LAYERS))}")
+    if distance not in DISTANCES:
+        raise ValueError(f"distance is one of {', '.join(DISTANCES)}")
 
 
 def _kind(population: int) -> str:
