@@ -16,6 +16,7 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 if TYPE_CHECKING:
     from geoservice.fallback import Fallback
     from geoservice.reverse import Geocoder, ReverseResult
+    from geoservice.watch import WatchedGeocoder
     from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -114,6 +115,17 @@ def open_geocoder(index: Path | None) -> Geocoder:
 
     try:
         return Geocoder.open(index)
+    except IndexUnavailable as error:
+        raise CommandError(str(error)) from None
+
+
+def watch_geocoder(index: Path | None) -> WatchedGeocoder:
+    """As `open_geocoder`, for a process that is to follow the file; raises CommandError."""
+    from geoservice.store import IndexUnavailable
+    from geoservice.watch import WatchedGeocoder
+
+    try:
+        return WatchedGeocoder(index)
     except IndexUnavailable as error:
         raise CommandError(str(error)) from None
 
@@ -260,19 +272,20 @@ def _serve(arguments: argparse.Namespace) -> int:
 
     configure_logging()
     endpoint = parse_endpoint(arguments.listen)
-    geocoder = open_geocoder(arguments.index)
+    geocoder = watch_geocoder(arguments.index)
     fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(_serve_until_stopped(endpoint, geocoder, fallback))
     finally:
+        geocoder.close()
         if fallback is not None:
             fallback.close()
     return EXIT_DONE
 
 
 async def _serve_until_stopped(
-    endpoint: Endpoint, geocoder: Geocoder, fallback: Fallback | None
+    endpoint: Endpoint, geocoder: WatchedGeocoder, fallback: Fallback | None
 ) -> None:
     import asyncio
     import signal
@@ -299,8 +312,8 @@ async def _serve_until_stopped(
         logger.info(
             "geocoder ready http=%s index=%s version=%s",
             Endpoint(host, port),
-            geocoder.index.path,
-            geocoder.index_version,
+            geocoder.current.index.path,
+            geocoder.current.index_version,
         )
         notify_ready()
         await stopping.wait()

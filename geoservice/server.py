@@ -12,11 +12,12 @@ from aiohttp import web
 from geoservice.fallback import Fallback
 from geoservice.nominatim import FORMATS, answer
 from geoservice.reverse import ZOOM_MAX, Geocoder, ReverseResult
+from geoservice.watch import FixedGeocoder, GeocoderSource
 
 BATCH_POINTS_MAX: Final = 10_000
 BODY_BYTES_MAX: Final = 2 * 1024 * 1024
 
-_GEOCODER: Final = web.AppKey("geocoder", Geocoder)
+_GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
 _encode = msgspec.json.Encoder().encode
 _points = msgspec.json.Decoder(list[tuple[float, float]])
@@ -27,10 +28,12 @@ class BadRequest(Exception):
     """The request is wrong; the message says how."""
 
 
-def make_app(geocoder: Geocoder, fallback: Fallback | None = None) -> web.Application:
+def make_app(
+    geocoder: Geocoder | GeocoderSource, fallback: Fallback | None = None
+) -> web.Application:
     """The application; the caller runs it."""
     app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_explain])
-    app[_GEOCODER] = geocoder
+    app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback
     app.router.add_get("/reverse", _reverse)
@@ -66,7 +69,7 @@ async def _reverse(request: web.Request) -> web.Response:
     if not zoom.isdecimal() or int(zoom) > ZOOM_MAX:
         raise BadRequest(f"zoom must be a whole number from 0 to {ZOOM_MAX}")
     try:
-        result = request.app[_GEOCODER].reverse(lat, lon, zoom=int(zoom))
+        result = request.app[_GEOCODER].current.reverse(lat, lon, zoom=int(zoom))
     except ValueError as error:
         raise BadRequest(str(error)) from None
     [result] = await _complete(request.app, [result])
@@ -94,7 +97,7 @@ async def _reverse_batch(request: web.Request) -> web.Response:
     lines = request.content_type in ("application/x-ndjson", "application/ndjson")
     lats, lons = _parse_points(await request.read(), lines=lines)
     try:
-        results = request.app[_GEOCODER].reverse_batch(lats, lons)
+        results = request.app[_GEOCODER].current.reverse_batch(lats, lons)
     except ValueError as error:
         raise BadRequest(str(error)) from None
     answers = [answer(result) for result in await _complete(request.app, results)]
@@ -126,7 +129,7 @@ async def _status(request: web.Request) -> web.Response:
     """Nominatim's /status is plain text, or JSON when asked for."""
     if request.query.get("format") != "json":
         return web.Response(text="OK")
-    index = request.app[_GEOCODER].index
+    index = request.app[_GEOCODER].current.index
     return _json(
         {
             "status": 0,
