@@ -8,9 +8,9 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from geoservice.command import open_geocoder
+from geoservice.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
 from waylog.topics import LOCATION
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="LIST",
         help="Kafka brokers (default %(default)s)",
     )
-    add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
+    add(
+        "--geo",
+        "--index",
+        type=Path,
+        metavar="INDEX",
+        help="geocoding index (default: the embedded world); a file put in its place is taken into "
+        "use within a second",
+    )
+    add(
+        "--movement-threshold",
+        type=float,
+        default=0.0,
+        metavar="M",
+        help="a fix that moved less than M metres from where its device's address was resolved is "
+        "not looked up or sent again (default 0: every fix is)",
+    )
+    add(
+        "--resend-after",
+        type=float,
+        default=300.0,
+        metavar="S",
+        help="with --movement-threshold: resolve again when the address is S seconds behind "
+        "(default %(default)s)",
+    )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
     add(
         "--report-interval",
@@ -58,6 +81,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Resolve until SIGTERM or SIGINT."""
+    from consumers.newest_fixes import Standstill
     from consumers.resolver import Resolver
     from consumers.worker import TopicsDiffer, Worker, WorkerSettings, describe
     from geoservice.fallback import from_arguments
@@ -65,7 +89,10 @@ def run(arguments: argparse.Namespace) -> int:
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
 
     configure_logging()
-    geocoder = open_geocoder(arguments.geo)
+    if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
+        raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
+    standstill = Standstill(arguments.movement_threshold, round(arguments.resend_after * 1000))
+    geocoder = watch_geocoder(arguments.geo)
     fallback = from_arguments(arguments, wait_s=arguments.fallback_wait)
     telemetry = KafkaTelemetry(arguments.bootstrap_servers, "resolver")
     logging.getLogger().addHandler(KafkaLogHandler(telemetry))
@@ -75,7 +102,7 @@ def run(arguments: argparse.Namespace) -> int:
             "resolver ready kafka=%s group=%s index=%s",
             arguments.bootstrap_servers,
             arguments.group,
-            geocoder.index_version,
+            geocoder.current.index_version,
         )
         notify_ready()
 
@@ -83,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         arguments.bootstrap_servers,
         arguments.group,
         LOCATION,
-        Resolver(geocoder, fallback),
+        Resolver(geocoder, fallback, standstill=standstill),
         client_id="resolver",
         telemetry=telemetry,
         settings=WorkerSettings(report_interval_s=arguments.report_interval),
@@ -96,6 +123,7 @@ def run(arguments: argparse.Namespace) -> int:
     except TopicsDiffer as error:
         raise CommandError(str(error)) from None
     finally:
+        geocoder.close()
         if fallback is not None:
             fallback.close()
         telemetry.close()

@@ -15,9 +15,11 @@ from typing import Final
 
 import msgspec
 
+from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
 from consumers.records import InputRecord, OutputRecord
 from geoservice.fallback import Fallback
 from geoservice.reverse import Geocoder
+from geoservice.watch import GeocoderSource
 from waylog.messages import Address, Fix, Rejected, decode_fix, encode
 from waylog.topics import ADDRESS, ERROR
 
@@ -32,78 +34,42 @@ RAW_BYTES_MAX: Final = 500_000
 TRACEPARENT_BYTES_MAX: Final = 256
 
 
-class _Resolved(msgspec.Struct, gc=False):
-    """What of an address record says how new it is."""
-
-    device: str
-    time: int
-
-
-_decode_resolved = msgspec.json.Decoder(_Resolved).decode
-
-
-class NewestTimes:
-    """The time of the newest resolved fix of each device of one partition, in ms.
-
-    Seeded from topic `address`. Grows with the number of devices, and with nothing else.
-    """
-
-    __slots__ = ("_times",)
-
-    def __init__(self) -> None:
-        self._times: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._times)
-
-    def restore(self, values: Sequence[bytes | None]) -> None:
-        """Take over records of topic `address`."""
-        times = self._times
-        for value in values:
-            if value is None:
-                continue
-            try:
-                resolved = _decode_resolved(value)
-            except msgspec.DecodeError:
-                # Somebody else's record: it says nothing about our devices.
-                continue
-            if resolved.time >= times.get(resolved.device, resolved.time):
-                times[resolved.device] = resolved.time
-
-    def is_newest(self, fix: Fix) -> bool:
-        """Is nothing newer known? Of two fixes of the same time the later record counts."""
-        return fix.time >= self._times.get(fix.device, fix.time)
-
-    def set(self, fix: Fix) -> None:
-        """Remember the newest fix of a device."""
-        self._times[fix.device] = fix.time
-
-
 class Resolver:
     """Turns batches of fixes into address records."""
 
-    #: Read when a partition is assigned, to restore its NewestTimes.
+    #: Read when a partition is assigned, to restore its NewestFixes.
     state_topic: Final = ADDRESS
 
-    def __init__(self, geocoder: Geocoder, fallback: Fallback | None = None) -> None:
-        self._geocoder = geocoder
+    def __init__(
+        self,
+        geocoders: GeocoderSource,
+        fallback: Fallback | None = None,
+        *,
+        standstill: Standstill = NO_STANDSTILL,
+    ) -> None:
+        self._geocoders = geocoders
         self._fallback = fallback
+        self._standstill = standstill
         self.resolved = 0
         self.rejected = 0
+        self.stood_still = 0
 
-    def new_state(self) -> NewestTimes:
+    def new_state(self) -> NewestFixes:
         """The state of a partition that was just assigned."""
-        return NewestTimes()
+        return NewestFixes(self._standstill)
 
     def process(
         self,
         batch: Mapping[int, Sequence[InputRecord]],
-        states: Mapping[int, NewestTimes],
+        states: Mapping[int, NewestFixes],
         now_ms: int,
     ) -> list[OutputRecord]:
         """The records to write for a batch, given as records in log order by partition."""
         outputs: list[OutputRecord] = []
         winners: list[tuple[InputRecord, Fix]] = []
+        # One index for the whole batch, whatever happens to the file meanwhile.
+        geocoder = self._geocoders.current
+        version = geocoder.index_version
         for partition, records in batch.items():
             state = states[partition]
             newest: dict[str, tuple[InputRecord, Fix]] = {}
@@ -112,9 +78,17 @@ class Resolver:
                 if fix is not None and state.is_newest(fix):
                     state.set(fix)
                     newest[fix.device] = (record, fix)
-            winners.extend(newest.values())
+            if self._standstill.distance_m > 0:
+                for record, fix in newest.values():
+                    if state.stands_still(fix, version):
+                        self.stood_still += 1
+                    else:
+                        state.set_resolved(fix, version)
+                        winners.append((record, fix))
+            else:
+                winners.extend(newest.values())
         if winners:
-            self._look_up(winners, outputs, now_ms)
+            self._look_up(geocoder, winners, outputs, now_ms)
         return outputs
 
     def _decode(self, record: InputRecord, outputs: list[OutputRecord], now_ms: int) -> Fix | None:
@@ -170,11 +144,12 @@ class Resolver:
 
     def _look_up(
         self,
+        geocoder: Geocoder,
         winners: list[tuple[InputRecord, Fix]],
         outputs: list[OutputRecord],
         now_ms: int,
     ) -> None:
-        results = self._geocoder.reverse_batch(
+        results = geocoder.reverse_batch(
             array("d", [fix.lat for _, fix in winners]),
             array("d", [fix.lon for _, fix in winners]),
         )

@@ -13,9 +13,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from consumers.newest_fixes import NewestFixes, Standstill
 from consumers.records import OutputRecord
-from consumers.resolver import RAW_BYTES_MAX, NewestTimes, Resolver
+from consumers.resolver import RAW_BYTES_MAX, Resolver
 from geoservice.reverse import Geocoder
+from geoservice.watch import FixedGeocoder
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 NOW = 1_700_000_000_000
@@ -75,13 +77,13 @@ def geocoder() -> Geocoder:
 
 @pytest.fixture
 def resolver(geocoder: Geocoder) -> Resolver:
-    return Resolver(geocoder)
+    return Resolver(FixedGeocoder(geocoder))
 
 
 def resolve(
-    resolver: Resolver, records: Sequence[Record], state: NewestTimes | None = None
+    resolver: Resolver, records: Sequence[Record], state: NewestFixes | None = None
 ) -> list[OutputRecord]:
-    return resolver.process({0: records}, {0: state if state is not None else NewestTimes()}, NOW)
+    return resolver.process({0: records}, {0: state if state is not None else NewestFixes()}, NOW)
 
 
 def test_a_fix_becomes_the_address_of_its_place(resolver: Resolver) -> None:
@@ -104,7 +106,7 @@ def test_an_address_goes_where_its_fix_came_from(resolver: Resolver) -> None:
     batch = {
         partition: [record_of(make_fix(f"u/{partition}"), partition)] for partition in (3, 1, 2)
     }
-    states = {partition: NewestTimes() for partition in batch}
+    states = {partition: NewestFixes() for partition in batch}
     outputs = resolver.process(batch, states, NOW)
     assert [(output.partition, output.key) for output in outputs] == [
         (3, b"u/3"), (1, b"u/1"), (2, b"u/2"),
@@ -120,13 +122,13 @@ def test_of_a_batch_only_the_newest_fix_of_a_device_is_resolved(resolver: Resolv
 
 
 def test_a_late_fix_yields_nothing(resolver: Resolver) -> None:
-    state = NewestTimes()
+    state = NewestFixes()
     assert resolve(resolver, [record_of(make_fix(time=9))], state)
     assert not resolve(resolver, [record_of(make_fix(time=8))], state)
 
 
 def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolver) -> None:
-    state = NewestTimes()
+    state = NewestFixes()
     resolve(resolver, [record_of(make_fix(time=9))], state)
     [output] = resolve(resolver, [record_of(make_fix(time=9, lat=48.2, lon=16.37))], state)
     assert decode_address(output.value).address["city"] == "Vienna"
@@ -134,7 +136,7 @@ def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolve
 
 def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> None:
     [written] = resolve(resolver, [record_of(make_fix(time=9))])
-    state = NewestTimes()
+    state = NewestFixes()
     state.restore([written.value, None, b"not an address", b'{"device": 3}'])
     assert len(state) == 1
     assert not resolve(resolver, [record_of(make_fix(time=8))], state)
@@ -142,7 +144,7 @@ def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> 
 
 
 def test_a_state_restored_from_disordered_records_has_the_newest() -> None:
-    state = NewestTimes()
+    state = NewestFixes()
     state.restore([json.dumps({"device": "d", "time": time}).encode() for time in (3, 8, 5)])
     assert not state.is_newest(make_fix("d", 7))
     assert state.is_newest(make_fix("d", 8))
@@ -208,7 +210,7 @@ def test_a_huge_bad_record_still_fits_into_topic_error(resolver: Resolver) -> No
 @settings(max_examples=300)
 @given(st.binary(max_size=200))
 def test_no_bytes_stop_the_resolver(geocoder: Geocoder, value: bytes) -> None:
-    outputs = resolve(Resolver(geocoder), [Record(value)])
+    outputs = resolve(Resolver(FixedGeocoder(geocoder)), [Record(value)])
     assert len(outputs) == 1
 
 
@@ -226,13 +228,13 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
     restarts: set[int],
 ) -> None:
     """However fixes arrive, are cut into batches, and are processed again after a crash."""
-    resolver = Resolver(geocoder)
+    resolver = Resolver(FixedGeocoder(geocoder))
     records = [
         record_of(make_fix(device, time, lat=40 + time / 10), 0, offset)
         for offset, (device, time) in enumerate(arrived)
     ]
     log: list[bytes] = []
-    state = NewestTimes()
+    state = NewestFixes()
     position = 0
     committed = 0
     while position < len(records):
@@ -243,7 +245,7 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
             # Killed: results are written, offsets only up to the batch before.
             restarts = restarts - {position}
             position = committed
-            state = NewestTimes()
+            state = NewestFixes()
             state.restore(log)
         else:
             committed = position
@@ -258,3 +260,113 @@ def test_the_newest_address_is_always_that_of_the_newest_fix(
     for device, time in arrived:
         wanted[device] = max(wanted.get(device, 0), time)
     assert {device: address.time for device, address in newest.items()} == wanted
+
+
+def standing(geocoder: Geocoder, distance_m: float = 50.0, resend_s: int = 60) -> Resolver:
+    return Resolver(FixedGeocoder(geocoder), standstill=Standstill(distance_m, resend_s * 1000))
+
+
+def times_sent(resolver: Resolver, state: NewestFixes, *fixes: Fix) -> list[int]:
+    """The times of the fixes that got an address, each in a batch of its own."""
+    sent: list[int] = []
+    for fix in fixes:
+        outputs = resolve(resolver, [record_of(fix)], state)
+        sent += [decode_address(output.value).time for output in outputs]
+    return sent
+
+
+NORTH_20_M = 20 / 111_195
+
+
+def test_by_default_every_newest_fix_gets_its_address(resolver: Resolver) -> None:
+    fixes = [make_fix(time=1000 * number) for number in range(5)]
+    assert times_sent(resolver, resolver.new_state(), *fixes) == [0, 1000, 2000, 3000, 4000]
+
+
+def test_a_device_that_stands_still_is_left_alone(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    fixes = [make_fix(time=1000 * number, lat=47.14 + number % 2 * 1e-4) for number in range(5)]
+    assert times_sent(resolver, resolver.new_state(), *fixes) == [0]
+    assert resolver.stood_still == 4
+
+
+def test_a_device_that_creeps_does_not_drift_away_from_its_address(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    fixes = [make_fix(time=1000 * number, lat=47 + number * NORTH_20_M) for number in range(7)]
+    assert times_sent(resolver, resolver.new_state(), *fixes) == [0, 3000, 6000]
+
+
+def test_across_the_date_line_it_is_a_short_way(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    fixes = [make_fix(time=1, lat=-17, lon=179.9999), make_fix(time=2, lat=-17, lon=-179.9999)]
+    assert times_sent(resolver, resolver.new_state(), *fixes) == [1]
+
+
+def test_an_address_is_sent_again_after_a_while(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder, resend_s=60)
+    fixes = [make_fix(time=20_000 * number) for number in range(8)]
+    assert times_sent(resolver, resolver.new_state(), *fixes) == [0, 60_000, 120_000]
+
+
+def test_an_older_fix_does_not_replace_the_one_that_stood_still(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    elsewhere = make_fix(time=1500, lat=48.2, lon=16.37)
+    sent = times_sent(
+        resolver, resolver.new_state(), make_fix(time=1000), make_fix(time=2000), elsewhere
+    )
+    assert sent == [1000]
+
+
+def test_a_restored_state_knows_where_a_device_stands(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    [written] = resolve(resolver, [record_of(make_fix(time=1000))], resolver.new_state())
+    state = resolver.new_state()
+    state.restore([written.value])
+    assert times_sent(resolver, state, make_fix(time=2000)) == []
+    assert times_sent(resolver, state, make_fix(time=3000, lat=48.0)) == [3000]
+
+
+def test_an_address_out_of_another_index_is_resolved_again(geocoder: Geocoder) -> None:
+    resolver = standing(geocoder)
+    [written] = resolve(resolver, [record_of(make_fix(time=1000))], resolver.new_state())
+    address = decode_address(written.value)
+    state = resolver.new_state()
+    state.restore([encode(msgspec.structs.replace(address, index_version="another"))])
+    assert times_sent(resolver, state, make_fix(time=2000)) == [2000]
+
+
+def test_a_record_without_coordinates_keeps_nothing_from_being_resolved(
+    geocoder: Geocoder,
+) -> None:
+    resolver = standing(geocoder)
+    state = resolver.new_state()
+    version = geocoder.index_version
+    state.restore(
+        [json.dumps({"device": "ann/phone", "time": 1, "index_version": version}).encode()]
+    )
+    assert times_sent(resolver, state, make_fix(time=2)) == [2]
+
+
+@settings(max_examples=200, deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 120)), max_size=40),
+    st.sets(st.integers(0, 40), max_size=3),
+)
+def test_nobody_is_farther_from_the_address_than_the_threshold(
+    geocoder: Geocoder, moves: list[tuple[int, int]], restarts: set[int]
+) -> None:
+    """Whatever way a device goes: in metres to the north by seconds since the fix before."""
+    resolver = standing(geocoder, distance_m=100.0, resend_s=300)
+    state = resolver.new_state()
+    log: list[bytes] = []
+    time = 0
+    for number, (metres, seconds) in enumerate(moves):
+        time += 1000 * seconds
+        fix = make_fix(time=time, lat=46.0 + metres / 111_195)
+        log += [output.value for output in resolve(resolver, [record_of(fix)], state)]
+        newest = decode_address(log[-1])
+        assert abs(newest.lat - fix.lat) * 111_195 < 100.001
+        assert fix.time - newest.time < 300_000
+        if number in restarts:
+            state = resolver.new_state()
+            state.restore(log)
