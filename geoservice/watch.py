@@ -110,8 +110,8 @@ class WatchedGeocoder:
                 # What is mapped has changed with the file. Nothing true can be read from it.
                 self._leave_current()
             return
-        replaced, self._current = self._current.index_version, geocoder
         self.refused = None
+        replaced, self._current = self._current.index_version, geocoder
         logger.info("index %s replaces %s: %s", geocoder.index_version, replaced, self._path)
         self._on_change(geocoder)
 
