@@ -2,7 +2,8 @@
 
 Closed segments are read twice: once for the newest offset of every key, once to write what stays
 into new segments. Offsets never change; batches keep their first and last offset, and with it their
-producer's sequence. A tombstone (a record without value) stays for `delete.retention.ms` after the
+producer's sequence. What aborted transactions wrote is dropped, their markers when nothing of the
+transaction is left. A tombstone (a record without value) stays for `delete.retention.ms` after the
 first compaction that saw it, so that a reader has that long to learn of the deletion (KIP-534).
 
 A crash is safe at any moment: new batches are written to `.log.cleaned`, which a start deletes;
@@ -21,17 +22,18 @@ from typing import Final
 from broker_core.environment import Disk
 from broker_core.errors import BrokerError, KafkaStorageError
 from broker_core.log import producer_state
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.checkpoints import load_offset, save_offset
 from broker_core.log.config import LogConfig
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import (
-    INDEX_SUFFIX,
+    DERIVED_SUFFIXES,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
-    TIME_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
+from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import BatchHeader, build_batch, read_records, scan_batches
 
 logger = logging.getLogger(__name__)
@@ -76,6 +78,7 @@ class Compaction:
         log_start_offset: int,
         now_ms: int,
         *,
+        aborted: Iterable[AbortedTransaction] = (),
         keys_max: int = KEYS_MAX,
         is_stopped: Callable[[], bool] = lambda: False,
     ) -> None:
@@ -85,6 +88,11 @@ class Compaction:
         self._log_start_offset = log_start_offset
         self._now_ms = now_ms
         self._keys_max = keys_max
+        self._aborted: dict[int, list[AbortedTransaction]] = {}
+        for each in aborted:
+            self._aborted.setdefault(each.producer_id, []).append(each)
+        # Producers of whose running transaction a record stays, in the order of the log.
+        self._has_records: set[int] = set()
         self._is_stopped = is_stopped
         self._newest: dict[bytes, int] = {}  # key's digest -> offset of its newest record
 
@@ -151,7 +159,7 @@ class Compaction:
         end = first_dirty
         for segment in dirty:
             for header, data in self._batches(segment):
-                if header.next_offset <= first_dirty:
+                if header.next_offset <= first_dirty or self._is_aborted(header):
                     continue
                 if len(newest) + header.record_count > self._keys_max and end > first_dirty:
                     return end
@@ -243,10 +251,56 @@ class Compaction:
         self._disk.fsync_directory(self._directory)
         return new
 
+    def _is_aborted(self, header: BatchHeader) -> bool:
+        if not header.is_transactional or header.is_control:
+            return False
+        return any(
+            each.first_offset <= header.base_offset <= each.last_offset
+            for each in self._aborted.get(header.producer_id, ())
+        )
+
     def _retain(
         self, header: BatchHeader, data: bytes, original: bytes
     ) -> bytes | bytearray | None:
-        """The batch with the records that stay: as it is, built again, or None."""
+        """The batch with what stays of it: as it is, built again, or None."""
+        if header.is_control:
+            return self._retain_marker(header, data, original)
+        if self._is_aborted(header):
+            return None
+        kept = self._retain_records(header, data, original)
+        if kept is not None and header.is_transactional:
+            self._has_records.add(header.producer_id)
+        return kept
+
+    def _retain_marker(
+        self, header: BatchHeader, data: bytes, original: bytes
+    ) -> bytes | bytearray | None:
+        """A marker stays with its transaction's records, and then as long as a tombstone."""
+        if header.producer_id in self._has_records:
+            self._has_records.remove(header.producer_id)
+            return original
+        horizon_ms = header.delete_horizon_ms
+        if horizon_ms >= 0:
+            return original if self._now_ms < horizon_ms else None
+        marker = read_end_marker(data, header)
+        if marker is None:
+            return original
+        ((_, timestamp, key, value, _),) = read_records(data, header)
+        return build_batch(
+            [(timestamp, key, value, ())],
+            base_offset=header.base_offset,
+            leader_epoch=header.leader_epoch,
+            producer_id=header.producer_id,
+            producer_epoch=header.producer_epoch,
+            is_transactional=True,
+            is_control=True,
+            base_timestamp=self._now_ms + self._config.delete_retention_ms,
+            attributes=_DELETE_HORIZON_BIT,
+        )
+
+    def _retain_records(
+        self, header: BatchHeader, data: bytes, original: bytes
+    ) -> bytes | bytearray | None:
         records = self._records(header, data)
         if not records:
             return original
@@ -311,9 +365,10 @@ def finish_swap(disk: Disk, directory: Path, base_offset: int, bases: list[int])
 
 
 def _swap(disk: Disk, directory: Path, base_offset: int, replaced: list[int]) -> None:
-    # The indexes first: they must never be taken for those of the new batches.
+    # The indexes first: they must never be taken for those of the new batches. Nothing is left of
+    # aborted transactions, so that the new segment needs no index of them.
     for base in {base_offset, *replaced}:
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in DERIVED_SUFFIXES:
             disk.remove(segment_path(directory, base, suffix))
     for base in replaced:
         if base != base_offset:

@@ -6,6 +6,7 @@ import logging
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import Path
 
 from broker_core.environment import Disk, Environment
@@ -17,6 +18,7 @@ from broker_core.errors import (
     RecordListTooLarge,
 )
 from broker_core.log import checkpoints, producer_state, recovery
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.checkpoints import CleanShutdown
 from broker_core.log.compaction import Compaction, CompactionResult, adopt
 from broker_core.log.config import LogConfig
@@ -24,9 +26,16 @@ from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.reading import SegmentReader
+from broker_core.log.recovery import remember_producer
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
-from broker_core.protocol.records import BatchHeader, assign_offsets, validate_batches
+from broker_core.protocol.control_records import EndMarker
+from broker_core.protocol.records import (
+    BatchHeader,
+    assign_offsets,
+    inspect_compressed,
+    validate_batches,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -140,25 +149,30 @@ class Log:
     # --- append ---
 
     def append(
-        self, batches: bytearray | memoryview, *, leader_epoch: int, now_ms: int
+        self,
+        batches: bytearray | memoryview,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        verified: bool = True,
     ) -> AppendResult:
         """Check batches as a producer sent them, number them in place, write them at once.
 
-        A batch that its idempotent producer sent before is answered with its offsets. Nothing is
-        durable before `flush`. Raises BrokerError subclasses: CorruptMessage, InvalidRecord,
+        A batch that its idempotent producer sent before is answered with its offsets. A
+        transaction that begins here must be `verified` with its coordinator. Nothing is durable
+        before `flush`. Raises BrokerError subclasses: CorruptMessage, InvalidRecord,
         InvalidTimestamp, MessageTooLarge, UnsupportedCompressionType, OutOfOrderSequenceNumber,
-        InvalidProducerEpoch, DuplicateSequenceNumber, RecordListTooLarge, KafkaStorageError; the
-        log is unchanged then.
+        InvalidProducerEpoch, DuplicateSequenceNumber, InvalidTxnState, RecordListTooLarge,
+        KafkaStorageError; the log is unchanged then.
         """
         config = self.config
         headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
         append_time = now_ms if config.uses_log_append_time else -1
-        self._check_policy(headers, config, now_ms)
-        size = len(batches)
+        self._check_policy(batches, headers, config, now_ms)
         with self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
-            duplicate = self._producers.check(headers)
+            duplicate = self._producers.check(headers, verified=verified)
             if duplicate is not None:
                 return AppendResult(
                     duplicate.base_offset,
@@ -167,19 +181,57 @@ class Log:
                     self.log_start_offset,
                     duplicate=True,
                 )
-            base_offset = self.log_end_offset
-            next_offset = assign_offsets(batches, headers, base_offset, leader_epoch, append_time)
-            self._roll_if_full(size, next_offset, now_ms)
-            if leader_epoch > self._epochs.latest:
-                self._assign_epoch(leader_epoch, base_offset)
-            self._active.append(batches, headers, now_ms)
-            self._written(headers, next_offset, now_ms)
-            return AppendResult(
-                base_offset, next_offset - 1, append_time, self.log_start_offset, duplicate=False
-            )
+            return self._append(batches, headers, leader_epoch, now_ms, append_time)
 
-    def _check_policy(self, headers: list[BatchHeader], config: LogConfig, now_ms: int) -> None:
+    def append_from_coordinator(
+        self,
+        batches: bytearray,
+        *,
+        leader_epoch: int,
+        now_ms: int,
+        marker: EndMarker | None = None,
+    ) -> AppendResult:
+        """Append what the broker itself writes: transactional offsets, and transaction markers.
+
+        `marker` is what a control batch says. Raises InvalidProducerEpoch,
+        TransactionCoordinatorFenced, KafkaStorageError; the log is unchanged then.
+        """
+        headers = validate_batches(batches, from_client=False)
+        with self._lock:
+            if self._failure is not None:
+                raise KafkaStorageError(self._failure)
+            self._producers.check_epoch(headers, marker)
+            return self._append(batches, headers, leader_epoch, now_ms, -1)
+
+    def _append(
+        self,
+        batches: bytearray | memoryview,
+        headers: list[BatchHeader],
+        leader_epoch: int,
+        now_ms: int,
+        append_time: int,
+    ) -> AppendResult:
+        base_offset = self.log_end_offset
+        next_offset = assign_offsets(batches, headers, base_offset, leader_epoch, append_time)
+        self._roll_if_full(len(batches), next_offset, now_ms)
+        if leader_epoch > self._epochs.latest:
+            self._assign_epoch(leader_epoch, base_offset)
+        self._active.append(batches, headers, now_ms)
+        self._written(batches, headers, next_offset, now_ms)
+        return AppendResult(
+            base_offset, next_offset - 1, append_time, self.log_start_offset, duplicate=False
+        )
+
+    def _check_policy(
+        self,
+        batches: bytearray | memoryview,
+        headers: list[BatchHeader],
+        config: LogConfig,
+        now_ms: int,
+    ) -> None:
         for header in headers:
+            if config.compacts and header.compression:
+                inspect_compressed(batches, header)
             if header.has_null_key and config.compacts:
                 raise InvalidRecord(f"{self.name} is compacted: a record needs a key")
             if config.uses_log_append_time:
@@ -191,10 +243,16 @@ class Log:
             ):
                 raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
 
-    def _written(self, headers: list[BatchHeader], next_offset: int, now_ms: int) -> None:
+    def _written(
+        self,
+        batches: bytearray | memoryview,
+        headers: list[BatchHeader],
+        next_offset: int,
+        now_ms: int,
+    ) -> None:
         for header in headers:
             if header.producer_id >= 0:
-                self._producers.update(header, now_ms)
+                remember_producer(self._producers, self._active, header, batches, now_ms)
         self.log_end_offset = next_offset
         if self.high_watermark_follows_end:
             self.high_watermark = next_offset
@@ -290,6 +348,34 @@ class Log:
         return OffsetOutOfRange(
             f"{self.name}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
         )
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that begins before it is decided; at most the high watermark."""
+        with self._lock:
+            unstable = self._producers.first_unstable_offset(self.high_watermark)
+            if unstable is None or unstable >= self.high_watermark:
+                return self.high_watermark
+            return max(unstable, self.log_start_offset)
+
+    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
+        """What was aborted of the records from `offset` to before `end_offset`, by first offset.
+
+        `end_offset` is at most the last stable offset. Raises KafkaStorageError.
+        """
+        found: list[AbortedTransaction] = []
+        for segment in self._segments:
+            if segment.next_offset <= offset:
+                continue
+            aborted = segment.aborted_transactions()
+            found += [
+                each
+                for each in aborted
+                if each.last_offset >= offset and each.first_offset < end_offset
+            ]
+            if aborted and aborted[-1].last_stable_offset >= end_offset:
+                break
+        return sorted(found, key=attrgetter("first_offset"))
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at `timestamp_ms` or later.
@@ -433,8 +519,9 @@ class Log:
             with self._lock:
                 if self._failure is not None or not self.config.compacts:
                     return None
-                # What is not durable or not committed can still be cut off.
-                bound = min(self.recovery_point, self.high_watermark)
+                # What is not durable or not committed can still be cut off, what is not decided
+                # can still be aborted.
+                bound = min(self.recovery_point, self.last_stable_offset)
                 segments = [
                     segment for segment in self._segments[:-1] if segment.next_offset <= bound
                 ]
@@ -445,6 +532,7 @@ class Log:
                 self.log_start_offset,
                 now_ms,
                 is_stopped=lambda: self._is_ending,
+                aborted=self.aborted_transactions(self.log_start_offset, bound),
             )
             try:
                 return compaction.run(segments, self._replace_segments)

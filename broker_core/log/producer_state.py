@@ -1,14 +1,17 @@
-"""What a log remembers of idempotent producers, so that a retry is written once (KIP-98, KIP-360).
+"""What a log remembers of producers: a retry is written once (KIP-98, KIP-360), and a transaction
+that is not decided yet holds back the last stable offset.
 
-Of every producer id: its epoch and its last five batches, as many as a producer may have in flight.
-The state is a function of the log: recovery builds it again by reading batch headers, and snapshots
-taken when a segment is rolled or the log is closed only shorten that.
+Of every producer id: its epoch, its last five batches, as many as a producer may have in flight,
+and where its open transaction begins. The state is a function of the log: recovery builds it again
+by reading batch headers, and snapshots taken when a segment is rolled or the log is closed only
+shorten that.
 """
 
 from __future__ import annotations
 
 import logging
 import struct
+from collections import deque
 from collections.abc import Iterable
 from operator import attrgetter
 from pathlib import Path
@@ -18,8 +21,11 @@ from broker_core.environment import Disk
 from broker_core.errors import (
     DuplicateSequenceNumber,
     InvalidProducerEpoch,
+    InvalidTxnState,
     OutOfOrderSequenceNumber,
+    TransactionCoordinatorFenced,
 )
+from broker_core.protocol.control_records import EndMarker
 from broker_core.protocol.records import BatchHeader, crc32c
 
 logger = logging.getLogger(__name__)
@@ -29,9 +35,10 @@ BATCHES_KEPT: Final = 5
 PRODUCERS_MAX: Final = 100_000  # a log; the longest silent are forgotten first
 _SEQUENCE_MASK: Final = 2**31 - 1
 
-_MAGIC: Final = b"WLPS0001"
+_MAGIC: Final = b"WLPS0002"
 _HEADER: Final = struct.Struct(">8sII")  # magic, CRC-32C of what follows, number of producers
-_PRODUCER: Final = struct.Struct(">qhqB")  # id, epoch, last seen, number of batches
+# Id, epoch, last seen, coordinator's epoch, begin of the open transaction, number of batches.
+_PRODUCER: Final = struct.Struct(">qhqiqB")
 _BATCH: Final = struct.Struct(">iiqq")  # first and last sequence, first and last offset
 
 
@@ -44,16 +51,34 @@ class WrittenBatch(NamedTuple):
     last_offset: int
 
 
+class EndedTransaction(NamedTuple):
+    """A transaction in this log whose marker has been written."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # the marker's
+    committed: bool
+
+
 class Producer:
     """One producer id as the log has seen it."""
 
-    __slots__ = ("batches", "epoch", "last_seen_ms", "producer_id")
+    __slots__ = (
+        "batches",
+        "coordinator_epoch",
+        "epoch",
+        "last_seen_ms",
+        "producer_id",
+        "transaction_first_offset",
+    )
 
     def __init__(self, producer_id: int, epoch: int, last_seen_ms: int) -> None:
         self.producer_id = producer_id
         self.epoch = epoch
         self.last_seen_ms = last_seen_ms  # broker's clock; record timestamps can be years old
         self.batches: list[WrittenBatch] = []  # of this epoch, oldest first, at most BATCHES_KEPT
+        self.coordinator_epoch = -1  # of the coordinator that wrote the newest marker
+        self.transaction_first_offset = -1  # of the open transaction, -1 where there is none
 
 
 class ProducerState:
@@ -62,6 +87,11 @@ class ProducerState:
     def __init__(self, producers_max: int = PRODUCERS_MAX) -> None:
         self._producers: dict[int, Producer] = {}
         self._producers_max = producers_max
+        # First offsets of open transactions by producer id. They begin in the log's order, so that
+        # the oldest is always the first.
+        self._open: dict[int, int] = {}
+        # Decided, but the marker may not be committed yet: (first offset, marker's offset).
+        self._ended: deque[tuple[int, int]] = deque()
 
     def __len__(self) -> int:
         return len(self._producers)
@@ -74,16 +104,44 @@ class ProducerState:
         """All known producers, for DescribeProducers."""
         return list(self._producers.values())
 
-    def check(self, headers: list[BatchHeader]) -> WrittenBatch | None:
+    def is_in_transaction(self, producer_id: int) -> bool:
+        """Whether a transaction of the producer is open in this log."""
+        return producer_id in self._open
+
+    def first_open_offset(self) -> int | None:
+        """Where the oldest open transaction begins."""
+        return next(iter(self._open.values()), None)
+
+    def first_unstable_offset(self, high_watermark: int) -> int | None:
+        """Where the oldest transaction begins that is open, or decided beyond the high watermark.
+
+        The high watermark never goes back.
+        """
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
+        first_open = self.first_open_offset()
+        if not ended:
+            return first_open
+        firsts = [first for first, _ in ended]
+        return min(firsts if first_open is None else [*firsts, first_open])
+
+    def check(self, headers: list[BatchHeader], *, verified: bool = True) -> WrittenBatch | None:
         """Decide about batches that a producer wants to append.
 
         None means "write them"; a WrittenBatch that they are in the log already, at these offsets.
-        Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, and DuplicateSequenceNumber where
-        some of them are in the log and some are not.
+        `verified` says that the transaction coordinator knows this partition as one of the
+        transaction's. Raises InvalidProducerEpoch, OutOfOrderSequenceNumber, InvalidTxnState, and
+        DuplicateSequenceNumber where some of them are in the log and some are not.
         """
         first = headers[0]
         if len(headers) == 1:
-            return self._check(first, None) if first.producer_id >= 0 else None
+            if first.producer_id < 0:
+                return None
+            duplicate = self._check(first, None)
+            if duplicate is None:
+                self._check_transaction(first, verified)
+            return duplicate
         duplicates: list[WrittenBatch] = []
         previous: dict[int, BatchHeader] = {}
         for header in headers:
@@ -91,6 +149,7 @@ class ProducerState:
                 continue
             duplicate = self._check(header, previous.get(header.producer_id))
             if duplicate is None:
+                self._check_transaction(header, verified)
                 previous[header.producer_id] = header
             else:
                 duplicates.append(duplicate)
@@ -104,6 +163,39 @@ class ProducerState:
             duplicates[0].base_offset,
             duplicates[-1].last_offset,
         )
+
+    def check_epoch(self, headers: list[BatchHeader], marker: EndMarker | None = None) -> None:
+        """Decide about what a coordinator wants to append: there are no sequences.
+
+        Raises InvalidProducerEpoch, TransactionCoordinatorFenced.
+        """
+        for header in headers:
+            producer = self._producers.get(header.producer_id)
+            if producer is None:
+                continue
+            self._check_epoch(header, producer.epoch)
+            if marker is not None and marker.coordinator_epoch < producer.coordinator_epoch:
+                raise TransactionCoordinatorFenced(
+                    f"the marker for producer {header.producer_id} is of coordinator epoch "
+                    f"{marker.coordinator_epoch}, the log has seen {producer.coordinator_epoch}"
+                )
+
+    def _check_transaction(self, header: BatchHeader, verified: bool) -> None:
+        is_open = header.producer_id in self._open
+        if header.is_transactional:
+            if not is_open and not verified:
+                raise InvalidTxnState("Record was not part of an ongoing transaction")
+        elif is_open:
+            raise InvalidTxnState(
+                f"producer {header.producer_id} wrote outside of its open transaction"
+            )
+
+    def _check_epoch(self, header: BatchHeader, epoch: int) -> None:
+        if header.producer_epoch < epoch:
+            raise InvalidProducerEpoch(
+                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
+                f"the log has seen {epoch}"
+            )
 
     def _check(self, header: BatchHeader, before: BatchHeader | None) -> WrittenBatch | None:
         """`before` is the producer's previous batch in the same append."""
@@ -123,12 +215,10 @@ class ProducerState:
                     and producer.epoch == header.producer_epoch
                 ):
                     return batch
-            epoch, last_sequence = producer.epoch, producer.batches[-1].last_sequence
-        if header.producer_epoch < epoch:
-            raise InvalidProducerEpoch(
-                f"producer {header.producer_id} sent epoch {header.producer_epoch}, "
-                f"the log has seen {epoch}"
-            )
+            epoch = producer.epoch
+            # After a marker with a new epoch nothing has been written in that epoch.
+            last_sequence = producer.batches[-1].last_sequence if producer.batches else -1
+        self._check_epoch(header, epoch)
         expected = 0 if header.producer_epoch > epoch else (last_sequence + 1) & _SEQUENCE_MASK
         if sequence != expected:
             raise OutOfOrderSequenceNumber(
@@ -139,10 +229,42 @@ class ProducerState:
 
     def update(self, header: BatchHeader, now_ms: int) -> None:
         """Remember a batch that stands in the log; batches come in the log's order."""
+        if header.producer_id < 0 or (header.base_sequence < 0 and not header.is_transactional):
+            return
+        producer = self._seen(header, now_ms)
+        if header.base_sequence >= 0:
+            if len(producer.batches) >= BATCHES_KEPT:
+                del producer.batches[0]
+            producer.batches.append(
+                WrittenBatch(
+                    header.base_sequence,
+                    header.last_sequence,
+                    header.base_offset,
+                    header.last_offset,
+                )
+            )
+        if header.is_transactional and producer.transaction_first_offset < 0:
+            producer.transaction_first_offset = header.base_offset
+            self._open[header.producer_id] = header.base_offset
+
+    def end_transaction(
+        self, header: BatchHeader, marker: EndMarker, now_ms: int
+    ) -> EndedTransaction | None:
+        """Remember a marker that stands in the log; None where it ended nothing here."""
+        producer = self._seen(header, now_ms)
+        producer.coordinator_epoch = max(producer.coordinator_epoch, marker.coordinator_epoch)
+        first_offset, producer.transaction_first_offset = producer.transaction_first_offset, -1
+        if first_offset < 0:
+            return None
+        del self._open[header.producer_id]
+        self._ended.append((first_offset, header.last_offset))
+        return EndedTransaction(
+            header.producer_id, first_offset, header.last_offset, marker.committed
+        )
+
+    def _seen(self, header: BatchHeader, now_ms: int) -> Producer:
         producer = self._producers.get(header.producer_id)
         if producer is None:
-            if header.producer_id < 0 or header.base_sequence < 0:
-                return
             if len(self._producers) >= self._producers_max:
                 self._forget_silent()
             producer = Producer(header.producer_id, header.producer_epoch, now_ms)
@@ -150,17 +272,12 @@ class ProducerState:
         elif producer.epoch != header.producer_epoch:
             producer.epoch = header.producer_epoch
             producer.batches.clear()
-        elif len(producer.batches) >= BATCHES_KEPT:
-            del producer.batches[0]
         producer.last_seen_ms = now_ms
-        producer.batches.append(
-            WrittenBatch(
-                header.base_sequence, header.last_sequence, header.base_offset, header.last_offset
-            )
-        )
+        return producer
 
     def _forget_silent(self) -> None:
-        by_age = sorted(self._producers.values(), key=attrgetter("last_seen_ms"))
+        idle = [each for each in self._producers.values() if each.transaction_first_offset < 0]
+        by_age = sorted(idle, key=attrgetter("last_seen_ms"))
         # A tenth at a time: sorting for every newcomer would be a way to keep the broker busy.
         for producer in by_age[: max(1, len(by_age) // 10)]:
             del self._producers[producer.producer_id]
@@ -171,7 +288,7 @@ class ProducerState:
         expired = [
             producer.producer_id
             for producer in self._producers.values()
-            if producer.last_seen_ms <= silent_since_ms
+            if producer.last_seen_ms <= silent_since_ms and producer.transaction_first_offset < 0
         ]
         for producer_id in expired:
             del self._producers[producer_id]
@@ -186,6 +303,8 @@ class ProducerState:
                     producer.producer_id,
                     producer.epoch,
                     producer.last_seen_ms,
+                    producer.coordinator_epoch,
+                    producer.transaction_first_offset,
                     len(producer.batches),
                 )
             )
@@ -204,13 +323,28 @@ class ProducerState:
         state = cls()
         position = _HEADER.size
         for _ in range(count):
-            producer_id, epoch, last_seen_ms, batches = _PRODUCER.unpack_from(data, position)
+            (
+                producer_id,
+                epoch,
+                last_seen_ms,
+                coordinator_epoch,
+                transaction_first_offset,
+                batches,
+            ) = _PRODUCER.unpack_from(data, position)
             position += _PRODUCER.size
             producer = Producer(producer_id, epoch, last_seen_ms)
+            producer.coordinator_epoch = coordinator_epoch
+            producer.transaction_first_offset = transaction_first_offset
             for _ in range(batches):
                 producer.batches.append(WrittenBatch(*_BATCH.unpack_from(data, position)))
                 position += _BATCH.size
             state._producers[producer_id] = producer
+        first_offsets = [
+            (each.transaction_first_offset, each.producer_id)
+            for each in state._producers.values()
+            if each.transaction_first_offset >= 0
+        ]
+        state._open = {producer_id: first for first, producer_id in sorted(first_offsets)}
         return state
 
 

@@ -13,9 +13,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from broker_core.environment import Environment
+from broker_core.environment import Buffer, Environment
 from broker_core.errors import KafkaStorageError
 from broker_core.log import checkpoints, producer_state
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.checkpoints import CleanShutdown
 from broker_core.log.compaction import CLEANED_SUFFIX, SWAP_SUFFIX, finish_swap
 from broker_core.log.config import LogConfig
@@ -23,19 +24,23 @@ from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.producer_state import ProducerState
 from broker_core.log.scanning import Scan
 from broker_core.log.segment import (
-    INDEX_SUFFIX,
+    DERIVED_SUFFIXES,
     LOG_SUFFIX,
     RELATIVE_OFFSET_MAX,
-    TIME_INDEX_SUFFIX,
+    TRANSACTION_INDEX_SUFFIX,
     Segment,
     segment_path,
 )
+from broker_core.protocol.control_records import read_end_marker
 from broker_core.protocol.records import BatchHeader
 
 logger = logging.getLogger(__name__)
 
 DELETED_SUFFIX: Final = ".deleted"
 TEMPORARY_SUFFIX: Final = ".tmp"
+
+#: Takes over what a batch of a segment says; the header's position refers to the data.
+Remember = Callable[[Segment, BatchHeader, bytes], None]
 
 
 @dataclass
@@ -57,6 +62,33 @@ def load(directory: Path, name: str, config: LogConfig, environment: Environment
         return _Loader(directory, name, config, environment).load()
     except OSError as error:
         raise KafkaStorageError(f"{directory}: {error.strerror or error}") from error
+
+
+def remember_producer(
+    producers: ProducerState, segment: Segment, header: BatchHeader, data: Buffer, now_ms: int
+) -> None:
+    """Take over what a batch that stands in a segment says of its producer.
+
+    `data` is what the header's position refers to.
+    """
+    if not header.is_control:
+        producers.update(header, now_ms)
+        return
+    marker = read_end_marker(data, header)
+    if marker is None:
+        return
+    ended = producers.end_transaction(header, marker, now_ms)
+    if ended is None or ended.committed:
+        return
+    undecided = producers.first_open_offset()
+    segment.note_aborted(
+        AbortedTransaction(
+            ended.producer_id,
+            ended.first_offset,
+            ended.last_offset,
+            header.next_offset if undecided is None else undecided,
+        )
+    )
 
 
 class _Loader:
@@ -123,7 +155,7 @@ class _Loader:
             finish_swap(self.disk, self.directory, base_offset, _offsets(names, LOG_SUFFIX))
         names = self.disk.names(self.directory)
         bases = set(_offsets(names, LOG_SUFFIX))
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in DERIVED_SUFFIXES:
             for orphan in set(_offsets(names, suffix)) - bases:
                 self.disk.remove(segment_path(self.directory, orphan, suffix))
         return names
@@ -211,9 +243,9 @@ class _Loader:
         )
         offset, producers = found or (segments[0].base_offset, ProducerState())
 
-        def remember(header: BatchHeader) -> None:
-            if header.base_offset >= offset:
-                producers.update(header, self.now_ms)
+        def remember(segment: Segment, header: BatchHeader, data: bytes) -> None:
+            if header.base_offset >= offset and header.producer_id >= 0:
+                remember_producer(producers, segment, header, data, self.now_ms)
             if header.leader_epoch > epochs.latest:
                 epochs.assign(header.leader_epoch, header.base_offset, save=False)
 
@@ -234,23 +266,28 @@ class _Loader:
             epochs.save()
         return producers
 
-    def _read_producers(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> None:
+    def _read_producers(self, segment: Segment, remember: Remember) -> None:
         """Producer state alone, from a segment that is known to be sound."""
         file = self.disk.open(segment.path)
-        for header, _, _ in Scan(file, segment.size, check_crc=False):
-            remember(header)
+        for header, _, data in Scan(file, segment.size, check_crc=False):
+            remember(segment, header, data)
+        # Its index of aborted transactions is in its file already.
+        segment.release()
 
-    def _rebuild(self, segment: Segment, remember: Callable[[BatchHeader], None]) -> bool:
+    def _rebuild(self, segment: Segment, remember: Remember) -> bool:
         """Check a segment, build its indexes, cut it; whether all of it was sound."""
         following = segment.next_offset if segment.next_offset > segment.base_offset else None
         file_size = segment.size
         segment.begin()
+        self.disk.remove(
+            segment_path(self.directory, segment.base_offset, TRANSACTION_INDEX_SUFFIX)
+        )
         self.unsynced.append(segment)
         next_offset = segment.base_offset
         segment.next_offset = next_offset
         valid = 0
         scan = Scan(segment.handle().file, file_size, check_crc=True)
-        for header, position, _ in scan:
+        for header, position, data in scan:
             # Neither the CRC nor a length covers the base offset. Compaction alone leaves gaps.
             if (
                 header.base_offset < next_offset
@@ -262,7 +299,7 @@ class _Loader:
                 break
             segment.note(header, position)
             next_offset = header.next_offset
-            remember(header)
+            remember(segment, header, data)
             valid = position + header.size
         if valid == file_size:
             segment.size = valid

@@ -15,6 +15,8 @@ from typing import Final, NamedTuple
 
 from broker_core.environment import Buffer, Disk, File
 from broker_core.errors import KafkaStorageError
+from broker_core.log import aborted_transactions
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.offset_index import OffsetIndex
 from broker_core.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
@@ -33,6 +35,8 @@ logger = logging.getLogger(__name__)
 LOG_SUFFIX: Final = ".log"
 INDEX_SUFFIX: Final = ".index"
 TIME_INDEX_SUFFIX: Final = ".timeindex"
+TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # only beside segments that have aborts
+DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
 _SEARCH_BYTES: Final = 8192  # an index entry every 4096 bytes: one read mostly finds the batch
@@ -58,6 +62,7 @@ class Segment:
     """
 
     __slots__ = (
+        "_aborted",
         "_handle",
         "_index_interval_bytes",
         "_indexed_position",
@@ -94,6 +99,7 @@ class Segment:
         self._indexed_position = 0  # where the newest index entry points
         self._handle: Handle | None = None
         self._time_index: TimeIndex | None = None
+        self._aborted: list[AbortedTransaction] | None = None  # None: not read from its file yet
         self._max_timestamp: int | None = None  # None: not read from the time index yet
 
     @property
@@ -136,6 +142,7 @@ class Segment:
         file = self.disk.open(path or self.path, create=True)
         self._handle = Handle(file, OffsetIndex())
         self._time_index = TimeIndex()
+        self._aborted = []
         self._indexed_position = 0
         self._max_timestamp = -1
 
@@ -195,6 +202,11 @@ class Segment:
             self._time_index.append(self._max_timestamp, last_offset - self.base_offset)
             self._indexed_position = position
 
+    def note_aborted(self, aborted: AbortedTransaction) -> None:
+        """Take an aborted transaction, whose marker is in this segment, into its index."""
+        # A new list: readers in other threads go on with the old one.
+        self._aborted = [*self.aborted_transactions(), aborted]
+
     def extend(self, data: Buffer) -> None:
         """Write batches that are noted already, during compaction; raises OSError."""
         assert self._handle is not None
@@ -209,11 +221,11 @@ class Segment:
         self.size = size
 
     def index_files(self) -> list[tuple[Path, bytes]]:
-        """Both index files; the last time entry is the newest timestamp."""
+        """The index files; the last time entry is the newest timestamp."""
         assert self._handle is not None and self._time_index is not None
         if self.size:
             self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
-        return [
+        files = [
             (
                 segment_path(self.directory, self.base_offset, INDEX_SUFFIX),
                 self._handle.offset_index.to_bytes(),
@@ -223,9 +235,13 @@ class Segment:
                 self._time_index.to_bytes(),
             ),
         ]
+        if self._aborted:
+            path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
+            files.append((path, aborted_transactions.to_bytes(self._aborted)))
+        return files
 
     def write_indexes(self, *, durably: bool = False) -> None:
-        """Write both index files, `durably` where no later recovery would build them again.
+        """Write the index files, `durably` where no later recovery would build them again.
 
         Raises OSError.
         """
@@ -237,7 +253,8 @@ class Segment:
 
     def sync_indexes(self) -> None:
         """Make the index files durable; raises OSError."""
-        for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        suffixes = DERIVED_SUFFIXES if self._aborted else (INDEX_SUFFIX, TIME_INDEX_SUFFIX)
+        for suffix in suffixes:
             self.disk.open(
                 segment_path(self.directory, self.base_offset, suffix), writable=True
             ).fdatasync()
@@ -252,6 +269,7 @@ class Segment:
         if not self.is_retired:
             self._handle = None
             self._time_index = None
+            self._aborted = None
 
     def remove(self) -> None:
         """Delete the files; who holds a handle can still read. Raises OSError."""
@@ -259,7 +277,7 @@ class Segment:
         self._time_index = None
         # The data first: indexes without data are rubbish that the next start removes, data
         # without indexes would be a reason to build them again.
-        for suffix in (LOG_SUFFIX, INDEX_SUFFIX, TIME_INDEX_SUFFIX):
+        for suffix in (LOG_SUFFIX, *DERIVED_SUFFIXES):
             self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
 
     # --- reading ---
@@ -289,6 +307,23 @@ class Segment:
         if self.disk.size(path) is None:
             return None
         return TimeIndex.from_bytes(self.disk.read(path))
+
+    def aborted_transactions(self) -> list[AbortedTransaction]:
+        """The aborted transactions whose markers are here, oldest first.
+
+        Raises KafkaStorageError.
+        """
+        aborted = self._aborted
+        if aborted is None:
+            path = segment_path(self.directory, self.base_offset, TRANSACTION_INDEX_SUFFIX)
+            try:
+                stored = b"" if self.disk.size(path) is None else self.disk.read(path)
+            except FileNotFoundError:  # retention was faster
+                stored = b""
+            except OSError as error:
+                raise KafkaStorageError(f"{path}: {error.strerror}") from error
+            aborted = self._aborted = aborted_transactions.from_bytes(stored)
+        return aborted
 
     def handle(self) -> Handle:
         """The open file and index; raises KafkaStorageError."""

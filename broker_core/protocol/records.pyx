@@ -285,8 +285,13 @@ cdef object _refuse(int problem, int64_t position):
     return CorruptMessage(text)
 
 
-cdef int _check_produced(BatchHeader header, const unsigned char *batch) except -1:
-    """What a producer must keep to beyond the frame; see Kafka's LogValidator."""
+cdef int _check_produced(
+    BatchHeader header, const unsigned char *batch, bint from_client
+) except -1:
+    """What a producer must keep to beyond the frame; see Kafka's LogValidator.
+
+    The broker's own coordinators write control records, and transactional ones without sequence.
+    """
     cdef int problem
     cdef int64_t newest = 0
     cdef bint has_null_key = False
@@ -295,14 +300,14 @@ cdef int _check_produced(BatchHeader header, const unsigned char *batch) except 
             f"the batch says {header.record_count} records and a last offset delta of "
             f"{header.last_offset_delta}"
         )
-    if header.attributes & CONTROL_BIT:
+    if from_client and header.attributes & CONTROL_BIT:
         raise InvalidRecord("a client must not write control records")
     if header.attributes & LOG_APPEND_TIME_BIT:
         raise InvalidTimestamp("a client must not set the log append time")
     if header.attributes & COMPRESSION_MASK > LAST_CODEC:
         raise UnsupportedCompressionType(f"codec {header.attributes & COMPRESSION_MASK}")
     if header.producer_id >= 0:
-        if header.producer_epoch < 0 or header.base_sequence < 0:
+        if header.producer_epoch < 0 or (from_client and header.base_sequence < 0):
             raise InvalidRecord(
                 f"producer {header.producer_id} sent epoch {header.producer_epoch} and "
                 f"sequence {header.base_sequence}"
@@ -326,7 +331,7 @@ cdef int _check_produced(BatchHeader header, const unsigned char *batch) except 
     return 0
 
 
-def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX):
+def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_client=True):
     """Check batches as a producer sent them and return their headers.
 
     Uncompressed records are walked, compressed ones are not opened. Raises CorruptMessage,
@@ -357,7 +362,7 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX):
                 raise _refuse(problem, position)
             header = BatchHeader.__new__(BatchHeader)
             header.read(start + position, position, size)
-            _check_produced(header, start + position)
+            _check_produced(header, start + position, from_client)
             headers.append(header)
             position += size
         if not headers:
@@ -365,6 +370,36 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX):
         return headers
     finally:
         PyBuffer_Release(&view)
+
+
+def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
+    """Open a compressed batch and check its records; the header learns of keys that are missing.
+
+    Raises InvalidRecord, CorruptMessage, MessageTooLarge, UnsupportedCompressionType.
+    """
+    cdef const unsigned char *start
+    cdef int64_t newest = 0, size
+    cdef bint has_null_key = False
+    cdef int problem
+    cdef bytes expanded = decompress(
+        header.attributes & COMPRESSION_MASK,
+        bytes(memoryview(data)[header.position + HEADER_SIZE : header.position + header.size]),
+        max_bytes,
+    )
+    start = <const unsigned char *><char *>expanded
+    size = len(expanded)
+    with nogil:
+        problem = walk_records(
+            start,
+            start + size,
+            header.record_count,
+            header.base_timestamp,
+            &newest,
+            &has_null_key,
+        )
+    if problem != FINE:
+        raise _refuse(problem, header.position)
+    header.has_null_key = has_null_key
 
 
 def assign_offsets(

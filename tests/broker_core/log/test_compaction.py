@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from broker_core.environment import SystemDisk
-from broker_core.errors import KafkaStorageError
+from broker_core.errors import CorruptMessage, InvalidRecord, KafkaStorageError
 from broker_core.log import LogConfig
 from broker_core.log.compaction import Compaction
 from broker_core.protocol.records import iterate_records, scan_batches
@@ -199,11 +200,26 @@ def test_a_batch_that_cannot_be_opened_stays(tmp_path: Path) -> None:
 
     raw[22] = 1  # says gzip now, and is none
     raw[17:21] = crc32c(bytes(raw[21:])).to_bytes(4, "big")
+    with pytest.raises(CorruptMessage):
+        bench.log.append(bytearray(raw), leader_epoch=0, now_ms=NOW)
+    # One from the time before the topic was compacted.
+    bench.log.update_config(replace(bench.config, cleanup_policy="delete"))
     bench.log.append(raw, leader_epoch=0, now_ms=NOW)
+    bench.log.update_config(bench.config)
     put(bench, ("a", "2"))
     compact(bench)
     headers = scan_batches(bench.log.read(0, 10_000))[0]
     assert [header.base_offset for header in headers] == [1, 2]
+
+
+@pytest.mark.parametrize("compression", range(5))
+def test_a_record_without_a_key_is_refused_whatever_compresses_it(
+    tmp_path: Path, compression: int
+) -> None:
+    bench = compacted_bench(tmp_path)
+    with pytest.raises(InvalidRecord, match="needs a key"):
+        bench.append_records([(NOW, None, b"value", [])], compression=compression)
+    put(bench, ("a", "1"), compression=compression)
 
 
 def test_a_damaged_segment_is_not_rewritten(tmp_path: Path) -> None:

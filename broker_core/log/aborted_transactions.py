@@ -1,0 +1,34 @@
+"""Which transactions of a segment were aborted, so that readers of committed records skip them.
+
+File format as Kafka's `.txnindex`: entries of 34 bytes, big-endian: version, producer id, first
+offset, last offset (that of the marker), and the last stable offset when the marker was written.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+_ENTRY: Final = struct.Struct(">hqqqq")
+ENTRY_BYTES: Final = _ENTRY.size
+
+
+class AbortedTransaction(NamedTuple):
+    """A transaction that an abort marker ended."""
+
+    producer_id: int
+    first_offset: int
+    last_offset: int  # of the marker, whose segment has the entry
+    last_stable_offset: int  # every transaction that begins before it was decided by then
+
+
+def to_bytes(entries: Iterable[AbortedTransaction]) -> bytes:
+    """The file's content."""
+    return b"".join(_ENTRY.pack(0, *entry) for entry in entries)
+
+
+def from_bytes(data: bytes) -> list[AbortedTransaction]:
+    """Read a file's content; what is behind the last whole entry is left out."""
+    whole = len(data) // ENTRY_BYTES * ENTRY_BYTES
+    return [AbortedTransaction(*entry[1:]) for entry in _ENTRY.iter_unpack(data[:whole])]
