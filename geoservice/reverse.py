@@ -37,6 +37,9 @@ DEFAULT_LAYERS: Final = frozenset({"address", "poi"})
 #: Nominatim's ranks of places.
 _RANKS: Final = {"country": 4, "state": 8, "city": 16, "town": 18, "village": 19, "suburb": 19}
 
+#: Nominatim's address ranks of the keys that a town index answers.
+_ADDRESS_RANKS: Final = _RANKS | {"town": 16, "village": 16, "suburb": 20}
+
 #: Places kept ready; each is some 800 bytes.
 _PLACES_MAX: Final = 8_000
 
@@ -59,11 +62,21 @@ class Place(msgspec.Struct, frozen=True, kw_only=True):
     category: str = "place"  # the main tag: "place", "highway", "building", "amenity"
     addresstype: str = ""  # the address's key of this object: "road", "city", "building"
     place_rank: int = 30  # Nominatim's rank_search
+    address_rank: int = 30  # Nominatim's rank_address: where it stands in an address
     importance: float | None = None
     osm_type: str | None = None  # "node", "way", "relation"; None for what GeoNames says
     osm_id: int | None = None
     #: south, north, west, east in degrees
     boundingbox: tuple[float, float, float, float] | None = None
+
+
+class AddressRow(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One line of an address, with what its key alone does not say."""
+
+    key: str  # Nominatim's: "road", "suburb", "city", "postcode"
+    name: str
+    address_rank: int  # 4 country .. 26 street, 30 house; 5 for a postcode
+    admin_level: int | None = None  # of an administrative boundary
 
 
 class ReverseResult(msgspec.Struct, frozen=True, kw_only=True, gc=False):
@@ -182,6 +195,22 @@ class Geocoder:
         """All names of a place as OpenStreetMap's tags: "name", "name:de", "ref"."""
         return {"name": place.name} if place.name else {}
 
+    def address_rows(self, place: Place, languages: Sequence[str] = ()) -> list[AddressRow]:
+        """The address of a place line by line, the finest first."""
+        return [
+            AddressRow(key=key, name=name, address_rank=_ADDRESS_RANKS[key])
+            for key, name in place.address.items()
+            if key in _ADDRESS_RANKS
+        ]
+
+    def geometry(self, place: Place) -> dict[str, Any] | None:
+        """Its shape as a GeoJSON geometry; None where only a point is known."""
+        return None
+
+    def lookup(self, osm_type: str, osm_id: int, *, languages: Sequence[str] = ()) -> list[Place]:
+        """What OpenStreetMap's object ("node", "way", "relation" and its id) is in this index."""
+        return []
+
     def extratags(self, place: Place) -> dict[str, str]:
         """Other tags of a place: "wikidata", "population"."""
         return {"population": str(place.population)} if place.population else {}
@@ -225,6 +254,7 @@ class Geocoder:
             type=kind,
             addresstype=kind,
             place_rank=_RANKS[kind],
+            address_rank=_ADDRESS_RANKS[kind],
             name=text,
             display_name=_display_name(address),
             address=address,
@@ -243,6 +273,7 @@ class Geocoder:
             type="country",
             addresstype="country",
             place_rank=_RANKS["country"],
+            address_rank=_ADDRESS_RANKS["country"],
             name=text,
             display_name=text,
             address={"country": text, "country_code": self._index.string(code).lower()},
@@ -276,6 +307,7 @@ class Geocoder:
             type=kind,
             addresstype=kind,
             place_rank=_RANKS[kind],
+            address_rank=_ADDRESS_RANKS[kind],
             name=address[kind],
             display_name=_display_name(address),
             address=address,
