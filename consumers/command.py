@@ -21,11 +21,16 @@ _EXAMPLES: Final = """examples:
   waylog resolver                                      the log on this machine
   waylog resolver --bootstrap-servers kafka1:9092      as many processes as you like, up to
                                                        the number of partitions of `location`
+  waylog resolver --geo region.geo                     follows the file: put a new one in its place
+  waylog resolver --from-earliest --index new.geo      what would a new index answer? To a topic
+                                                       of its own; then
+  waylog resolver compare --index new.geo              how many addresses would differ, and how
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog resolver`."""
+    from consumers import re_resolve_command
     from geoservice.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
@@ -77,10 +82,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "there (default 0)",
     )
     add_fallback_arguments(parser)
+    re_resolve_command.add_arguments(parser)
+    re_resolve_command.add_compare(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Resolve until SIGTERM or SIGINT."""
+    """Resolve until SIGTERM or SIGINT, or what else was asked for."""
+    from consumers import re_resolve_command
+
+    if arguments.action == "compare":
+        return re_resolve_command.compare(arguments)
+    if re_resolve_command.is_re_resolve(arguments):
+        return re_resolve_command.re_resolve(arguments)
+    return _run_worker(arguments)
+
+
+def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.newest_fixes import Standstill
     from consumers.resolver import Resolver
     from consumers.worker import TopicsDiffer, Worker, WorkerSettings, describe

@@ -37,19 +37,20 @@ TRACEPARENT_BYTES_MAX: Final = 256
 class Resolver:
     """Turns batches of fixes into address records."""
 
-    #: Read when a partition is assigned, to restore its NewestFixes.
-    state_topic: Final = ADDRESS
-
     def __init__(
         self,
         geocoders: GeocoderSource,
         fallback: Fallback | None = None,
         *,
         standstill: Standstill = NO_STANDSTILL,
+        topic: str = ADDRESS,
     ) -> None:
+        """`topic` is where the addresses go."""
         self._geocoders = geocoders
         self._fallback = fallback
         self._standstill = standstill
+        #: Read when a partition is assigned, to restore its NewestFixes.
+        self.state_topic: Final = topic
         self.resolved = 0
         self.rejected = 0
         self.stood_still = 0
@@ -171,7 +172,7 @@ class Resolver:
             )
             outputs.append(
                 OutputRecord(
-                    ADDRESS,
+                    self.state_topic,
                     # Where the fix came from, so that the same resolver owns both.
                     record.partition(),
                     fix.device.encode(),

@@ -11,13 +11,13 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException
+
+from consumers.partitions import PartitionReader
 
 logger = logging.getLogger(__name__)
-
-_BATCH_RECORDS: Final = 5000
 
 
 class _Request(NamedTuple):
@@ -33,15 +33,7 @@ class Restorer:
     def __init__(self, config: dict[str, Any], state_topic: str) -> None:
         """`config` is that of a client; the consumer is in no group."""
         self.failed: str | None = None  # why this restorer has given up
-        self._config = config | {
-            # Required by the client; nothing is committed in this name.
-            "group.id": f"{config['client.id']}-none",
-            "enable.auto.commit": False,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "queued.max.messages.kbytes": 8 * 1024,
-            "fetch.wait.max.ms": 100,
-        }
+        self._config = config
         self._topic = state_topic
         self._requests: queue.SimpleQueue[_Request | None] = queue.SimpleQueue()
         self._stopping = threading.Event()
@@ -77,30 +69,19 @@ class Restorer:
 
     def _restore_one(self, request: _Request) -> None:
         started = time.monotonic()
-        partition = TopicPartition(self._topic, request.partition)
-        # A consumer for each: it takes memory and threads, and is rarely needed.
-        consumer = Consumer(self._config)
+        # A consumer for each: it takes memory and threads, and is rarely needed. Nothing is
+        # committed in the name of its group.
+        reader = PartitionReader(self._config, f"{self._config['client.id']}-none")
         try:
-            end = self._end(consumer, partition, request)
-            if end is None:
+            bounds = self._bounds(reader, request)
+            if bounds is None:
                 return
-            low, high = end
             count = 0
-            if high > low:
-                partition.offset = low
-                consumer.assign([partition])
-                while not self._given_up(request):
-                    messages = consumer.consume(_BATCH_RECORDS, 0.1)
-                    values = [each.value() for each in messages if each.error() is None]
-                    if values:
-                        request.restore(values)
-                        count += len(values)
-                    # Compaction leaves holes: only the position says that the end is reached.
-                    [position] = consumer.position(
-                        [TopicPartition(self._topic, partition.partition)]
-                    )
-                    if position.offset >= high:
-                        break
+            for records in reader.batches(
+                self._topic, request.partition, *bounds, stopped=lambda: self._given_up(request)
+            ):
+                request.restore([record.value() for record in records])
+                count += len(records)
             if self._given_up(request):
                 return
             logger.info(
@@ -111,15 +92,12 @@ class Restorer:
             )
             request.done()
         finally:
-            consumer.close()
+            reader.close()
 
-    def _end(
-        self, consumer: Consumer, partition: TopicPartition, request: _Request
-    ) -> tuple[int, int] | None:
+    def _bounds(self, reader: PartitionReader, request: _Request) -> tuple[int, int] | None:
         while not self._given_up(request):
             try:
-                low, high = consumer.get_watermark_offsets(partition, timeout=5.0)
-                return low, high
+                return reader.bounds(self._topic, request.partition)
             except KafkaException as error:
                 logger.info("restoring waits: %s", error.args[0].str())
                 self._stopping.wait(0.2)

@@ -17,10 +17,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from geoservice.format import read_header, write_index
+from geoservice.format import read_header
 from geoservice.reverse import Geocoder
 from geoservice.store import IndexUnavailable
 from geoservice.watch import WatchedGeocoder
+from tests.geoservice.index_files import write_renamed
 
 VADUZ = (47.141, 9.5209)
 
@@ -29,14 +30,8 @@ VADUZ = (47.141, 9.5209)
 def versions(world_path: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """Two indexes that name a town differently, by their versions."""
     folder = tmp_path_factory.mktemp("versions")
-    data = world_path.read_bytes()
-    header = read_header(memoryview(data))
-    sections = {
-        name: data[section.offset : section.offset + section.length]
-        for name, section in header.sections.items()
-    }
     other = folder / "other.bin"
-    write_index(other, sections | {"strings": sections["strings"].replace(b"Vaduz", b"Zuduv")})
+    write_renamed(world_path, other, b"Vaduz", b"Zuduv")
     same = folder / "same.bin"
     shutil.copy(world_path, same)
     return {Geocoder.open(path).index_version: path for path in (same, other)}

@@ -1,0 +1,113 @@
+"""Reading a partition from one offset to another, outside of any group."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+_BATCH_RECORDS: Final = 5000
+_WAIT_S: Final = 0.1
+_HOPELESS: Final = (
+    KafkaError.UNKNOWN_TOPIC_OR_PART,
+    KafkaError.TOPIC_AUTHORIZATION_FAILED,
+)
+
+
+class PartitionReader:
+    """One consumer that is assigned what it is asked for. Use it in one thread, and close it."""
+
+    def __init__(self, config: dict[str, Any], group: str) -> None:
+        """`config` is that of a client. `group` is where `committed` looks; nobody joins it."""
+        self._consumer = Consumer(
+            config
+            | {
+                "group.id": group,
+                "enable.auto.commit": False,
+                "auto.offset.reset": "earliest",
+                "isolation.level": "read_committed",
+                "enable.partition.eof": True,
+                "queued.max.messages.kbytes": 8 * 1024,
+                "fetch.wait.max.ms": 100,
+            }
+        )
+
+    def partitions(self, topic: str, timeout_s: float = 10.0) -> list[int]:
+        """Its partitions, none where there is no such topic; raises KafkaException."""
+        metadata = self._consumer.list_topics(topic, timeout=timeout_s).topics[topic]
+        return [] if metadata.error is not None else sorted(metadata.partitions)
+
+    def bounds(self, topic: str, partition: int, timeout_s: float = 5.0) -> tuple[int, int]:
+        """Its first offset and the one behind its last; raises KafkaException."""
+        low, high = self._consumer.get_watermark_offsets(
+            TopicPartition(topic, partition), timeout=timeout_s
+        )
+        return low, high
+
+    def offset_of_time(self, topic: str, partition: int, time_ms: int) -> int | None:
+        """The first record that is not older, None without one; raises KafkaException."""
+        asked = TopicPartition(topic, partition, time_ms)
+        [found] = self._consumer.offsets_for_times([asked], timeout=10.0)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else None
+
+    def committed(self, topic: str, partition: int) -> int | None:
+        """What the group has committed, if anything; raises KafkaException."""
+        [found] = self._consumer.committed([TopicPartition(topic, partition)], timeout=10.0)
+        if found.error is not None:
+            raise KafkaException(found.error)
+        return found.offset if found.offset >= 0 else None
+
+    def commit(self, topic: str, partition: int, offset: int) -> None:
+        """Commit for the group, and wait for it; raises KafkaException."""
+        self._consumer.commit(
+            offsets=[TopicPartition(topic, partition, offset)], asynchronous=False
+        )
+
+    def batches(
+        self,
+        topic: str,
+        partition: int,
+        start: int,
+        end: int,
+        *,
+        stopped: Callable[[], bool] = lambda: False,
+    ) -> Iterator[list[Message]]:
+        """The records from `start` up to `end`; fewer when `stopped()` says so.
+
+        A log that is away for a while is waited for. Raises KafkaException for what waiting does
+        not help against.
+        """
+        if start >= end:
+            return
+        self._consumer.assign([TopicPartition(topic, partition, start)])
+        try:
+            reached = False
+            while not reached and not stopped():
+                records = []
+                for message in self._consumer.consume(_BATCH_RECORDS, _WAIT_S):
+                    offset = message.offset()
+                    error = message.error()
+                    if error is not None:
+                        # Compaction and transactions leave holes, also at the end.
+                        if error.code() == KafkaError._PARTITION_EOF:
+                            reached = reached or (offset is not None and offset >= end)
+                        elif error.fatal() or error.code() in _HOPELESS:
+                            raise KafkaException(error)
+                    elif offset is None:
+                        continue
+                    elif offset < end:
+                        records.append(message)
+                        reached = offset == end - 1
+                    else:
+                        reached = True
+                if records:
+                    yield records
+        finally:
+            self._consumer.unassign()
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._consumer.close()

@@ -1,0 +1,200 @@
+"""Resolving again what the log holds, with another index, beside the resolver that is at work.
+
+The results go to a topic of their own, partition by partition as `address`: the newest address of
+each device, as it would be with that index. `address` itself is written by the group of resolvers
+alone, which is what keeps an older fix from replacing a newer one there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from confluent_kafka import KafkaError, Message
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from consumers.newest_fixes import NewestFixes
+from consumers.partitions import PartitionReader
+from consumers.records import OutputRecord
+from consumers.resolver import Resolver
+from geoservice.reverse import Geocoder
+from geoservice.watch import FixedGeocoder
+from waylog.kafka import client_config, ensure_topics, producer_config
+from waylog.telemetry import now_ms
+from waylog.topics import ADDRESS, LOCATION, TOPICS, Topic
+
+_FLUSH_S: Final = 60.0
+
+
+class ReResolveFailed(Exception):
+    """It cannot go on; the message says why. What was done is kept."""
+
+
+class Start(NamedTuple):
+    """Where to begin in each partition; with neither, at the oldest record."""
+
+    offset: int | None = None
+    time_ms: int | None = None
+
+
+class Range(NamedTuple):
+    """What there is to do in one partition of `location`."""
+
+    partition: int
+    start: int
+    end: int
+
+
+@dataclass
+class Done:
+    """What a run has done."""
+
+    topic: str
+    index_version: str
+    records: int = 0
+    addresses: int = 0  # records written: at least one for each device
+    rejected: int = 0  # records that are no fixes; they are in topic `error` already
+    devices: int = 0
+    resumed: bool = False  # after an earlier run
+    finished: bool = False
+
+
+def topic_of(index_version: str) -> str:
+    """The topic for the addresses out of an index."""
+    return f"{ADDRESS}-{index_version}"
+
+
+class ReResolver:
+    """One run from where it begins, or where the last one stopped, to the end of the log."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        geocoder: Geocoder,
+        start: Start,
+        *,
+        topic: str | None = None,
+        restart: bool = False,
+        progress: Callable[[int, int], None] = lambda _done, _total: None,
+    ) -> None:
+        """`restart` forgets how far an earlier run came. `progress` gets records of records."""
+        self.done = Done(topic or topic_of(geocoder.index_version), geocoder.index_version)
+        if self.done.topic in {each.name for each in TOPICS}:
+            raise ReResolveFailed(
+                f"topic {self.done.topic} has its own writers: choose another for the comparison"
+            )
+        self._bootstrap_servers = bootstrap_servers
+        self._resolver = Resolver(FixedGeocoder(geocoder), topic=self.done.topic)
+        self._start = start
+        self._restart = restart
+        self._progress = progress
+        self._stopping = False
+
+    def stop(self) -> None:
+        """Stop after the batch under way. May be called by a signal handler."""
+        self._stopping = True
+
+    def run(self) -> Done:
+        """Resolve all partitions; raises ReResolveFailed, LogUnreachable and KafkaException."""
+        config = client_config(self._bootstrap_servers, "re-resolve")
+        # The group holds how far we are, for the next run and for `waylog groups`.
+        reader = PartitionReader(config, f"re-resolve-{self.done.topic}")
+        try:
+            partitions = reader.partitions(LOCATION)
+            if not partitions:
+                raise ReResolveFailed(f"there is no topic {LOCATION}")
+            self._ensure_topic(reader, len(partitions))
+            ranges = [self._range(reader, partition) for partition in partitions]
+            total = sum(max(0, each.end - each.start) for each in ranges)
+            self._progress(0, total)
+            producer = LibrdkafkaProducer(
+                producer_config(
+                    self._bootstrap_servers, "re-resolve", queue_buffering_max_kbytes=16 * 1024
+                )
+            )
+            for each in ranges:
+                if not self._stopping:
+                    self._run_partition(reader, producer, each, total)
+        finally:
+            reader.close()
+        self.done.finished = not self._stopping
+        return self.done
+
+    def _ensure_topic(self, reader: PartitionReader, partitions: int) -> None:
+        [address] = [each for each in TOPICS if each.name == ADDRESS]
+        ensure_topics(self._bootstrap_servers, [Topic(self.done.topic, partitions, address.config)])
+        found = reader.partitions(self.done.topic)
+        if found and len(found) != partitions:
+            raise ReResolveFailed(
+                f"topic {self.done.topic} has {len(found)} partitions and {LOCATION} has "
+                f"{partitions}: a device must be in the same partition of both"
+            )
+
+    def _range(self, reader: PartitionReader, partition: int) -> Range:
+        low, high = reader.bounds(LOCATION, partition)
+        committed = None if self._restart else reader.committed(LOCATION, partition)
+        if committed is not None:
+            self.done.resumed = True
+            return Range(partition, max(low, committed), high)
+        if self._start.time_ms is not None:
+            found = reader.offset_of_time(LOCATION, partition, self._start.time_ms)
+            return Range(partition, high if found is None else found, high)
+        return Range(partition, max(low, self._start.offset or 0), high)
+
+    def _run_partition(
+        self, reader: PartitionReader, producer: LibrdkafkaProducer, todo: Range, total: int
+    ) -> None:
+        state = self._restored(reader, todo.partition)
+        position = todo.start
+        for records in reader.batches(
+            LOCATION, todo.partition, todo.start, todo.end, stopped=lambda: self._stopping
+        ):
+            outputs = self._resolver.process(
+                {todo.partition: records}, {todo.partition: state}, now_ms()
+            )
+            addresses = [each for each in outputs if each.topic == self.done.topic]
+            _write(producer, addresses)
+            self.done.records += len(records)
+            self.done.addresses += len(addresses)
+            self.done.rejected += len(outputs) - len(addresses)
+            offset = records[-1].offset()
+            assert offset is not None
+            position = offset + 1
+            reader.commit(LOCATION, todo.partition, position)
+            self._progress(self.done.records, total)
+        if not self._stopping and position < todo.end:
+            # Nothing but holes is left.
+            reader.commit(LOCATION, todo.partition, todo.end)
+        self.done.devices += len(state)
+
+    def _restored(self, reader: PartitionReader, partition: int) -> NewestFixes:
+        """What earlier runs have resolved in the partition."""
+        state = self._resolver.new_state()
+        bounds = reader.bounds(self.done.topic, partition)
+        for records in reader.batches(self.done.topic, partition, *bounds):
+            state.restore([record.value() for record in records])
+        return state
+
+
+def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:
+    """Append, and wait until all are stored; raises ReResolveFailed."""
+    failures: list[KafkaError] = []
+
+    def delivered(error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            failures.append(error)
+
+    for topic, partition, key, value, headers in outputs:
+        more: dict[str, Any] = {"headers": headers, "on_delivery": delivered}
+        if partition is not None:
+            more["partition"] = partition
+        while True:
+            try:
+                producer.produce(topic, value, key, **more)
+                break
+            except BufferError:
+                producer.poll(0.05)
+    if producer.flush(_FLUSH_S) or failures:
+        reason = failures[0].str() if failures else "the log does not answer"
+        raise ReResolveFailed(f"the results were not stored: {reason}")
