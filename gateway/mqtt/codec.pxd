@@ -10,6 +10,7 @@ cdef class Publish:
     cdef public int packet_id
     cdef public int reason_code
     cdef public dict properties
+    cdef Publish following      # arrived next on the same connection, while both wait
 
 
 cdef class Acknowledgement:

@@ -2,46 +2,36 @@
 
 Bytes and the time go in with `receive_data`; `next_event` returns what somebody else has to decide
 (a CONNECT to authenticate, a PUBLISH to store), everything else is answered here. Bytes to send
-collect in `outgoing`; a connection that has some, or is to be closed, puts itself into
+collect until `take_outgoing`; a connection that has some, or is to be closed, puts itself into
 `router.changed`.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.codec import (
-    Acknowledgement,
-    Decoder,
-    Publish,
     encode_connack,
     encode_disconnect,
-    encode_pingresp,
-    encode_puback,
     encode_suback,
     encode_unsuback,
-)
-from gateway.mqtt.outgoing import (
-    AUTHENTICATING,
-    AWAITING_CONNECT,
-    CLOSED,
-    CONNECTED,
-    SendingHalf,
-    message_of,
 )
 from gateway.mqtt.packets import (
     CONNACK_3,
     Connect,
     Disconnect,
-    PacketType,
-    PingRequest,
     Properties,
     PropertyId,
     ReasonCode,
     RemoteProtocolError,
     Subscribe,
     Unsubscribe,
-    Will,
+)
+from gateway.mqtt.session import (
+    AUTHENTICATING,
+    CLOSED,
+    CONNECTED,
+    Link,
 )
 
 if TYPE_CHECKING:
@@ -51,129 +41,28 @@ if TYPE_CHECKING:
 #: A connection that was told to end and does not take its last bytes is cut after so long.
 LINGER_S: Final = 5.0
 
-_LISTENING: Final = (CONNECTED, AWAITING_CONNECT)
-_RELEASES_MAX: Final = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 
+class Connection(Link):
+    """See above. What is done for every packet is in `Link`."""
 
-class Connection(SendingHalf):
-    """See above."""
+    __slots__ = ()
 
-    __slots__ = (
-        "_aliases_in",
-        "_decoder",
-        "abort",
-        "blocked",
-        "closing",
-        "owner",
-        "route",
-        "unacknowledged",
-        "unread",
-        "will",
-    )
+    _router: Router
+    closing: tuple[int, str] | None
 
-    def __init__(self, router: Router, owner: Any, now: float) -> None:
-        super().__init__(router, now)
-        #: Whatever the shell wants to find here; not used by this class.
-        self.owner = owner
-        self.route: Any = None
-        self._decoder = Decoder(router.settings.connect_bytes_max)
-        self._aliases_in: dict[int, str] | None = None
-        self.will: Will | None = None
-        #: PUBLISH packets that are not acknowledged yet, in the order they came.
-        self.unacknowledged: list[Publish] = []
-        self.blocked = False  # too many of them: nothing more is looked at
-        self.unread = False  # the shell does not read from the transport now
-        self.closing: tuple[int, str] | None = None
-        self.abort = False  # do not even wait for the last bytes to leave
+    def __init__(self, router: Router, owner: object, now: float) -> None:
+        super().__init__(router, owner, now)
         router.timers.schedule(self, now + router.settings.connect_timeout_s)
 
-    # --- bytes in -------------------------------------------------------------------------------
+    # --- the rarer packets ----------------------------------------------------------------------
 
-    def receive_data(self, data: bytes, now: float) -> None:
-        """Take what arrived."""
-        self._last_received = now
-        if self.state != CLOSED:
-            self._decoder.receive_data(data)
-
-    @property
-    def buffered_bytes(self) -> int:
-        """Received, and not looked at yet."""
-        return self._decoder.buffered_bytes
-
-    def next_event(self, now: float) -> Connect | Publish | None:
-        """The next packet that the caller has to decide about.
-
-        A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
-        """
-        while self.state in _LISTENING and not self.blocked:
-            try:
-                packet = self._decoder.next_packet()
-                if packet is None:
-                    return None
-                if type(packet) is Publish:
-                    if self._publish_arrived(packet):
-                        return packet
-                elif type(packet) is Connect:
-                    self.state = AUTHENTICATING
-                    self.version = packet.version
-                    return packet
-                else:
-                    self._handle(packet, now)
-            except RemoteProtocolError as error:
-                self._broken(error)
-        return None
-
-    def _publish_arrived(self, packet: Publish) -> bool:
-        settings = self._router.settings
-        if packet.properties is not None:
-            self._resolve_alias(packet)
-        if packet.topic.count("/") >= settings.topic_levels_max:
-            raise RemoteProtocolError(ReasonCode.TOPIC_NAME_INVALID, "topic has too many levels")
-        if packet.qos == 2:
-            assert self.session is not None
-            received = self.session.received or ()
-            if packet.packet_id in received:
-                # Stored before; only our PUBREC was lost.
-                self.send_acknowledgement(PacketType.PUBREC, packet.packet_id)
-                return False
-            if any(
-                waiting.qos == 2 and waiting.packet_id == packet.packet_id
-                for waiting in self.unacknowledged
-            ):
-                return False
-            limit = settings.publishes_in_flight_max if self.version == 5 else _RELEASES_MAX
-            if len(received) >= limit:
-                raise RemoteProtocolError(
-                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many QoS 2 messages not released"
-                )
-        self.unacknowledged.append(packet)
-        if len(self.unacknowledged) >= settings.publishes_in_flight_max:
-            self.blocked = True
-        return True
-
-    def _resolve_alias(self, packet: Publish) -> None:
-        assert packet.properties is not None
-        alias = packet.properties.pop(PropertyId.TOPIC_ALIAS, None)
-        if alias is None:
-            return
-        assert isinstance(alias, int)
-        if alias > self._router.settings.topic_aliases_max:
-            raise RemoteProtocolError(ReasonCode.TOPIC_ALIAS_INVALID, "topic alias is too high")
-        if self._aliases_in is None:
-            self._aliases_in = {}
-        if packet.topic:
-            self._aliases_in[alias] = packet.topic
-        elif alias in self._aliases_in:
-            packet.topic = self._aliases_in[alias]
-        else:
-            raise RemoteProtocolError(ReasonCode.PROTOCOL_ERROR, "topic alias without a topic")
-
-    def _handle(self, packet: object, now: float) -> None:
-        if isinstance(packet, Acknowledgement):
-            self._acknowledged(packet, now)
-        elif isinstance(packet, PingRequest):
-            self.send(encode_pingresp())
-        elif isinstance(packet, Subscribe):
+    def _handle(self, packet: object, now: float) -> bool:
+        """Answer a packet; True if it is one that the caller has to decide about."""
+        if isinstance(packet, Connect):
+            self.state = AUTHENTICATING
+            self.version = packet.version
+            return True
+        if isinstance(packet, Subscribe):
             self._subscribe(packet, now)
         elif isinstance(packet, Unsubscribe):
             assert self.session is not None
@@ -185,19 +74,7 @@ class Connection(SendingHalf):
             raise RemoteProtocolError(
                 ReasonCode.PROTOCOL_ERROR, "AUTH without an authentication method"
             )
-
-    def _acknowledged(self, packet: Acknowledgement, now: float) -> None:
-        assert self.session is not None
-        if packet.packet_type == PacketType.PUBREL:
-            known = self.session.release(packet.packet_id)
-            code = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-            self.send_acknowledgement(PacketType.PUBCOMP, packet.packet_id, code)
-            return
-        answer = self.session.acknowledged(
-            packet.packet_type, packet.packet_id, packet.reason_code, now
-        )
-        if answer is not None:
-            self.send_acknowledgement(answer[0], packet.packet_id, answer[1])
+        return False
 
     def _subscribe(self, packet: Subscribe, now: float) -> None:
         assert self.session is not None
@@ -292,50 +169,6 @@ class Connection(SendingHalf):
         elif self.version:
             self.send(encode_connack(self.version, False, CONNACK_3.get(reason_code, 3)))
         self._end(reason_code, text)
-
-    def acknowledge(self, packet: Publish, reason_code: int, now: float) -> None:
-        """Answer a PUBLISH: it is stored, or (any other code than success) not passed on.
-
-        Acknowledgements leave in the order of the packets (section 4.6), and what was stored goes
-        to its subscribers in that order.
-        """
-        packet.reason_code = reason_code
-        waiting = self.unacknowledged
-        while waiting and waiting[0].reason_code >= 0:
-            self._answer(waiting.pop(0), now)
-        if self.blocked and len(waiting) <= self._router.settings.publishes_in_flight_max // 2:
-            self.blocked = False
-            self._change()
-
-    def _answer(self, packet: Publish, now: float) -> None:
-        code = packet.reason_code
-        if packet.qos == 1:
-            if code and self.version == 5:
-                self.send_acknowledgement(PacketType.PUBACK, packet.packet_id, code)
-            else:
-                self.send(encode_puback(packet.packet_id))
-        elif packet.qos == 2:
-            session = self.session
-            failed = code >= ReasonCode.UNSPECIFIED_ERROR and self.version == 5
-            # A client that is gone will send it again, and the log knows its id.
-            if session is not None and session.connection is self and not failed:
-                if session.received is None:
-                    session.received = set()
-                session.received.add(packet.packet_id)
-            self.send_acknowledgement(PacketType.PUBREC, packet.packet_id, code)
-        if code == ReasonCode.SUCCESS:
-            found = self._router.subscriptions.match(packet.topic)
-            # Most of what devices send is for the log alone: no message is made of that.
-            if found or packet.retain:
-                message = message_of(
-                    packet.topic,
-                    packet.payload,
-                    packet.qos,
-                    packet.retain,
-                    packet.properties,
-                    now,
-                )
-                self._router.publish_to(found, message, self.session, now)
 
     def close(self, reason_code: ReasonCode, text: str) -> None:
         """End the connection from our side; MQTT 5 clients are told why."""

@@ -7,7 +7,7 @@ Who subscribes later gets both, and the last position, as retained messages made
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -59,7 +59,7 @@ class MqttAddressChannel:
             self._card_changed(topic, found, decode_address(value))
         self._wake()
 
-    def _card_changed(self, topic: str, found: Sequence[Subscription], address: Address) -> None:
+    def _card_changed(self, topic: str, found: list[Subscription], address: Address) -> None:
         if self._names.get(address.device) == address.display_name:
             return
         if len(self._names) >= _NAMES_MAX:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.mqtt.acl import AccessRules
@@ -20,15 +20,13 @@ from gateway.mqtt.packets import (
     SubscriptionRequest,
     Will,
 )
-from gateway.mqtt.retained import RetainedSource, RetainedStore
-from gateway.mqtt.session import NEVER, Message, Session
+from gateway.mqtt.retained import RetainedStore
+from gateway.mqtt.session import NEVER, Hub, Message, Session
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,
-    SubscriptionTree,
     filter_is_valid,
-    merge,
     split_share,
 )
 
@@ -45,22 +43,15 @@ class WillDue(NamedTuple):
     will: Will
 
 
-class Router:
+class Router(Hub):
     """See above. `now` is always in seconds on one monotonic clock."""
 
     def __init__(self, settings: Settings, rules: AccessRules, now: float) -> None:
-        self.settings = settings
-        self.rules = rules
-        self.timers = TimerWheel(now)
-        self.changed: list[Connection] = []
-        self.wills: list[WillDue] = []
-        self.retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
-        self.sources: list[RetainedSource] = []
-        self.subscriptions = SubscriptionTree()
+        retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
+        super().__init__(settings, rules, TimerWheel(now), retained, Counter())
         # A client identifier belongs to its user: nobody inherits another's session by its name.
         self.sessions: dict[tuple[str, str], Session] = {}
         self._offline: dict[Session, None] = {}  # the one away longest is first
-        self.counters: Counter[str] = Counter()
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -214,16 +205,13 @@ class Router:
         if subscription is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
         self.subscriptions.remove(subscription)
-        session.backlog.pop(topic_filter, None)
+        session.forget_retained(topic_filter)
         return ReasonCode.SUCCESS
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
         """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it."""
         session = subscription.session
-        session.backlog[subscription.topic_filter] = (
-            subscription,
-            self._retained(subscription.granted_filters),
-        )
+        session.await_retained(subscription, self._retained(subscription.granted_filters))
         session.pump(now)
 
     def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:
@@ -245,60 +233,6 @@ class Router:
     def publish(self, message: Message, publisher: Session | None, now: float) -> None:
         """Keep a message if it is retained, and take it to all who subscribed to its topic."""
         self.publish_to(self.subscriptions.match(message.topic), message, publisher, now)
-
-    def publish_to(
-        self,
-        found: Sequence[Subscription],
-        message: Message,
-        publisher: Session | None,
-        now: float,
-    ) -> None:
-        """The same for a caller that knows who subscribed."""
-        if message.retain:
-            self.retained.put(message)
-        if found:
-            self.deliver(message, found, publisher, now)
-
-    def deliver(
-        self,
-        message: Message,
-        subscriptions: Sequence[Subscription],
-        publisher: Session | None,
-        now: float,
-    ) -> None:
-        """Take a message to some subscriptions; overlapping ones of a client are one delivery."""
-        if len(subscriptions) == 1:
-            self._deliver(message, subscriptions, publisher, now)
-            return
-        for own in merge(subscriptions).values():
-            self._deliver(message, own, publisher, now)
-
-    def _deliver(
-        self,
-        message: Message,
-        subscriptions: Sequence[Subscription],
-        publisher: Session | None,
-        now: float,
-    ) -> None:
-        only = subscriptions[0]
-        session = only.session
-        if len(subscriptions) == 1 and session is not publisher:
-            qos = min(only.qos, message.qos)
-            identifiers = [only.identifier] if only.identifier else None
-            retain = message.retain and only.retain_as_published
-            self._count(session.deliver(message, qos, retain, identifiers, now))
-            return
-        if session is publisher:
-            subscriptions = [item for item in subscriptions if not item.no_local]
-            if not subscriptions:
-                return
-        qos = min(message.qos, max(item.qos for item in subscriptions))
-        identifiers = [item.identifier for item in subscriptions if item.identifier] or None
-        retain = message.retain and any(item.retain_as_published for item in subscriptions)
-        self._count(session.deliver(message, qos, retain, identifiers, now))
-
-    def _count(self, delivered: bool) -> None:
-        self.counters["deliveries" if delivered else "deliveries_dropped"] += 1
 
     def close_all(self, reason_code: ReasonCode, text: str) -> None:
         """Ask every connection to end."""

@@ -14,9 +14,8 @@ from gateway.mqtt.codec import (
     encode_publish,
     encode_suback,
 )
-from gateway.mqtt.outgoing import CLOSED, CONNECTED
 from gateway.mqtt.packets import PacketType, Properties, PropertyId, ReasonCode
-from gateway.mqtt.session import Message
+from gateway.mqtt.session import CLOSED, CONNECTED, Message
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 
@@ -435,7 +434,7 @@ def test_more_retained_messages_than_fit_are_sent_as_the_client_takes_them() -> 
     assert len(topics) == 200
     session = subscriber.connection.session
     assert session is not None
-    assert session.backlog == {}
+    assert session.backlog is None
 
 
 def test_qos_0_is_dropped_and_qos_1_waits_while_the_client_does_not_read() -> None:

@@ -111,9 +111,7 @@ def test_the_tree_finds_what_a_comparison_with_each_filter_finds(
         assert len(found) == len(expected)
     for item in present:
         tree.remove(item)
-    assert not tree._exact
-    assert not tree._root.children
-    assert tree._wildcards == 0
+    assert len(tree) == 0
 
 
 def test_a_message_goes_to_one_of_a_shared_group_in_turn() -> None:

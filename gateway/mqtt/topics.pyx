@@ -1,17 +1,9 @@
 """Topic filters, and who subscribes to a topic (MQTT 5.0, section 4.7)."""
 
-from __future__ import annotations
-
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from gateway.mqtt.session import Session
-
-SHARE_PREFIX: Final = "$share/"
+SHARE_PREFIX = "$share/"
 
 
-def filter_is_valid(topic_filter: str, levels_max: int) -> bool:
+def filter_is_valid(str topic_filter, int levels_max):
     """Whether wildcards stand where they may, and there are not too many levels."""
     levels = topic_filter.split("/")
     if not topic_filter or len(levels) > levels_max:
@@ -24,12 +16,12 @@ def filter_is_valid(topic_filter: str, levels_max: int) -> bool:
     return True
 
 
-def has_wildcard(topic_filter: str) -> bool:
+def has_wildcard(str topic_filter):
     """Whether a valid filter can match more than one topic."""
     return "+" in topic_filter or "#" in topic_filter
 
 
-def matches(topic_filter: str, topic: str) -> bool:
+def matches(str topic_filter, str topic):
     """Whether a valid filter matches a topic name."""
     if topic_filter == topic:
         return True
@@ -46,7 +38,7 @@ def matches(topic_filter: str, topic: str) -> bool:
     return len(filter_levels) == len(levels)
 
 
-def split_share(topic_filter: str) -> tuple[str | None, str]:
+def split_share(str topic_filter):
     """Share name and filter of `$share/NAME/FILTER`; the name is None for all other filters.
 
     A share name or filter that is not valid comes back as an empty filter.
@@ -59,32 +51,13 @@ def split_share(topic_filter: str) -> tuple[str | None, str]:
     return name, inner
 
 
-class Subscription:
+cdef class Subscription:
     """One topic filter of one session, as asked for and as granted."""
 
-    __slots__ = (
-        "granted_filters",
-        "identifier",
-        "no_local",
-        "qos",
-        "retain_as_published",
-        "session",
-        "share",
-        "topic_filter",
-    )
-
     def __init__(
-        self,
-        session: Session,
-        topic_filter: str,
-        granted_filters: tuple[str, ...],
-        *,
-        qos: int = 0,
-        no_local: bool = False,
-        retain_as_published: bool = False,
-        identifier: int = 0,
-        share: str | None = None,
-    ) -> None:
+        self, session, str topic_filter, tuple granted_filters, *, int qos=0, bint no_local=False,
+        bint retain_as_published=False, long long identifier=0, str share=None,
+    ):
         self.session = session
         self.topic_filter = topic_filter
         #: What `topic_filter` is narrowed to, so that it matches only what the owner may read.
@@ -96,15 +69,13 @@ class Subscription:
         self.share = share
 
 
-class SharedGroup:
+cdef class SharedGroup:
     """Subscriptions of one share name and filter: each message goes to one of them."""
 
-    __slots__ = ("members",)
+    def __init__(self):
+        self.members = {}
 
-    def __init__(self) -> None:
-        self.members: dict[Subscription, None] = {}
-
-    def choose(self) -> Subscription:
+    def choose(self):
         """The member whose turn it is; those on line come first."""
         for subscription in self.members:
             if subscription.session.connection is not None:
@@ -117,22 +88,20 @@ class SharedGroup:
         return subscription
 
 
-Subscriber = Subscription | SharedGroup
-_Subscribers = dict[Subscriber, None]
-
-
-class _Node:
+cdef class _Node:
     """A level of the wildcard trie."""
 
-    __slots__ = ("below", "children", "here")
+    cdef readonly dict children
+    cdef readonly dict here   # filters that end at this level
+    cdef readonly dict below  # filters that go on with `#`
 
-    def __init__(self) -> None:
-        self.children: dict[str, _Node] = {}
-        self.here: _Subscribers = {}  # filters that end at this level
-        self.below: _Subscribers = {}  # filters that go on with `#`
+    def __init__(self):
+        self.children = {}
+        self.here = {}
+        self.below = {}
 
 
-class SubscriptionTree:
+cdef class SubscriptionTree:
     """All subscriptions, found by topic.
 
     Most clients subscribe to exactly one topic, their own: filters without a wildcard stand in one
@@ -140,13 +109,17 @@ class SubscriptionTree:
     wildcard cost a walk.
     """
 
-    def __init__(self) -> None:
-        self._exact: dict[str, Subscriber | _Subscribers] = {}
+    def __init__(self):
+        self._exact = {}
         self._root = _Node()
         self._wildcards = 0
-        self._groups: dict[tuple[str, str], SharedGroup] = {}
+        self._groups = {}
 
-    def add(self, subscription: Subscription) -> None:
+    def __len__(self):
+        """How much is held for filters: 0 when there are none."""
+        return len(self._exact) + self._wildcards + len((<_Node> self._root).children)
+
+    def add(self, Subscription subscription):
         """Make a subscription known under all its granted filters."""
         for topic_filter in subscription.granted_filters:
             if subscription.share is None:
@@ -159,7 +132,7 @@ class SubscriptionTree:
                 self._insert(topic_filter, group)
             group.members[subscription] = None
 
-    def remove(self, subscription: Subscription) -> None:
+    def remove(self, Subscription subscription):
         """Forget a subscription that was added."""
         for topic_filter in subscription.granted_filters:
             if subscription.share is None:
@@ -172,29 +145,34 @@ class SubscriptionTree:
                 del self._groups[key]
                 self._delete(topic_filter, group)
 
-    def match(self, topic: str) -> list[Subscription]:
+    cpdef list match(self, str topic):
         """The subscriptions that match; a session is in it once for each of its filters."""
-        exact = self._exact.get(topic)
-        if exact is None and not self._wildcards:
-            return []
-        found: list[Subscriber] = []
+        cdef object exact = self._exact.get(topic)
+        cdef list found
+        if not self._wildcards:
+            if exact is None:
+                return []
+            if type(exact) is Subscription:
+                return [exact]
+        found = []
         if exact is not None:
             if type(exact) is dict:
                 found.extend(exact)
             else:
-                found.append(exact)  # type: ignore[arg-type]
+                found.append(exact)
         if self._wildcards:
             self._walk(topic, found)
         return [
-            subscriber.choose() if isinstance(subscriber, SharedGroup) else subscriber
+            (<SharedGroup> subscriber).choose() if type(subscriber) is SharedGroup else subscriber
             for subscriber in found
         ]
 
-    def _walk(self, topic: str, found: list[Subscriber]) -> None:
-        nodes = [self._root]
+    cdef int _walk(self, str topic, list found) except -1:
+        cdef list nodes = [self._root], following
+        cdef _Node node, child
         wildcards_match = not topic.startswith("$")
         for level in topic.split("/"):
-            following: list[_Node] = []
+            following = []
             for node in nodes:
                 if wildcards_match:
                     found.extend(node.below)
@@ -205,14 +183,16 @@ class SubscriptionTree:
                 if child is not None:
                     following.append(child)
             if not following:
-                return
+                return 0
             nodes = following
             wildcards_match = True
         for node in nodes:
             found.extend(node.here)
             found.extend(node.below)  # "a/#" matches "a" too
+        return 0
 
-    def _insert(self, topic_filter: str, subscriber: Subscriber) -> None:
+    def _insert(self, str topic_filter, subscriber):
+        cdef _Node node, child
         if not has_wildcard(topic_filter):
             exact = self._exact.get(topic_filter)
             if exact is None:
@@ -232,7 +212,8 @@ class SubscriptionTree:
         (node.below if levels[-1] == "#" else node.here)[subscriber] = None
         self._wildcards += 1
 
-    def _delete(self, topic_filter: str, subscriber: Subscriber) -> None:
+    def _delete(self, str topic_filter, subscriber):
+        cdef _Node node, child, parent
         if not has_wildcard(topic_filter):
             exact = self._exact.get(topic_filter)
             if isinstance(exact, dict):
@@ -242,7 +223,7 @@ class SubscriptionTree:
             elif exact is subscriber:
                 del self._exact[topic_filter]
             return
-        path: list[tuple[_Node, str]] = []
+        path = []
         node = self._root
         levels = topic_filter.split("/")
         for level in levels[:-1] if levels[-1] == "#" else levels:
@@ -257,9 +238,9 @@ class SubscriptionTree:
             del parent.children[level]
 
 
-def merge(subscriptions: Iterable[Subscription]) -> dict[Session, list[Subscription]]:
+def merge(subscriptions):
     """Subscriptions by session: overlapping filters of one client are one delivery."""
-    merged: dict[Session, list[Subscription]] = {}
+    cdef dict merged = {}
     for subscription in subscriptions:
         merged.setdefault(subscription.session, []).append(subscription)
     return merged

@@ -1,0 +1,137 @@
+"""The hot half of the state machines: messages, sessions, and the link a session is bound to."""
+
+from libc.stdint cimport uint32_t
+
+from gateway.mqtt.codec cimport Acknowledgement, Decoder, Publish
+from gateway.mqtt.topics cimport Subscription, SubscriptionTree
+
+cdef enum:
+    STATE_AWAITING_CONNECT = 0
+    STATE_AUTHENTICATING = 1
+    STATE_CONNECTED = 2
+    STATE_CLOSED = 3
+
+
+cdef class Message:
+    cdef public str topic
+    cdef public bytes payload
+    cdef public int qos
+    cdef public bint retain
+    cdef public bint latest_only
+    cdef public dict properties
+    cdef public object expires_at
+
+    cpdef bint expired(self, double now)
+
+
+cdef class Delivery:
+    cdef public Message message
+    cdef public int qos
+    cdef public bint retain
+    cdef public bint dup
+    cdef public bint released
+    cdef public list identifiers
+
+
+cdef class Session:
+    cdef public str client_id
+    cdef public object identity
+    cdef public object settings
+    cdef public Link connection
+    cdef public long long expiry_interval_s
+    cdef public double deadline
+    cdef public long long timer_tick
+    cdef public object will
+    cdef public double will_at
+    cdef public dict subscriptions
+    cdef public dict backlog
+    cdef public dict in_flight
+    cdef public object queue
+    cdef public Py_ssize_t queued_bytes
+    cdef public set received
+    cdef public int next_packet_id
+
+    cpdef bint deliver(
+        self, Message message, int qos, bint retain, list identifiers, double now
+    ) except -1
+    cpdef pump(self, double now)
+    cdef Delivery _next_waiting(self)
+    cdef bint _window_open(self) except -1
+    cdef int _send(self, Delivery delivery, double now) except -1
+    cdef bint _transmit(self, int packet_id, Delivery delivery, double now) except -1
+    cdef bint _enqueue(self, Delivery delivery) except -1
+
+
+cdef class Hub:
+    cdef readonly object settings
+    cdef readonly object rules
+    cdef readonly object timers
+    cdef public list changed
+    cdef public list wills
+    cdef readonly object retained
+    cdef readonly list sources
+    cdef readonly SubscriptionTree subscriptions
+    cdef readonly object counters
+    cdef int _publishes_in_flight_max
+    cdef int _topic_levels_max
+    cdef Py_ssize_t _outgoing_bytes_max
+
+    cpdef deliver(self, Message message, list subscriptions, Session publisher, double now)
+    cpdef publish_to(self, list found, Message message, Session publisher, double now)
+    cdef int _deliver(
+        self, Message message, list subscriptions, Session publisher, double now
+    ) except -1
+
+
+cdef class Link:
+    cdef public object owner
+    cdef public object route
+    cdef public object will
+    cdef public object closing
+    cdef readonly Hub _router
+    cdef readonly Decoder _decoder
+    cdef public Session session
+    cdef Publish _oldest            # of those not acknowledged yet; the others hang behind it
+    cdef Publish _newest
+    cdef int _unacknowledged
+    cdef object _outgoing           # None, bytes, or a list of bytes
+    cdef public Py_ssize_t outgoing_bytes
+    cdef dict _aliases_in
+    cdef dict _aliases_out
+    cdef public object paused_since
+    cdef public double _last_received
+    cdef public uint32_t packet_bytes_max
+    cdef public int state
+    cdef public int version
+    cdef public int keep_alive_s
+    cdef public int receive_maximum
+    cdef public int topic_aliases_max
+    cdef public long long timer_tick
+    cdef public bint blocked
+    cdef public bint unread
+    cdef public bint abort
+    cdef bint _announced
+
+    cpdef receive_data(self, bytes data, double now)
+    cpdef next_event(self, double now)
+    cdef bint _publish_arrived(self, Publish packet) except -1
+    cdef bint _is_new(self, Publish packet) except -1
+    cdef int _resolve_alias(self, Publish packet) except -1
+    cdef int _acknowledged(self, Acknowledgement packet, double now) except -1
+    cpdef acknowledge(self, Publish packet, int reason_code, double now)
+    cdef int _answer(self, Publish packet, double now) except -1
+    cdef bint _writable(self)
+    cpdef send(self, bytes data)
+    cpdef _change(self)
+    cpdef bytes take_outgoing(self, double now)
+    cpdef send_acknowledgement(self, int packet_type, int packet_id, int reason_code=*)
+    cdef bint send_publish(
+        self, Message message, int qos, bint retain, bint dup, int packet_id, list identifiers,
+        double now,
+    ) except -1
+    cdef str _use_alias(self, str topic, dict properties)
+
+
+cpdef Message message_of(
+    str topic, bytes payload, int qos, bint retain, dict properties, double now
+)

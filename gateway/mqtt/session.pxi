@@ -1,0 +1,206 @@
+# What the server remembers of one client; a part of session.pyx.
+
+
+cdef class Session:
+    """State of one client; `connection` is None while it is away.
+
+    A session outlives its connections if the client asked for that (MQTT 5.0, section 4.1).
+    Containers are made when they are first needed: most sessions of devices never need most of
+    them.
+    """
+
+    def __init__(self, str client_id, identity, settings):
+        self.client_id = client_id
+        self.identity = identity
+        self.settings = settings
+        self.expiry_interval_s = 0  # after the end of a connection
+        self.deadline = 0.0  # when it expires; only while it is away
+        self.timer_tick = 0
+        self.will = None  # of a connection that ended, waiting for its delay
+        self.will_at = 0.0
+        self.subscriptions = {}
+        #: Retained messages still to be sent, by topic filter; None or not empty.
+        self.backlog = None
+        #: By packet identifier, in the order of sending: len <= deliveries_in_flight_max.
+        self.in_flight = None
+        self.queue = None  # None or not empty
+        self.queued_bytes = 0
+        #: QoS 2 publishes of the client that were stored and not released yet.
+        self.received = None
+        self.next_packet_id = 1
+
+    # --- to the client --------------------------------------------------------------------------
+
+    cpdef bint deliver(
+        self, Message message, int qos, bint retain, list identifiers, double now
+    ) except -1:
+        """Send or queue a message; False if it was dropped for want of room or connection."""
+        cdef bint ready = self.connection is not None and self.connection._writable()
+        cdef Delivery delivery
+        if qos == 0:
+            if not ready:
+                return False
+            self.connection.send_publish(message, 0, retain, False, 0, identifiers, now)
+            return True
+        delivery = Delivery.__new__(Delivery, message, qos, retain, identifiers)
+        if ready and self.queue is None and self._window_open():
+            self._send(delivery, now)
+            return True
+        return self._enqueue(delivery)
+
+    cpdef pump(self, double now):
+        """Send what waits, as far as window and connection allow."""
+        cdef Delivery delivery
+        while (
+            (self.queue is not None or self.backlog is not None)
+            and self.connection is not None
+            and self.connection._writable()
+            and self._window_open()
+        ):
+            delivery = self._next_waiting()
+            if delivery is None or delivery.message.expired(now):
+                continue
+            if delivery.qos:
+                self._send(delivery, now)
+            else:
+                self._transmit(0, delivery, now)
+
+    def await_retained(self, Subscription subscription, messages):
+        """Have the messages of an iterator sent, as fast as the client takes them."""
+        if self.backlog is None:
+            self.backlog = {}
+        self.backlog[subscription.topic_filter] = (subscription, messages)
+
+    def forget_retained(self, str topic_filter):
+        """Send no more of what is retained for a filter."""
+        if self.backlog is not None:
+            self.backlog.pop(topic_filter, None)
+            if not self.backlog:
+                self.backlog = None
+
+    cdef Delivery _next_waiting(self):
+        cdef Delivery delivery
+        cdef Subscription subscription
+        cdef Message message
+        if self.queue is not None:
+            delivery = self.queue.popleft()
+            self.queued_bytes -= len(delivery.message.payload)
+            if not self.queue:
+                self.queue = None
+            return delivery
+        topic_filter, (subscription, messages) = next(iter(self.backlog.items()))
+        message = next(messages, None)
+        if message is None:
+            self.forget_retained(topic_filter)
+            return None
+        return Delivery.__new__(
+            Delivery,
+            message,
+            min(message.qos, subscription.qos),
+            True,
+            [subscription.identifier] if subscription.identifier else None,
+        )
+
+    cdef bint _window_open(self) except -1:
+        if self.in_flight is None:
+            return True
+        return len(self.in_flight) < min(
+            <int> self.settings.deliveries_in_flight_max, self.connection.receive_maximum
+        )
+
+    cdef int _send(self, Delivery delivery, double now) except -1:
+        cdef int packet_id
+        if self.in_flight is None:
+            self.in_flight = {}
+        while self.next_packet_id in self.in_flight:
+            self.next_packet_id = self.next_packet_id % PACKET_ID_MAX + 1
+        packet_id = self.next_packet_id
+        self.next_packet_id = packet_id % PACKET_ID_MAX + 1
+        self.in_flight[packet_id] = delivery
+        if not self._transmit(packet_id, delivery, now):
+            self._settled(packet_id)
+        return 0
+
+    def _settled(self, int packet_id):
+        if self.in_flight is not None:
+            self.in_flight.pop(packet_id, None)
+            if not self.in_flight:
+                self.in_flight = None
+
+    cdef bint _transmit(self, int packet_id, Delivery delivery, double now) except -1:
+        return self.connection.send_publish(
+            delivery.message,
+            delivery.qos,
+            delivery.retain,
+            delivery.dup,
+            packet_id,
+            delivery.identifiers,
+            now,
+        )
+
+    cdef bint _enqueue(self, Delivery delivery) except -1:
+        cdef Message message = delivery.message, other
+        cdef Delivery waiting
+        if self.queue is None:
+            self.queue = deque()
+        elif message.latest_only:
+            for index, waiting in enumerate(self.queue):
+                other = waiting.message
+                if other.latest_only and other.topic == message.topic:
+                    self.queued_bytes += len(message.payload) - len(other.payload)
+                    self.queue[index] = delivery
+                    return True
+        if (
+            len(self.queue) >= self.settings.queued_messages_max
+            or self.queued_bytes + len(message.payload) > self.settings.queued_bytes_max
+        ):
+            if not self.queue:
+                self.queue = None
+            return False
+        self.queue.append(delivery)
+        self.queued_bytes += len(message.payload)
+        return True
+
+    def acknowledged(self, int packet_type, int packet_id, int reason_code, double now):
+        """Take PUBACK, PUBREC or PUBCOMP; returns type and reason code of what to answer."""
+        cdef Delivery delivery = None
+        if self.in_flight is not None:
+            delivery = self.in_flight.get(packet_id)
+        if packet_type == PUBREC:
+            if delivery is None or delivery.qos != 2:
+                return PUBREL, ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+            if reason_code < UNSPECIFIED_ERROR:
+                delivery.released = True
+                return PUBREL, 0
+        elif delivery is None or (delivery.qos == 2) != (packet_type == PUBCOMP):
+            return None
+        self._settled(packet_id)
+        self.pump(now)
+        return None
+
+    def resume(self, double now):
+        """On a new connection, send again what the old one may have lost (section 4.4)."""
+        cdef Delivery delivery
+        for packet_id, delivery in list((self.in_flight or {}).items()):
+            if delivery.released:
+                self.connection.send_acknowledgement(PUBREL, packet_id)
+                continue
+            delivery.dup = True
+            if not self._transmit(packet_id, delivery, now):
+                self._settled(packet_id)
+        self.pump(now)
+
+    # --- from the client ------------------------------------------------------------------------
+
+    def release(self, int packet_id):
+        """Take PUBREL: the packet identifier may be used again. False if it was not in use."""
+        if self.received is None or packet_id not in self.received:
+            return False
+        self.received.discard(packet_id)
+        if not self.received:
+            self.received = None
+        return True
+
+    def queued(self):
+        """How many messages wait."""
+        return 0 if self.queue is None else len(self.queue)

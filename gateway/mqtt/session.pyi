@@ -1,0 +1,171 @@
+from collections import Counter, deque
+from collections.abc import Iterator
+from typing import Any, Final
+
+from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.application import Identity
+from gateway.mqtt.codec import Decoder, Publish
+from gateway.mqtt.packets import Connect, Properties, Will
+from gateway.mqtt.retained import RetainedSource, RetainedStore
+from gateway.mqtt.router import WillDue
+from gateway.mqtt.settings import Settings
+from gateway.mqtt.timers import TimerWheel
+from gateway.mqtt.topics import Subscription, SubscriptionTree
+
+NEVER: Final = 0xFFFFFFFF
+AWAITING_CONNECT: Final = 0
+AUTHENTICATING: Final = 1
+CONNECTED: Final = 2
+CLOSED: Final = 3
+
+class Message:
+    """An application message, shared by all sessions it goes to."""
+
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    properties: Properties | None
+    expires_at: float | None
+    latest_only: bool
+    def __init__(
+        self,
+        topic: str,
+        payload: bytes,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties | None = None,
+        expires_at: float | None = None,
+        latest_only: bool = False,
+    ) -> None: ...
+    def expired(self, now: float) -> bool: ...
+
+class Delivery:
+    """A message on its way to one client."""
+
+    message: Message
+    qos: int
+    retain: bool
+    dup: bool
+    released: bool
+    identifiers: list[int] | None
+    def __init__(
+        self, message: Message, qos: int, retain: bool, identifiers: list[int] | None
+    ) -> None: ...
+
+class Session:
+    """State of one client; `connection` is None while it is away."""
+
+    client_id: str
+    identity: Identity
+    settings: Settings
+    connection: Any  # Connection | None
+    expiry_interval_s: int
+    deadline: float
+    timer_tick: int
+    will: Will | None
+    will_at: float
+    subscriptions: dict[str, Subscription]
+    backlog: dict[str, tuple[Subscription, Iterator[Message]]] | None
+    in_flight: dict[int, Delivery] | None
+    queue: deque[Delivery] | None
+    queued_bytes: int
+    received: set[int] | None
+    next_packet_id: int
+    def __init__(self, client_id: str, identity: Identity, settings: Settings) -> None: ...
+    def deliver(
+        self, message: Message, qos: int, retain: bool, identifiers: list[int] | None, now: float
+    ) -> bool: ...
+    def pump(self, now: float) -> None: ...
+    def await_retained(self, subscription: Subscription, messages: Iterator[Message]) -> None: ...
+    def forget_retained(self, topic_filter: str) -> None: ...
+    def acknowledged(
+        self, packet_type: int, packet_id: int, reason_code: int, now: float
+    ) -> tuple[int, int] | None: ...
+    def resume(self, now: float) -> None: ...
+    def release(self, packet_id: int) -> bool: ...
+    def queued(self) -> int: ...
+
+class Hub:
+    """The base of `gateway.mqtt.router.Router`: takes messages to sessions."""
+
+    settings: Settings
+    rules: AccessRules
+    timers: TimerWheel
+    changed: list[Any]  # Connection
+    wills: list[WillDue]
+    retained: RetainedStore
+    sources: list[RetainedSource]
+    subscriptions: SubscriptionTree
+    counters: Counter[str]
+    def __init__(
+        self,
+        settings: Settings,
+        rules: AccessRules,
+        timers: TimerWheel,
+        retained: RetainedStore,
+        counters: Counter[str],
+    ) -> None: ...
+    def publish_to(
+        self,
+        found: list[Subscription],
+        message: Message,
+        publisher: Session | None,
+        now: float,
+    ) -> None: ...
+    def deliver(
+        self,
+        message: Message,
+        subscriptions: list[Subscription],
+        publisher: Session | None,
+        now: float,
+    ) -> None: ...
+
+class Link:
+    """The connection of one client, as far as every message needs it."""
+
+    owner: Any
+    route: Any
+    will: Will | None
+    closing: tuple[int, str] | None
+    session: Session | None
+    outgoing_bytes: int
+    paused_since: float | None
+    packet_bytes_max: int
+    state: int
+    version: int
+    keep_alive_s: int
+    receive_maximum: int
+    topic_aliases_max: int
+    timer_tick: int
+    blocked: bool
+    unread: bool
+    abort: bool
+    _router: Any
+    _decoder: Decoder
+    _last_received: float
+    def __init__(self, router: Hub, owner: object, now: float) -> None: ...
+    def receive_data(self, data: bytes, now: float) -> None: ...
+    @property
+    def buffered_bytes(self) -> int: ...
+    def next_event(self, now: float) -> Connect | Publish | None: ...
+    def acknowledge(self, packet: Publish, reason_code: int, now: float) -> None: ...
+    @property
+    def writable(self) -> bool: ...
+    def pause_writing(self, now: float) -> None: ...
+    def resume_writing(self, now: float) -> None: ...
+    def send(self, data: bytes) -> None: ...
+    def _change(self) -> None: ...
+    def take_outgoing(self, now: float) -> bytes: ...
+    def send_acknowledgement(
+        self, packet_type: int, packet_id: int, reason_code: int = 0
+    ) -> None: ...
+
+def message_of(
+    topic: str,
+    payload: bytes,
+    qos: int,
+    retain: bool,
+    properties: Properties | None,
+    now: float,
+) -> Message: ...

@@ -1,0 +1,38 @@
+"""Between the event loop and the state machines, as far as every message passes there."""
+
+from gateway.mqtt.codec cimport Publish
+from gateway.mqtt.session cimport Hub, Link
+
+
+cdef class Shell:
+    cdef readonly Hub router
+    cdef readonly object time          # callable: s
+    cdef readonly object ingest
+    cdef public bint saturated         # too much waits for the log: no connection is read
+    cdef public int in_flight
+    cdef public Py_ssize_t in_flight_bytes
+    cdef public dict stalled
+    cdef bint _flush_scheduled
+    cdef object _call_soon
+    cdef int _in_flight_max
+    cdef Py_ssize_t _in_flight_bytes_max
+
+    cpdef wake(self)
+    cdef int _publish(self, Link connection, Publish packet, double now) except -1
+    cdef int _stored(self, PendingPublish pending, completion) except -1
+
+
+cdef class PendingPublish:
+    cdef Shell shell
+    cdef Link connection
+    cdef Publish packet
+    cdef int code
+
+
+cdef class MqttProtocol:
+    cdef readonly object connection
+    cdef readonly Shell server
+    cdef public object transport
+
+    cpdef process(self, double now)
+    cdef int _adapt_reading(self) except -1

@@ -1,0 +1,37 @@
+import asyncio
+from collections.abc import Callable, Sequence
+
+from gateway.mqtt.application import Completion
+from gateway.mqtt.connection import Connection
+from gateway.mqtt.ingest import Ingest
+from gateway.mqtt.router import Router
+
+class Shell:
+    """The base of `gateway.mqtt.listener.MqttServer`."""
+
+    router: Router
+    time: Callable[[], float]
+    ingest: Ingest
+    saturated: bool
+    in_flight: int
+    in_flight_bytes: int
+    stalled: dict[MqttProtocol, None]
+    def __init__(self, router: Router, ingest: Ingest, loop: asyncio.AbstractEventLoop) -> None: ...
+    def relieve(self) -> None: ...
+    def wake(self) -> None: ...
+    def flush(self) -> None: ...
+
+class MqttProtocol(asyncio.Protocol):
+    """Moves bytes between one socket and its Connection."""
+
+    connection: Connection
+    server: Shell
+    transport: asyncio.Transport | None
+    def __init__(self, server: Shell, connection_class: type[Connection]) -> None: ...
+    def process(self, now: float) -> None: ...
+    def flush(self, now: float) -> None: ...
+    def peer(self) -> str: ...
+
+def when_all_are_done(
+    completions: Sequence[Completion], callback: Callable[[Completion], object]
+) -> None: ...

@@ -1,0 +1,244 @@
+"""Between the event loop and the state machines, as far as every message passes there.
+
+`MqttProtocol` is what the event loop calls for each socket, `Shell` the base of the server that all
+of them belong to. No task, timer or buffer per connection; all that a turn of the loop has to say
+to one client leaves in one write at its end.
+"""
+
+cimport cython
+
+from gateway.mqtt.codec cimport Publish
+from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, Hub, Link
+
+from gateway.mqtt.packets import ReasonCode
+
+cdef enum:
+    WRITE_BUFFER_BYTES = 64 * 1024
+
+
+@cython.freelist(256)
+cdef class PendingPublish:
+    """A PUBLISH that waits for the log: what is called when the log has answered."""
+
+    def __call__(self, completion):
+        self.shell._stored(self, completion)
+
+
+cdef class Shell:
+    """The base of `gateway.mqtt.listener.MqttServer`, which authenticates, refuses and stops.
+
+    It has `authenticate(connection, packet)`, `perform()` for the wills of a turn, `end(protocol)`,
+    and `opened`, `closed` for protocols.
+    """
+
+    def __init__(self, Hub router, ingest, loop):
+        self.router = router
+        self.ingest = ingest
+        self.time = loop.time
+        self.stalled = {}  # protocols not read because of `saturated`
+        self._call_soon = loop.call_soon
+        self._in_flight_max = router.settings.all_publishes_in_flight_max
+        self._in_flight_bytes_max = router.settings.all_publish_bytes_in_flight_max
+
+    # --- PUBLISH --------------------------------------------------------------------------------
+
+    cdef int _publish(self, Link connection, Publish packet, double now) except -1:
+        """Store a message; it is acknowledged when the log has it."""
+        cdef PendingPublish pending
+        cdef list completions
+        route = connection.route
+        if route is None or route.topic != packet.topic:
+            route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
+        self.router.counters["publishes"] += 1
+        code, completions = self.ingest.submit(connection.session.identity, route, packet.payload)
+        if not completions:
+            connection.acknowledge(packet, code, now)
+            return 0
+        pending = PendingPublish.__new__(PendingPublish)
+        pending.shell = self
+        pending.connection = connection
+        pending.packet = packet
+        pending.code = code
+        self.in_flight += 1
+        self.in_flight_bytes += len(packet.payload)
+        if len(completions) == 1:
+            completions[0].add_done_callback(pending)
+        else:
+            when_all_are_done(completions, pending)
+        if (
+            self.in_flight >= self._in_flight_max
+            or self.in_flight_bytes >= self._in_flight_bytes_max
+        ):
+            self.saturated = True
+        return 0
+
+    cdef int _stored(self, PendingPublish pending, completion) except -1:
+        self.in_flight -= 1
+        self.in_flight_bytes -= len(pending.packet.payload)
+        if self.saturated:
+            self.relieve()
+        if completion.cancelled() or completion.exception() is not None:
+            self.router.counters["appends_failed"] += 1
+            # Without an acknowledgement the client sends it again on its next connection.
+            pending.connection.close(
+                ReasonCode.SERVER_BUSY, "the log does not accept messages now"
+            )
+        else:
+            pending.connection.acknowledge(pending.packet, pending.code, self.time())
+        self.wake()
+        return 0
+
+    def relieve(self):
+        """Read again from those who had to wait for the log, if it has caught up enough."""
+        cdef MqttProtocol protocol
+        cdef double now
+        if (
+            self.draining
+            or self.in_flight > self._in_flight_max // 2
+            or self.in_flight_bytes > self._in_flight_bytes_max // 2
+        ):
+            return
+        self.saturated = False
+        stalled, self.stalled = self.stalled, {}
+        now = self.time()
+        for protocol in stalled:
+            protocol.process(now)
+
+    # --- effects --------------------------------------------------------------------------------
+
+    cpdef wake(self):
+        """Have the effects of this turn of the loop carried out at its end."""
+        if not self._flush_scheduled and (self.router.changed or self.router.wills):
+            self._flush_scheduled = True
+            self._call_soon(self.flush)
+
+    def flush(self):
+        """Carry out what connections want since the last turn of the loop."""
+        cdef Link connection
+        cdef MqttProtocol protocol
+        cdef double now = self.time()
+        cdef list changed = self.router.changed
+        self._flush_scheduled = False
+        self.router.changed = []
+        for connection in changed:
+            protocol = connection.owner
+            if protocol is not None:
+                protocol.flush(now)
+        if self.router.wills:
+            self.publish_wills()
+        self.wake()
+
+
+cdef class MqttProtocol:
+    """Moves bytes between one socket and its Connection; an asyncio.Protocol by its methods."""
+
+    def __init__(self, Shell server, connection_class):
+        self.server = server
+        self.connection = connection_class(server.router, self, server.time())
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        self.server.opened(self)
+
+    def data_received(self, bytes data):
+        cdef double now = self.server.time()
+        (<Link> self.connection).receive_data(data, now)
+        self.process(now)
+
+    def eof_received(self):
+        return None
+
+    def connection_lost(self, exc):
+        self.transport = None
+        self.connection.lost(self.server.time())
+        (<Link> self.connection).owner = None  # no cycle that only the collector could end
+        self.server.closed(self)
+
+    def pause_writing(self):
+        self.connection.pause_writing(self.server.time())
+        self._adapt_reading()
+
+    def resume_writing(self):
+        cdef double now = self.server.time()
+        self.connection.resume_writing(now)
+        self.process(now)
+
+    cpdef process(self, double now):
+        """Look at what has arrived, as far as there is room for it."""
+        cdef Shell server = self.server
+        cdef Link connection = self.connection
+        while not server.saturated:
+            event = connection.next_event(now)
+            if event is None:
+                break
+            if type(event) is Publish:
+                server._publish(connection, <Publish> event, now)
+            else:
+                server.authenticate(connection, event)
+        self._adapt_reading()
+        server.wake()
+
+    def flush(self, double now):
+        """Carry out what the connection wants since the last turn of the loop."""
+        cdef Link connection = self.connection
+        cdef bytes data = connection.take_outgoing(now)
+        if self.transport is None:
+            return
+        if data:
+            self.transport.write(data)
+        if connection.closing is not None or connection.abort:
+            self.server.end(self, now)
+        elif connection.unread:
+            self.process(now)
+
+    cdef int _adapt_reading(self) except -1:
+        cdef Link connection = self.connection
+        cdef bint saturated = self.server.saturated
+        cdef bint pause = (
+            saturated
+            or connection.blocked
+            or connection.paused_since is not None
+            or connection.state == STATE_AUTHENTICATING
+        )
+        if pause == connection.unread and not saturated:
+            return 0
+        if (
+            self.transport is None
+            or self.transport.is_closing()
+            or connection.state == STATE_CLOSED
+        ):
+            return 0
+        if saturated:
+            self.server.stalled[self] = None
+        if pause == connection.unread:
+            return 0
+        connection.unread = pause
+        if pause:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+        return 0
+
+    def peer(self):
+        """Where the client is, for log lines."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        return f"{name[0]}:{name[1]}" if name else "?"
+
+
+def when_all_are_done(list completions, callback):
+    """Call `callback` once, with the first that failed or with the last."""
+    cdef Py_ssize_t missing = len(completions)
+
+    def done(completion):
+        nonlocal missing
+        if missing <= 0:
+            return
+        missing -= 1
+        if completion.cancelled() or completion.exception() is not None:
+            missing = 0
+        if not missing:
+            callback(completion)
+
+    for each in completions:
+        each.add_done_callback(done)
