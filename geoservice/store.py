@@ -76,7 +76,8 @@ class IndexFile:
     def string(self, number: int) -> str:
         """A string of the pool."""
         start = self._string_ends[number - 1] if number else 0
-        return str(self._strings[start : self._string_ends[number]], "utf-8")
+        # Whatever the file holds, a look-up answers: the pool is too large to be checked at open.
+        return str(self._strings[start : self._string_ends[number]], "utf-8", "replace")
 
     def _integers(self, name: str) -> memoryview:
         section = self.section(name)
