@@ -119,6 +119,23 @@ class BrokerConfig:
     )
     group_max_size: int = _setting("group.max.size", 2**31 - 1, int, low=1)
 
+    #: Kafka has 50, see offsets.topic.num.partitions.
+    transaction_topic_partitions: int = _setting(
+        "transaction.state.log.num.partitions", 4, int, low=1
+    )
+    transaction_topic_segment_bytes: int = _setting(
+        "transaction.state.log.segment.bytes", 100 * 1024 * 1024, int, low=1024
+    )
+    transaction_max_timeout_ms: int = _setting(
+        "transaction.max.timeout.ms", 15 * _MINUTE_MS, int, low=1
+    )
+    transactional_id_expiration_ms: int = _setting(
+        "transactional.id.expiration.ms", 7 * 24 * _HOUR_MS, int, low=1
+    )
+    producer_id_expiration_ms: int = _setting(
+        "producer.id.expiration.ms", 24 * _HOUR_MS, int, low=1
+    )
+
     #: Defaults of topics, by the topic's property names ("retention.ms").
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     #: All properties as they were given, for DescribeConfigs.

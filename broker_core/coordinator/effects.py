@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from broker_core.coordinator.offsets import CommittedOffset
+from broker_core.coordinator.transaction import Place, Transaction
 
 #: Identifies a request that waits for its response; opaque to the coordinator.
 Token = object
@@ -41,6 +42,38 @@ class Append:
     offsets: dict[tuple[str, int], CommittedOffset | None] = field(default_factory=dict)
     #: The generation that becomes stable by this append.
     stabilises: int | None = None
+    #: Producer id and epoch of the transaction that decides about the offsets.
+    producer: tuple[int, int] | None = None
+
+
+@dataclass(slots=True)
+class StoreTransaction:
+    """Append a transactional id's new state to its partition of `__transaction_state`.
+
+    When it is acknowledged the server calls `TransactionCoordinator.stored(effect)`, otherwise
+    `store_failed(effect)`.
+    """
+
+    transactional_id: str
+    #: None removes the id.
+    transaction: Transaction | None
+    responses: list[Respond] = field(default_factory=list)
+    #: Whether the state holds only when it is stored; otherwise it holds already.
+    is_awaited: bool = True
+
+
+@dataclass(slots=True)
+class WriteMarkers:
+    """Write the end of a transaction into its partitions.
+
+    When all of them are durable the server calls `TransactionCoordinator.markers_written(effect)`.
+    """
+
+    transaction: Transaction
+    committed: bool
+    partitions: frozenset[Place]
+    responses: list[Respond] = field(default_factory=list)
 
 
 Effect = Respond | Append
+TransactionEffect = Respond | StoreTransaction | WriteMarkers

@@ -45,6 +45,8 @@ class Group:
         self.protocol: str | None = None
         self.roster = Roster()
         self.offsets: dict[tuple[str, int], CommittedOffset] = {}
+        #: Offsets that a transaction decides about, by the producer id that has it.
+        self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
         #: Wall ms of the last change of state, for the expiry of offsets.
         self.state_changed_ms = -1
         self._effects = effects
@@ -453,6 +455,27 @@ class Group:
         if self.state is GroupState.COMPLETING_REBALANCE:
             return errors.RebalanceInProgress.code
         return errors.NONE
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, generation: int
+    ) -> int:
+        """Whether a transaction may commit offsets; returns an error code.
+
+        A producer that does not say whose offsets it commits (before KIP-447) is believed.
+        """
+        if generation < 0 and not member_id and instance_id is None:
+            return errors.NONE
+        return self.roster.check(member_id, instance_id) or self._check_generation(generation)
+
+    def is_unstable(self, place: tuple[str, int]) -> bool:
+        """Whether a transaction that is not decided has a newer offset of a partition."""
+        return any(place in offsets for offsets in self.pending_offsets.values())
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """A transaction is decided: its offsets count now, or never did."""
+        pending = self.pending_offsets.pop(producer_id, None)
+        if pending and committed:
+            self.offsets.update(pending)
 
     # ------------------------------------------------------------------------------------- shared
 

@@ -158,8 +158,41 @@ class GroupCoordinator:
             error = errors.IllegalGeneration.code
         elif group is not None:
             error = group.check_commit(member_id, instance_id, generation, now)
+        self._commit(Append(group_id, []), error, offsets, token, now)
+
+    def commit_transactional_offsets(
+        self,
+        group_id: str,
+        member: tuple[str, str | None, int],
+        producer: tuple[int, int],
+        offsets: list[OffsetToCommit],
+        token: Token,
+        now: Moment,
+    ) -> None:
+        """TxnOffsetCommit by `producer` = (id, epoch) on behalf of `member`.
+
+        The offsets count when `end_transaction` says that the transaction is committed.
+        """
+        group = self.groups.get(group_id)
+        error = errors.NONE
+        if not group_id:
+            error = errors.InvalidGroupId.code
+        elif group is None and member[2] >= 0:
+            error = errors.IllegalGeneration.code
+        elif group is not None:
+            error = group.check_transactional_commit(*member)
+        self._commit(Append(group_id, [], producer=producer), error, offsets, token, now)
+
+    def _commit(
+        self,
+        append: Append,
+        error: int,
+        offsets: list[OffsetToCommit],
+        token: Token,
+        now: Moment,
+    ) -> None:
+        group_id = append.group_id
         codes: dict[tuple[str, int], int] = {}
-        append = Append(group_id, [])
         for each in offsets:
             place = (each.topic, each.partition)
             codes[place] = error or each.error
@@ -185,7 +218,12 @@ class GroupCoordinator:
         """The records of an effect are stored."""
         group = self.groups.get(append.group_id)
         if group is not None:
-            for place, committed in append.offsets.items():
+            if append.producer is not None:
+                pending = group.pending_offsets.setdefault(append.producer[0], {})
+                pending.update(
+                    (place, each) for place, each in append.offsets.items() if each is not None
+                )
+            for place, committed in append.offsets.items() if append.producer is None else ():
                 if committed is None:
                     group.offsets.pop(place, None)
                 else:
@@ -195,9 +233,18 @@ class GroupCoordinator:
                 self._schedule(group)
         self._effects.extend(append.responses)
 
-    def append_failed(self, append: Append, now: Moment) -> None:
+    def end_transaction(
+        self, producer_id: int, committed: bool, is_concerned: Callable[[str], bool]
+    ) -> None:
+        """A marker of a transaction is stored that concerns the groups of some partition."""
+        for group in self.groups.values():
+            if producer_id in group.pending_offsets and is_concerned(group.group_id):
+                group.end_transaction(producer_id, committed)
+
+    def append_failed(
+        self, append: Append, now: Moment, code: int = errors.CoordinatorNotAvailable.code
+    ) -> None:
         """The records of an effect could not be stored: nothing of it has happened."""
-        code = errors.CoordinatorNotAvailable.code
         for token, response in append.responses:
             if "codes" in response:
                 failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
@@ -268,7 +315,8 @@ class GroupCoordinator:
                 <= limit
             ]
             append = self._removal(group, expired)
-            if len(expired) == len(group.offsets) and not group.roster.pending:
+            is_idle = not group.roster.pending and not group.pending_offsets
+            if len(expired) == len(group.offsets) and is_idle:
                 if not expired and group.state_changed_ms > limit:
                     continue
                 append.records.append((encode_group_key(group.group_id), None))
@@ -318,13 +366,21 @@ class GroupCoordinator:
 
     # ------------------------------------------------------------------------------------ loading
 
-    def load(self, key: bytes, value: bytes | None, now: Moment) -> None:
-        """Take over one record of `__consumer_offsets`; call in the order of the log."""
+    def load(
+        self, key: bytes, value: bytes | None, now: Moment, producer_id: int | None = None
+    ) -> None:
+        """Take over one record of `__consumer_offsets`; call in the order of the log.
+
+        `producer_id` is that of the transaction that decides about the record.
+        """
         try:
             parsed = decode_key(key)
             if isinstance(parsed, OffsetKey):
                 place = (parsed.topic, parsed.partition)
-                if value is not None:
+                if producer_id is not None and value is not None:
+                    pending = self._group(parsed.group_id).pending_offsets
+                    pending.setdefault(producer_id, {})[place] = decode_offset_value(value)
+                elif value is not None:
                     self._group(parsed.group_id).offsets[place] = decode_offset_value(value)
                 elif parsed.group_id in self.groups:
                     self.groups[parsed.group_id].offsets.pop(place, None)

@@ -8,13 +8,10 @@ from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
-from broker_core.protocol import primitives
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
-
-_VERSION_BYTES: Final = 2
 
 _OFFSET_KEY_VERSIONS: Final = (0, 1)
 _GROUP_KEY_VERSION: Final = 2
@@ -102,39 +99,21 @@ class GroupKey(NamedTuple):
     group_id: str
 
 
-def _encode(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
-    return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
-        message.plan(version), fields
-    )
-
-
-def _version(message: StoredMessage, data: bytes) -> int:
-    version = int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
-    if not message.versions[0] <= version <= message.versions[1]:
-        raise RemoteProtocolError(f"{message.name} of unknown version {version}")
-    return version
-
-
-def _decode(message: StoredMessage, data: bytes) -> dict[str, Any]:
-    plan = message.plan(_version(message, data))
-    return primitives.decode(plan, data, _VERSION_BYTES)[0]
-
-
 def encode_offset_key(group_id: str, topic: str, partition: int) -> bytes:
     """The record key of a committed offset."""
-    return _encode(
+    return encode_stored(
         _OFFSET_COMMIT_KEY, 1, {"group": group_id, "topic": topic, "partition": partition}
     )
 
 
 def encode_offset_value(committed: CommittedOffset) -> bytes:
     """The record value of a committed offset."""
-    return _encode(_OFFSET_COMMIT_VALUE, _VALUE_VERSION, committed._asdict())
+    return encode_stored(_OFFSET_COMMIT_VALUE, _VALUE_VERSION, committed._asdict())
 
 
 def decode_offset_value(value: bytes) -> CommittedOffset:
     """Read a committed offset; raises RemoteProtocolError."""
-    fields = _decode(_OFFSET_COMMIT_VALUE, value)
+    fields = decode_stored(_OFFSET_COMMIT_VALUE, value)
     return CommittedOffset(
         fields["offset"],
         fields["leader_epoch"],
@@ -145,25 +124,25 @@ def decode_offset_value(value: bytes) -> CommittedOffset:
 
 def encode_group_key(group_id: str) -> bytes:
     """The record key of a group's metadata."""
-    return _encode(_GROUP_METADATA_KEY, _GROUP_KEY_VERSION, {"group": group_id})
+    return encode_stored(_GROUP_METADATA_KEY, _GROUP_KEY_VERSION, {"group": group_id})
 
 
 def encode_group_value(fields: dict[str, Any]) -> bytes:
     """The record value of a group's metadata."""
-    return _encode(_GROUP_METADATA_VALUE, _VALUE_VERSION, fields)
+    return encode_stored(_GROUP_METADATA_VALUE, _VALUE_VERSION, fields)
 
 
 def decode_group_value(value: bytes) -> dict[str, Any]:
     """Read a group's metadata; raises RemoteProtocolError."""
-    return _decode(_GROUP_METADATA_VALUE, value)
+    return decode_stored(_GROUP_METADATA_VALUE, value)
 
 
 def decode_key(key: bytes) -> OffsetKey | GroupKey | None:
     """Read a record key; None for kinds that this version does not know (KIP-848, share groups)."""
-    version = int.from_bytes(key[:_VERSION_BYTES], "big", signed=True)
+    version = stored_version(key)
     if version in _OFFSET_KEY_VERSIONS:
-        fields = _decode(_OFFSET_COMMIT_KEY, key)
+        fields = decode_stored(_OFFSET_COMMIT_KEY, key)
         return OffsetKey(fields["group"], fields["topic"], fields["partition"])
     if version == _GROUP_KEY_VERSION:
-        return GroupKey(_decode(_GROUP_METADATA_KEY, key)["group"])
+        return GroupKey(decode_stored(_GROUP_METADATA_KEY, key)["group"])
     return None

@@ -372,6 +372,20 @@ def validate_batches(data, *, int64_t max_batch_bytes=INT32_MAX, bint from_clien
         PyBuffer_Release(&view)
 
 
+def transactional_producer(data):
+    """(producer id, epoch) of the first batch if it is transactional, else None; checks nothing."""
+    cdef Py_buffer view
+    cdef const unsigned char *batch
+    PyObject_GetBuffer(data, &view, PyBUF_SIMPLE)
+    try:
+        batch = <const unsigned char *>view.buf
+        if view.len < HEADER_SIZE or not get16(batch + AT_ATTRIBUTES) & TRANSACTIONAL_BIT:
+            return None
+        return get64(batch + AT_PRODUCER_ID), get16(batch + AT_PRODUCER_EPOCH)
+    finally:
+        PyBuffer_Release(&view)
+
+
 def inspect_compressed(data, BatchHeader header, *, int64_t max_bytes=EXPANDED_BYTES_MAX):
     """Open a compressed batch and check its records; the header learns of keys that are missing.
 

@@ -18,6 +18,8 @@ from broker_core.server.handlers import (
     metadata,
     produce,
     topics,
+    transaction_admin,
+    transactions,
 )
 from broker_core.server.request import Request
 
@@ -45,7 +47,15 @@ HANDLERS: Final[dict[int, Handler]] = {
     api.CREATE_TOPICS.key: topics.handle_create,
     api.DELETE_TOPICS.key: topics.handle_delete,
     api.DELETE_RECORDS.key: topics.handle_delete_records,
-    api.INIT_PRODUCER_ID.key: api_versions.handle_init_producer_id,
+    api.INIT_PRODUCER_ID.key: transactions.handle_init_producer_id,
+    api.ADD_PARTITIONS_TO_TXN.key: transactions.handle_add_partitions,
+    api.ADD_OFFSETS_TO_TXN.key: transactions.handle_add_offsets,
+    api.END_TXN.key: transactions.handle_end,
+    api.WRITE_TXN_MARKERS.key: transactions.handle_write_markers,
+    api.TXN_OFFSET_COMMIT.key: transactions.handle_offset_commit,
+    api.DESCRIBE_PRODUCERS.key: transaction_admin.handle_describe_producers,
+    api.DESCRIBE_TRANSACTIONS.key: transaction_admin.handle_describe,
+    api.LIST_TRANSACTIONS.key: transaction_admin.handle_list,
     api.OFFSET_FOR_LEADER_EPOCH.key: list_offsets.handle_leader_epoch,
     api.DESCRIBE_CONFIGS.key: configs.handle_describe,
     api.ALTER_CONFIGS.key: configs.handle_alter,

@@ -15,24 +15,16 @@ from broker_core.coordinator.effects import Append, Moment, Respond
 from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.protocol import records
+from broker_core.protocol.records import BatchHeader
 from broker_core.server.flusher import Flusher
+from broker_core.server.internal_topic import InternalTopic
 from broker_core.server.partition import Partition
-from broker_core.server.topics import Topic, TopicRegistry
+from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
 #: What the coordinator hands back with its response.
 Answer = Callable[[dict[str, Any]], None]
-
-_LOAD_BYTES = 4 * 1024 * 1024
-
-
-def java_string_hash(text: str) -> int:
-    """`String.hashCode` of Java, which decides in which partition a group lives."""
-    value = 0
-    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
-        value = (31 * value + unit) & 0xFFFFFFFF
-    return value - (1 << 32) if value >= 1 << 31 else value
 
 
 class _AppendWait:
@@ -60,14 +52,18 @@ class Groups:
 
     def __init__(self, config: BrokerConfig, topics: TopicRegistry, flusher: Flusher) -> None:
         self._config = config
-        self._topics = topics
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: int | None = None
         self._expiry: asyncio.TimerHandle | None = None
         self._closed = False
-        self._topic: Topic | None = None
+        self._topic = InternalTopic(
+            topics,
+            OFFSETS_TOPIC,
+            config.offsets_topic_partitions,
+            config.offsets_topic_segment_bytes,
+        )
         self.coordinator = GroupCoordinator(
             GroupSettings(
                 initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -86,21 +82,13 @@ class Groups:
 
     def load(self) -> None:
         """Read all groups back from the log."""
-        self._topic = self._topics.get(OFFSETS_TOPIC)
         now = self.moment()
-        count = 0
-        for partition in self._topic.partitions if self._topic else ():
-            offset = partition.log.log_start_offset
-            while offset < partition.log.log_end_offset:
-                data = partition.log.read(offset, _LOAD_BYTES)
-                if not data:
-                    break
-                for header in records.scan_batches(data)[0]:
-                    offset = header.next_offset
-                for _, _, key, value, _ in records.iterate_records(data):
-                    if key is not None:
-                        self.coordinator.load(key, value, now)
-                        count += 1
+
+        def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
+            producer_id = header.producer_id if header.is_transactional else None
+            self.coordinator.load(key, value, now, producer_id)
+
+        count = self._topic.read_all(take, self.end_transaction)
         self.coordinator.finish_loading()
         if count:
             logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
@@ -116,18 +104,15 @@ class Groups:
 
     def partition_of(self, group_id: str) -> Partition:
         """Where a group's records are; creates the topic with the first group."""
-        if self._topic is None or self._topics.get(OFFSETS_TOPIC) is not self._topic:
-            self._topic = self._topics.get(OFFSETS_TOPIC) or self._topics.create(
-                OFFSETS_TOPIC,
-                self._config.offsets_topic_partitions,
-                {
-                    "cleanup.policy": "compact",
-                    "compression.type": "producer",
-                    "segment.bytes": str(self._config.offsets_topic_segment_bytes),
-                },
-            )
-        partitions = self._topic.partitions
-        return partitions[(java_string_hash(group_id) & 0x7FFFFFFF) % len(partitions)]
+        return self._topic.partition_of(group_id)
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A partition of the groups' topic has the marker of a transaction."""
+        self.coordinator.end_transaction(
+            producer_id,
+            committed,
+            lambda group_id: self.partition_of(group_id).index == partition,
+        )
 
     def perform(self) -> None:
         """Do what the coordinator wants done."""
@@ -146,10 +131,20 @@ class Groups:
 
     def _append(self, effect: Append) -> None:
         now = self.moment()
-        batch = records.build_batch((now.wall_ms, key, value, ()) for key, value in effect.records)
+        rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
         try:
             partition = self.partition_of(effect.group_id)
-            result = partition.append(batch, now.wall_ms)
+            if effect.producer is None:
+                result = partition.append(records.build_batch(rows), now.wall_ms)
+            else:
+                producer_id, epoch = effect.producer
+                batch = records.build_batch(
+                    rows, producer_id=producer_id, producer_epoch=epoch, is_transactional=True
+                )
+                result = partition.append_from_coordinator(batch, now.wall_ms)
+        except errors.InvalidProducerEpoch as error:
+            self.coordinator.append_failed(effect, now, error.code)
+            return
         except errors.BrokerError as error:
             logger.error("group %s cannot be stored: %s", effect.group_id, error)
             self.coordinator.append_failed(effect, now)

@@ -7,6 +7,7 @@ from typing import Protocol
 
 from broker_core.errors import FencedLeaderEpoch, UnknownLeaderEpoch
 from broker_core.log.log import AppendResult, Log
+from broker_core.protocol.control_records import EndMarker
 
 
 class AppendWaiter(Protocol):
@@ -67,6 +68,11 @@ class Partition:
         # Bytes appended since the high watermark last moved.
         self._appended_bytes = 0
 
+    @property
+    def place(self) -> tuple[str, int]:
+        """Topic and number."""
+        return self.topic, self.index
+
     def __str__(self) -> str:
         return f"{self.topic}-{self.index}"
 
@@ -77,12 +83,26 @@ class Partition:
         if 0 <= epoch < self.LEADER_EPOCH:
             raise FencedLeaderEpoch()
 
-    def append(self, records: bytearray | memoryview, now_ms: int) -> AppendResult:
+    def append(
+        self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
+    ) -> AppendResult:
         """Append batches; raises BrokerError for what the producer, or the disk, did wrong.
 
-        Nobody may read them before `advance`.
+        Nobody may read them before `advance`. `verified`: see `Log.append`.
         """
-        result = self.log.append(records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms)
+        result = self.log.append(
+            records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms, verified=verified
+        )
+        self._appended_bytes += len(records)
+        return result
+
+    def append_from_coordinator(
+        self, records: bytearray, now_ms: int, marker: EndMarker | None = None
+    ) -> AppendResult:
+        """Append what the broker writes itself; see `Log.append_from_coordinator`."""
+        result = self.log.append_from_coordinator(
+            records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms, marker=marker
+        )
         self._appended_bytes += len(records)
         return result
 
@@ -125,13 +145,22 @@ class Partition:
         for fetch in tuple(self.fetches):
             fetch.gone()
 
-    def read(self, offset: int, max_bytes: int, *, min_one_message: bool) -> bytes:
-        """Whole batches from `offset` up to the high watermark; raises OffsetOutOfRange."""
-        if offset == self.high_watermark:
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool,
+        up_to_offset: int | None = None,
+    ) -> bytes:
+        """Whole batches from `offset` up to the high watermark, or to an offset before it.
+
+        Raises OffsetOutOfRange.
+        """
+        if up_to_offset is None:
+            up_to_offset = self.high_watermark
+        if offset == up_to_offset:
             return b""
         return self.log.read(
-            offset,
-            max_bytes,
-            min_one_message=min_one_message,
-            up_to_offset=self.high_watermark,
+            offset, max_bytes, min_one_message=min_one_message, up_to_offset=up_to_offset
         )

@@ -20,6 +20,7 @@ from broker_core.server.partition import Partition
 from broker_core.server.producer_ids import ProducerIds
 from broker_core.server.request import Request
 from broker_core.server.topics import Topic, TopicRegistry
+from broker_core.server.transactions import Transactions
 from waylog.config import ConfigError, Endpoint
 
 logger = logging.getLogger(__name__)
@@ -52,6 +53,10 @@ class Broker:
         self.flusher = Flusher(self._flush_failed)
         self.groups = Groups(config, self.topics, self.flusher)
         self.groups.load()
+        self.transactions = Transactions(
+            config, self.topics, self.flusher, self.groups, self.producer_ids.next_id
+        )
+        self.transactions.load()
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
         self.listener = Listener(
             self._handle,
@@ -76,6 +81,7 @@ class Broker:
         self._closed = True
         await self.listener.close()
         self.groups.close()
+        self.transactions.close()
         await self._housekeeping.close()
         await self.flusher.close()
         try:

@@ -12,13 +12,14 @@ import logging
 import re
 import uuid
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
 from broker_core.log.log import Log
@@ -33,7 +34,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 #: A limit of ours: every partition holds open files and about 20 KiB of memory.
 PARTITIONS_MAX: Final = 10_000
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
 @dataclass
@@ -69,7 +70,10 @@ class TopicRegistry:
         self._directory = config.log_dir
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
-        self.defaults = LogConfig.from_properties(config.topic_defaults)
+        self.defaults = replace(
+            LogConfig.from_properties(config.topic_defaults),
+            producer_id_expiration_ms=config.producer_id_expiration_ms,
+        )
 
     # -------------------------------------------------------------------------------------- reading
 

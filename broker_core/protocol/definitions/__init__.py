@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from broker_core.protocol.definitions.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
+from broker_core.protocol.definitions.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
 from broker_core.protocol.definitions.api_versions import API_VERSIONS
 from broker_core.protocol.definitions.create_partitions import CREATE_PARTITIONS
@@ -13,7 +15,10 @@ from broker_core.protocol.definitions.describe_cluster import DESCRIBE_CLUSTER
 from broker_core.protocol.definitions.describe_configs import DESCRIBE_CONFIGS
 from broker_core.protocol.definitions.describe_groups import DESCRIBE_GROUPS
 from broker_core.protocol.definitions.describe_log_dirs import DESCRIBE_LOG_DIRS
+from broker_core.protocol.definitions.describe_producers import DESCRIBE_PRODUCERS
 from broker_core.protocol.definitions.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
+from broker_core.protocol.definitions.describe_transactions import DESCRIBE_TRANSACTIONS
+from broker_core.protocol.definitions.end_txn import END_TXN
 from broker_core.protocol.definitions.fetch import FETCH
 from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
 from broker_core.protocol.definitions.heartbeat import HEARTBEAT
@@ -23,6 +28,7 @@ from broker_core.protocol.definitions.join_group import JOIN_GROUP
 from broker_core.protocol.definitions.leave_group import LEAVE_GROUP
 from broker_core.protocol.definitions.list_groups import LIST_GROUPS
 from broker_core.protocol.definitions.list_offsets import LIST_OFFSETS
+from broker_core.protocol.definitions.list_transactions import LIST_TRANSACTIONS
 from broker_core.protocol.definitions.metadata import METADATA
 from broker_core.protocol.definitions.offset_commit import OFFSET_COMMIT
 from broker_core.protocol.definitions.offset_delete import OFFSET_DELETE
@@ -30,11 +36,15 @@ from broker_core.protocol.definitions.offset_fetch import OFFSET_FETCH
 from broker_core.protocol.definitions.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from broker_core.protocol.definitions.produce import PRODUCE
 from broker_core.protocol.definitions.sync_group import SYNC_GROUP
+from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
+from broker_core.protocol.definitions.write_txn_markers import WRITE_TXN_MARKERS
 from broker_core.protocol.schema import Api
 
 APIS: Final[dict[int, Api]] = {
     api.key: api
     for api in (
+        ADD_OFFSETS_TO_TXN,
+        ADD_PARTITIONS_TO_TXN,
         ALTER_CONFIGS,
         API_VERSIONS,
         CREATE_PARTITIONS,
@@ -46,7 +56,10 @@ APIS: Final[dict[int, Api]] = {
         DESCRIBE_CONFIGS,
         DESCRIBE_GROUPS,
         DESCRIBE_LOG_DIRS,
+        DESCRIBE_PRODUCERS,
         DESCRIBE_TOPIC_PARTITIONS,
+        DESCRIBE_TRANSACTIONS,
+        END_TXN,
         FETCH,
         FIND_COORDINATOR,
         HEARTBEAT,
@@ -56,6 +69,7 @@ APIS: Final[dict[int, Api]] = {
         LEAVE_GROUP,
         LIST_GROUPS,
         LIST_OFFSETS,
+        LIST_TRANSACTIONS,
         METADATA,
         OFFSET_COMMIT,
         OFFSET_DELETE,
@@ -63,6 +77,8 @@ APIS: Final[dict[int, Api]] = {
         OFFSET_FOR_LEADER_EPOCH,
         PRODUCE,
         SYNC_GROUP,
+        TXN_OFFSET_COMMIT,
+        WRITE_TXN_MARKERS,
     )
 }
 
@@ -72,6 +88,8 @@ APIS: Final[dict[int, Api]] = {
 ADVERTISED_FROM: Final[dict[int, int]] = {PRODUCE.key: 0}
 
 __all__ = [
+    "ADD_OFFSETS_TO_TXN",
+    "ADD_PARTITIONS_TO_TXN",
     "ADVERTISED_FROM",
     "ALTER_CONFIGS",
     "APIS",
@@ -85,7 +103,10 @@ __all__ = [
     "DESCRIBE_CONFIGS",
     "DESCRIBE_GROUPS",
     "DESCRIBE_LOG_DIRS",
+    "DESCRIBE_PRODUCERS",
     "DESCRIBE_TOPIC_PARTITIONS",
+    "DESCRIBE_TRANSACTIONS",
+    "END_TXN",
     "FETCH",
     "FIND_COORDINATOR",
     "HEARTBEAT",
@@ -95,6 +116,7 @@ __all__ = [
     "LEAVE_GROUP",
     "LIST_GROUPS",
     "LIST_OFFSETS",
+    "LIST_TRANSACTIONS",
     "METADATA",
     "OFFSET_COMMIT",
     "OFFSET_DELETE",
@@ -102,4 +124,6 @@ __all__ = [
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
     "SYNC_GROUP",
+    "TXN_OFFSET_COMMIT",
+    "WRITE_TXN_MARKERS",
 ]

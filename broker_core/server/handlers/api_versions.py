@@ -1,9 +1,8 @@
-"""ApiVersions, InitProducerId: what a client asks before everything else."""
+"""ApiVersions: what a client asks before everything else."""
 
 from __future__ import annotations
 
-import logging
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS
@@ -12,9 +11,11 @@ from broker_core.server.request import Request
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-logger = logging.getLogger(__name__)
+_API_VERSIONS: Final = 18
 
-_API_VERSIONS = 18
+#: Features and the level that holds here, by Kafka's names: clients choose by them how they run
+#: transactions (KIP-890) and whether they may ask for the new group protocol (KIP-848).
+_FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 
 
 def handle(broker: Broker, request: Request) -> None:
@@ -38,21 +39,15 @@ def handle(broker: Broker, request: Request) -> None:
                     "max_version": api.versions[1],
                 }
                 for key, api in sorted(APIS.items())
-            ]
+            ],
+            "supported_features": [
+                {"name": name, "min_version": 0, "max_version": level}
+                for name, level in _FEATURES.items()
+            ],
+            "finalized_features_epoch": 0,
+            "finalized_features": [
+                {"name": name, "min_version_level": level, "max_version_level": level}
+                for name, level in _FEATURES.items()
+            ],
         }
     )
-
-
-def handle_init_producer_id(broker: Broker, request: Request) -> None:
-    """InitProducerId: a new id for every idempotent producer."""
-    if request.body["transactional_id"] is not None:
-        request.reply({"error_code": errors.InvalidRequest.code, "producer_epoch": -1})
-        return
-    try:
-        producer_id = broker.producer_ids.next_id()
-    except errors.KafkaStorageError as error:
-        logger.error("no producer id: %s", error)
-        request.reply({"error_code": error.code, "producer_epoch": -1})
-        return
-    # One that asks again for an epoch of its id gets a new id with epoch 0, as from Kafka.
-    request.reply({"producer_id": producer_id, "producer_epoch": 0})

@@ -7,6 +7,7 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.protocol.records import whole_batches
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 _TOPIC_IDS_FROM: Final = 13
+_READ_COMMITTED: Final = 1
 #: Epoch of a fetch outside of a session, and of one that would start a session (KIP-227). A broker
 #: that answers with session 0 keeps none: the client sends complete requests.
 _FULL_FETCHES: Final = frozenset({-1, 0})
@@ -64,6 +66,7 @@ class _Fetch:
         """Returns (response, bytes of records in it, whether waiting would be wrong)."""
         self._partitions = []
         by_id = self._request.version >= _TOPIC_IDS_FROM
+        committed = self._request.body["isolation_level"] == _READ_COMMITTED
         left = self._bytes_max
         size = 0
         final = False
@@ -91,7 +94,7 @@ class _Fetch:
                     continue
                 partition = topic.partitions[index]
                 self._partitions.append(partition)
-                result = _read(partition, asked, left, first=size == 0)
+                result = _read(partition, asked, left, first=size == 0, committed=committed)
                 results.append(result)
                 if result["error_code"]:
                     final = True
@@ -154,8 +157,13 @@ def _refused(index: int, code: int) -> dict[str, Any]:
     }
 
 
-def _read(partition: Partition, asked: dict[str, Any], left: int, *, first: bool) -> dict[str, Any]:
+def _read(
+    partition: Partition, asked: dict[str, Any], left: int, *, first: bool, committed: bool
+) -> dict[str, Any]:
     index = partition.index
+    last_stable_offset = partition.log.last_stable_offset
+    up_to_offset = last_stable_offset if committed else partition.high_watermark
+    aborted: list[dict[str, int]] | None = None
     try:
         partition.check_leader_epoch(asked["current_leader_epoch"])
     except errors.BrokerError as error:
@@ -168,8 +176,13 @@ def _read(partition: Partition, asked: dict[str, Any], left: int, *, first: bool
             # The first batch is given even when it is larger than allowed, or a consumer with a
             # small buffer would never get past it (KIP-74).
             records = partition.read(
-                asked["fetch_offset"], max(bytes_max, 0), min_one_message=first
+                asked["fetch_offset"],
+                max(bytes_max, 0),
+                min_one_message=first,
+                up_to_offset=up_to_offset,
             )
+            if committed:
+                aborted = _aborted(partition, asked["fetch_offset"], records)
     except errors.OffsetOutOfRange as error:
         code = error.code
     except errors.BrokerError as error:
@@ -179,8 +192,16 @@ def _read(partition: Partition, asked: dict[str, Any], left: int, *, first: bool
         "partition_index": index,
         "error_code": code,
         "high_watermark": partition.high_watermark,
-        "last_stable_offset": partition.high_watermark,
+        "last_stable_offset": last_stable_offset,
         "log_start_offset": partition.log.log_start_offset,
-        "aborted_transactions": None,
+        "aborted_transactions": aborted,
         "records": records,
     }
+
+
+def _aborted(partition: Partition, offset: int, records: bytes) -> list[dict[str, int]]:
+    _, end_offset = whole_batches(records)
+    return [
+        {"producer_id": each.producer_id, "first_offset": each.first_offset}
+        for each in partition.log.aborted_transactions(offset, end_offset)
+    ]

@@ -34,7 +34,7 @@ def handle_commit(broker: Broker, request: Request) -> None:
     ]
 
     def answer(result: dict[str, Any]) -> None:
-        request.reply({"topics": _by_topic(result["codes"])})
+        request.reply({"topics": codes_by_topic(result["codes"])})
 
     groups.coordinator.commit_offsets(
         body["group_id"],
@@ -50,7 +50,8 @@ def handle_commit(broker: Broker, request: Request) -> None:
     groups.perform()
 
 
-def _by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
+def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
+    """Error codes as most responses about partitions have them."""
     topics: dict[str, list[dict[str, Any]]] = {}
     for (topic, partition), code in codes.items():
         topics.setdefault(topic, []).append({"partition_index": partition, "error_code": code})
@@ -60,13 +61,16 @@ def _by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
 def handle_fetch(broker: Broker, request: Request) -> None:
     """OffsetFetch."""
     body = request.body
+    stable: bool = body["require_stable"]
     if request.version >= _GROUPS_IN_BATCHES_FROM:
-        request.reply({"groups": [_committed(broker, group) for group in body["groups"]]})
+        request.reply(
+            {"groups": [_committed(broker, group, stable=stable) for group in body["groups"]]}
+        )
     else:
-        request.reply(_committed(broker, body))
+        request.reply(_committed(broker, body, stable=stable))
 
 
-def _committed(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
+def _committed(broker: Broker, asked: dict[str, Any], *, stable: bool) -> dict[str, Any]:
     group_id = asked["group_id"]
     group = broker.groups.coordinator.groups.get(group_id)
     offsets = group.offsets if group is not None else {}
@@ -81,13 +85,16 @@ def _committed(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
         partitions = []
         for index in indexes:
             committed = offsets.get((topic, index))
+            code = errors.NONE
+            if stable and group is not None and group.is_unstable((topic, index)):
+                code, committed = errors.UnstableOffsetCommit.code, None
             partitions.append(
                 {
                     "partition_index": index,
                     "committed_offset": committed.offset if committed else -1,
                     "committed_leader_epoch": committed.leader_epoch if committed else -1,
                     "metadata": committed.metadata if committed else "",
-                    "error_code": errors.NONE,
+                    "error_code": code,
                 }
             )
         topics.append({"name": topic, "partitions": partitions})
@@ -104,7 +111,9 @@ def handle_delete(broker: Broker, request: Request) -> None:
     ]
 
     def answer(result: dict[str, Any]) -> None:
-        request.reply({"error_code": result["error_code"], "topics": _by_topic(result["codes"])})
+        request.reply(
+            {"error_code": result["error_code"], "topics": codes_by_topic(result["codes"])}
+        )
 
     groups.coordinator.delete_offsets(request.body["group_id"], places, answer)
     groups.perform()

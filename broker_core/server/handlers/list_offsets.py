@@ -17,18 +17,22 @@ _EARLIEST: Final = -2
 _MAX_TIMESTAMP: Final = -3
 _EARLIEST_LOCAL: Final = -4
 
+_READ_COMMITTED: Final = 1
+
 _NOTHING: Final = (-1, -1)
 
 
 def handle(broker: Broker, request: Request) -> None:
     """ListOffsets."""
+    committed = request.body["isolation_level"] == _READ_COMMITTED
     request.reply(
         {
             "topics": [
                 {
                     "name": topic["name"],
                     "partitions": [
-                        _answer(broker, topic["name"], asked) for asked in topic["partitions"]
+                        _answer(broker, topic["name"], asked, committed=committed)
+                        for asked in topic["partitions"]
                     ],
                 }
                 for topic in request.body["topics"]
@@ -37,11 +41,13 @@ def handle(broker: Broker, request: Request) -> None:
     )
 
 
-def _answer(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
+def _answer(
+    broker: Broker, topic: str, asked: dict[str, Any], *, committed: bool
+) -> dict[str, Any]:
     index = asked["partition_index"]
     try:
         partition = _led(broker, topic, index, asked["current_leader_epoch"])
-        timestamp, offset = _look_up(partition, asked["timestamp"])
+        timestamp, offset = _look_up(partition, asked["timestamp"], committed=committed)
     except errors.BrokerError as error:
         return {"partition_index": index, "error_code": error.code}
     return {
@@ -61,10 +67,11 @@ def _led(broker: Broker, topic: str, index: int, epoch: int) -> Partition:
     return partition
 
 
-def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
+def _look_up(partition: Partition, timestamp: int, *, committed: bool) -> tuple[int, int]:
     log = partition.log
+    end = log.last_stable_offset if committed else partition.high_watermark
     if timestamp == _LATEST:
-        return -1, partition.high_watermark
+        return -1, end
     if timestamp in {_EARLIEST, _EARLIEST_LOCAL}:
         return -1, log.log_start_offset
     if timestamp == _MAX_TIMESTAMP:
@@ -74,7 +81,7 @@ def _look_up(partition: Partition, timestamp: int) -> tuple[int, int]:
         found = None
     else:
         found = log.offset_for_timestamp(timestamp)
-    if found is None or found[1] >= partition.high_watermark:
+    if found is None or found[1] >= end:
         return _NOTHING
     return found
 

@@ -34,7 +34,8 @@ CLUSTER_OPERATIONS: Final = (
     | _IDEMPOTENT_WRITE
 )
 
-_KEY_TYPE_GROUP: Final = 0
+_GROUP, _TRANSACTION = 0, 1  # kinds of keys that have a coordinator
+_COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
 
 
@@ -183,17 +184,18 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
 
 
 def handle_find_coordinator(broker: Broker, request: Request) -> None:
-    """FindCoordinator: the one broker coordinates all groups."""
+    """FindCoordinator: the one broker coordinates all groups and transactions."""
     body = request.body
     keys = body["coordinator_keys"] or [body["key"]]
-    if body["key_type"] == _KEY_TYPE_GROUP:
+    if body["key_type"] in _COORDINATED:
         code, message = errors.NONE, None
         address = (broker.node_id, broker.advertised.host, broker.advertised.port)
         for key in keys:
             if key:
-                broker.groups.partition_of(key)
+                coordinated = broker.groups if body["key_type"] == _GROUP else broker.transactions
+                coordinated.partition_of(key)
     else:
-        code, message = errors.InvalidRequest.code, "this broker has no transactions"
+        code, message = errors.InvalidRequest.code, f"no coordinator of kind {body['key_type']}"
         address = (-1, "", -1)
     node_id, host, port = address
     coordinator = {

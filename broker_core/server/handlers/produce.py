@@ -6,6 +6,9 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.coordinator.transaction import Producer
+from broker_core.protocol.records import transactional_producer
+from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 from broker_core.server.topics import Topic
 
@@ -17,6 +20,8 @@ logger = logging.getLogger(__name__)
 _ACKS_ALL: Final = -1
 _ACKS_NONE: Final = 0
 _TOPIC_IDS_FROM: Final = 13
+_ABORTABLE_FROM: Final = 11
+_BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
 
 class _Acknowledgement:
@@ -59,95 +64,191 @@ class _PartitionWait:
 
 def handle(broker: Broker, request: Request) -> None:
     """Produce."""
-    body = request.body
-    acks = body["acks"]
-    response: dict[str, Any] = {"responses": []}
-    acknowledgement = _Acknowledgement(request, response)
-    failed = False
-    for each in body["topic_data"]:
-        topic, error = _find(broker, request, each)
-        results: list[dict[str, Any]] = []
-        response["responses"].append(
-            {"name": each["name"], "topic_id": each["topic_id"], "partition_responses": results}
+    _Produce(broker, request).run()
+
+
+class _Produce:
+    """One request."""
+
+    __slots__ = (
+        "_acknowledgement",
+        "_acks",
+        "_broker",
+        "_failed",
+        "_request",
+        "_transactional_id",
+    )
+
+    def __init__(self, broker: Broker, request: Request) -> None:
+        self._broker = broker
+        self._request = request
+        self._acks: int = request.body["acks"]
+        self._transactional_id: str | None = request.body["transactional_id"]
+        self._failed = False
+
+    def run(self) -> None:
+        """Append what the request has, and answer or wait."""
+        request = self._request
+        response: dict[str, Any] = {"responses": []}
+        self._acknowledgement = _Acknowledgement(request, response)
+        for each in request.body["topic_data"]:
+            topic, error = self._find(each)
+            results: list[dict[str, Any]] = []
+            response["responses"].append(
+                {"name": each["name"], "topic_id": each["topic_id"], "partition_responses": results}
+            )
+            for part in each["partition_data"]:
+                result: dict[str, Any] = {"index": part["index"], "base_offset": -1}
+                results.append(result)
+                try:
+                    if error is not None:
+                        raise error
+                    assert topic is not None
+                    self._append_part(topic, part, result)
+                except errors.BrokerError as refusal:
+                    self._refuse(topic.name if topic else each["name"], result, refusal)
+        if self._acks != _ACKS_NONE:
+            self._acknowledgement.one_less()
+        elif self._failed:
+            # There is no answer that could say so; the client notices a closed connection.
+            request.disconnect()
+        else:
+            request.reply_nothing()
+
+    def _refuse(self, topic: str, result: dict[str, Any], refusal: errors.BrokerError) -> None:
+        self._failed = True
+        result["error_code"] = refusal.code
+        result["error_message"] = str(refusal)
+        logger.info(
+            "produce to %s-%d by %s is refused: %s",
+            topic,
+            result["index"],
+            self._request.client_id,
+            refusal,
         )
-        for part in each["partition_data"]:
-            result: dict[str, Any] = {"index": part["index"], "base_offset": -1}
-            results.append(result)
+
+    def _find(self, each: dict[str, Any]) -> tuple[Topic | None, errors.BrokerError | None]:
+        acks, broker = self._acks, self._broker
+        if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
+            return None, errors.InvalidRequiredAcks(f"acks={acks}")
+        if self._request.version >= _TOPIC_IDS_FROM:
+            topic = broker.topics.by_id(each["topic_id"])
+            if topic is None:
+                return None, errors.UnknownTopicId()
+        else:
+            topic = broker.topics.get(each["name"])
+            if topic is None:
+                return None, errors.UnknownTopicOrPartition()
+        if topic.is_internal:
+            return None, errors.InvalidTopic(f"{topic.name} is written by the broker alone")
+        if acks == _ACKS_ALL and topic.config.min_insync_replicas > 1:
+            return None, errors.NotEnoughReplicas(
+                f"min.insync.replicas={topic.config.min_insync_replicas}, but there is one broker"
+            )
+        return topic, None
+
+    def _append_part(self, topic: Topic, part: dict[str, Any], result: dict[str, Any]) -> None:
+        index = part["index"]
+        if not 0 <= index < len(topic.partitions):
+            raise errors.UnknownTopicOrPartition()
+        records = part["records"]
+        if not records:
+            raise errors.InvalidRecord("a produce request without records")
+        partition = topic.partitions[index]
+        producer = transactional_producer(records)
+        if producer is None or partition.log.producers.is_in_transaction(producer[0]):
+            self._append(partition, records, result)
+        elif self._transactional_id is None:
+            raise errors.TransactionalIdAuthorizationFailed(
+                "transactional records without a transactional id"
+            )
+        else:
+            self._begin(partition, records, Producer(self._transactional_id, *producer), result)
+
+    def _begin(
+        self,
+        partition: Partition,
+        records: memoryview,
+        producer: Producer,
+        result: dict[str, Any],
+    ) -> None:
+        """A transaction reaches a partition: its coordinator has to know before there are records.
+
+        Clients before KIP-890 have told it; later ones leave that to the broker.
+        """
+        transactions = self._broker.transactions
+        if self._request.version < _BROKER_ADDS_PARTITIONS_FROM:
+            code = transactions.coordinator.verify(producer, partition.place)
             try:
-                if error is not None:
-                    raise error
-                assert topic is not None
-                _append(broker, topic, part, acks, result, acknowledgement)
+                self._append(partition, records, result, verified=code == errors.NONE)
+            except errors.InvalidTxnState:
+                raise _refusal(code, self._request.version) from None
+            return
+        kept = bytearray(records)  # the request's own bytes are gone when this handler returns
+        self._acknowledgement.waiting_for += 1
+
+        def added(verdict: dict[str, Any]) -> None:
+            try:
+                if partition.deleted:
+                    raise errors.UnknownTopicOrPartition()
+                if verdict["error_code"]:
+                    raise _refusal(verdict["error_code"], self._request.version)
+                self._append(partition, kept, result)
             except errors.BrokerError as refusal:
-                failed = True
-                result["error_code"] = refusal.code
-                result["error_message"] = str(refusal)
-                logger.info(
-                    "produce to %s-%d by %s is refused: %s",
-                    each["name"],
-                    part["index"],
-                    request.client_id,
-                    refusal,
-                )
-    if acks != _ACKS_NONE:
-        acknowledgement.one_less()
-    elif failed:
-        # There is no answer that could say so; the client notices a closed connection.
-        request.disconnect()
-    else:
-        request.reply_nothing()
+                self._refuse(partition.topic, result, refusal)
+            self._acknowledgement.one_less()
 
-
-def _find(
-    broker: Broker, request: Request, each: dict[str, Any]
-) -> tuple[Topic | None, errors.BrokerError | None]:
-    acks = request.body["acks"]
-    if acks not in {_ACKS_ALL, _ACKS_NONE, 1}:
-        return None, errors.InvalidRequiredAcks(f"acks={acks}")
-    if request.body["transactional_id"] is not None:
-        return None, errors.InvalidRequest("this broker has no transactions")
-    if request.version >= _TOPIC_IDS_FROM:
-        topic = broker.topics.by_id(each["topic_id"])
-        if topic is None:
-            return None, errors.UnknownTopicId()
-    else:
-        topic = broker.topics.get(each["name"])
-        if topic is None:
-            return None, errors.UnknownTopicOrPartition()
-    if topic.is_internal:
-        return None, errors.InvalidTopic(f"{topic.name} is written by the broker alone")
-    if acks == _ACKS_ALL and topic.config.min_insync_replicas > 1:
-        return None, errors.NotEnoughReplicas(
-            f"min.insync.replicas={topic.config.min_insync_replicas}, but there is one broker"
+        transactions.coordinator.add_partitions(
+            producer, [partition.place], added, transactions.moment()
         )
-    return topic, None
+        transactions.perform()
+
+    def _append(
+        self,
+        partition: Partition,
+        records: bytearray | memoryview,
+        result: dict[str, Any],
+        *,
+        verified: bool = True,
+    ) -> None:
+        broker = self._broker
+        appended = partition.append(records, broker.now_ms(), verified=verified)
+        result["error_code"] = errors.NONE
+        result["base_offset"] = appended.base_offset
+        result["log_append_time_ms"] = appended.log_append_time_ms
+        result["log_start_offset"] = appended.log_start_offset
+        if not partition.acknowledges_after_flush:
+            partition.advance()
+            broker.appended(partition)
+            return
+        if self._acks == _ACKS_ALL:
+            self._acknowledgement.waiting_for += 1
+            partition.wait_durable(
+                _PartitionWait(self._acknowledgement, result), appended.last_offset + 1
+            )
+        broker.flusher.request(partition)
 
 
-def _append(
-    broker: Broker,
-    topic: Topic,
-    part: dict[str, Any],
-    acks: int,
-    result: dict[str, Any],
-    acknowledgement: _Acknowledgement,
-) -> None:
-    index = part["index"]
-    if not 0 <= index < len(topic.partitions):
-        raise errors.UnknownTopicOrPartition()
-    records = part["records"]
-    if not records:
-        raise errors.InvalidRecord("a produce request without records")
-    partition = topic.partitions[index]
-    appended = partition.append(records, broker.now_ms())
-    result["error_code"] = errors.NONE
-    result["base_offset"] = appended.base_offset
-    result["log_append_time_ms"] = appended.log_append_time_ms
-    result["log_start_offset"] = appended.log_start_offset
-    if not partition.acknowledges_after_flush:
-        partition.advance()
-        broker.appended(partition)
-        return
-    if acks == _ACKS_ALL:
-        acknowledgement.waiting_for += 1
-        partition.wait_durable(_PartitionWait(acknowledgement, result), appended.last_offset + 1)
-    broker.flusher.request(partition)
+#: Errors after which a client should ask again; many do so only when it is NotEnoughReplicas.
+_AGAIN: Final = frozenset(
+    {
+        errors.ConcurrentTransactions.code,
+        errors.CoordinatorNotAvailable.code,
+        errors.NotCoordinator.code,
+    }
+)
+
+
+def _refusal(code: int, version: int) -> errors.BrokerError:
+    """Why a transaction may not begin in a partition, as the client's version understands it."""
+    if code == errors.ConcurrentTransactions.code and version >= _BROKER_ADDS_PARTITIONS_FROM:
+        return errors.ConcurrentTransactions()
+    if code in _AGAIN:
+        return errors.NotEnoughReplicas("the transaction's coordinator is not ready")
+    if code == errors.ProducerFenced.code:
+        return errors.InvalidProducerEpoch("a newer producer has the transactional id")
+    if code == errors.InvalidProducerIdMapping.code:
+        return errors.InvalidProducerIdMapping()
+    if version >= _ABORTABLE_FROM:
+        return errors.TransactionAbortable("the partition is not part of the transaction")
+    return errors.InvalidTxnState("the partition is not part of the transaction")

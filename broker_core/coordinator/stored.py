@@ -1,0 +1,31 @@
+"""Keys and values of the coordinators' own records: an int16 version, then the fields."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from broker_core.protocol import primitives
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.schema import StoredMessage
+
+_VERSION_BYTES: Final = 2
+
+
+def stored_version(data: bytes) -> int:
+    """The version that a key or value begins with."""
+    return int.from_bytes(data[:_VERSION_BYTES], "big", signed=True)
+
+
+def encode_stored(message: StoredMessage, version: int, fields: dict[str, Any]) -> bytes:
+    """Write a key or value."""
+    return version.to_bytes(_VERSION_BYTES, "big") + primitives.encode(
+        message.plan(version), fields
+    )
+
+
+def decode_stored(message: StoredMessage, data: bytes) -> dict[str, Any]:
+    """Read a key or value; raises RemoteProtocolError."""
+    version = stored_version(data)
+    if not message.versions[0] <= version <= message.versions[1]:
+        raise RemoteProtocolError(f"{message.name} of unknown version {version}")
+    return primitives.decode(message.plan(version), data, _VERSION_BYTES)[0]

@@ -1,0 +1,507 @@
+"""All transactional ids of one broker (KIP-98, 360, 588, 890).
+
+A step is handed a request and the time; its effects are in `take_effects()`. A transition holds
+when it is stored; requests that arrive meanwhile wait for it, where Kafka lets clients ask again.
+Times of transactions are measured by the monotonic clock, so that a clock that jumps aborts none.
+"""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from functools import partial
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.effects import (
+    Moment,
+    Respond,
+    StoreTransaction,
+    Token,
+    TransactionEffect,
+    WriteMarkers,
+)
+from broker_core.coordinator.transaction import (
+    EPOCH_PER_TRANSACTION,
+    PREPARED,
+    Place,
+    Producer,
+    Transaction,
+    TransactionSettings,
+    TransactionState,
+    decode_transaction,
+    decode_transaction_key,
+)
+from broker_core.protocol.primitives import RemoteProtocolError
+
+logger = logging.getLogger(__name__)
+
+_Step = Callable[[Moment], None]
+
+#: Requests for one transactional id that may wait for a transition of it.
+_WAITING_MAX: Final = 64
+
+#: The one broker is the coordinator of all of them, and never another one.
+COORDINATOR_EPOCH: Final = 0
+
+
+class TransactionCoordinator:
+    """The transactional ids; see the module."""
+
+    def __init__(
+        self, settings: TransactionSettings, *, new_producer_id: Callable[[], int]
+    ) -> None:
+        self._settings = settings
+        # Raises BrokerError where none can be given.
+        self._new_producer_id = new_producer_id
+        self._effects: list[TransactionEffect] = []
+        self.transactions: dict[str, Transaction] = {}
+        # Ids whose transition is being stored or whose markers are being written, with the
+        # requests that wait for the end of it.
+        self._busy: dict[str, deque[_Step]] = {}
+        # (monotonic ms, id, when it started): transactions that time out unless they have ended.
+        self._deadlines: list[tuple[int, str, int]] = []
+
+    def take_effects(self) -> list[TransactionEffect]:
+        """What the steps since the last call want done, in order."""
+        effects = self._effects[:]
+        self._effects.clear()
+        return effects
+
+    # -------------------------------------------------------------------------------------- steps
+
+    def init_producer_id(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        token: Token,
+        now: Moment,
+    ) -> None:
+        """InitProducerId: a new epoch, which fences whoever had the id before.
+
+        `expected` are producer id and epoch of a producer that goes on after an error (KIP-360).
+        """
+        if not transactional_id:
+            self._refuse(token, errors.InvalidRequest.code)
+        elif not 0 < timeout_ms <= self._settings.timeout_max_ms:
+            self._refuse(token, errors.InvalidTransactionTimeout.code)
+        else:
+            self._run(
+                transactional_id,
+                partial(self._init, transactional_id, timeout_ms, expected, token),
+                token,
+                now,
+            )
+
+    def _init(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        token: Token,
+        now: Moment,
+    ) -> None:
+        present = self.transactions.get(transactional_id)
+        if present is not None and not _may_continue(present, expected):
+            self._refuse(token, errors.ProducerFenced.code)
+            return
+        if present is not None and present.state is TransactionState.ONGOING:
+            self._fence(present, now)
+            self._run(
+                transactional_id,
+                partial(self._init, transactional_id, timeout_ms, None, token)
+                if expected is None
+                else lambda _: self._refuse(token, errors.ConcurrentTransactions.code),
+                token,
+                now,
+            )
+            return
+        try:
+            after = self._next_epoch(transactional_id, present, timeout_ms, expected, now)
+        except errors.BrokerError as error:
+            self._refuse(token, error.code)
+            return
+        self._store(
+            after,
+            [
+                Respond(
+                    token,
+                    {
+                        "error_code": errors.NONE,
+                        "producer_id": after.producer_id,
+                        "producer_epoch": after.epoch,
+                    },
+                )
+            ],
+        )
+
+    def _next_epoch(
+        self,
+        transactional_id: str,
+        present: Transaction | None,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        now: Moment,
+    ) -> Transaction:
+        """Raises BrokerError."""
+        if present is None:
+            return Transaction(
+                transactional_id,
+                self._new_producer_id(),
+                timeout_ms,
+                epoch=0,
+                updated_ms=now.wall_ms,
+            )
+        empty = replace(
+            present,
+            timeout_ms=timeout_ms,
+            state=TransactionState.EMPTY,
+            started_ms=-1,
+            updated_ms=now.wall_ms,
+            version=0,
+        )
+        if present.is_exhausted and (expected is None or expected[1] == present.epoch):
+            return replace(
+                empty,
+                producer_id=self._new_producer_id(),
+                previous_producer_id=present.producer_id,
+                epoch=0,
+                last_epoch=-1 if expected is None else present.epoch,
+            )
+        if expected is None:
+            return replace(empty, epoch=present.epoch + 1, last_epoch=-1)
+        if expected[1] == present.epoch:
+            return replace(empty, epoch=present.epoch + 1, last_epoch=present.epoch)
+        if expected[1] == present.last_epoch:
+            return empty  # the answer to the same request was lost on its way
+        raise errors.ProducerFenced()
+
+    def add_partitions(
+        self, producer: Producer, places: Iterable[Place], token: Token, now: Moment
+    ) -> None:
+        """AddPartitionsToTxn, AddOffsetsToTxn, and what a version 2 client leaves to the broker."""
+        self._run(
+            producer.transactional_id, partial(self._add, producer, set(places), token), token, now
+        )
+
+    def _add(self, producer: Producer, places: set[Place], token: Token, now: Moment) -> None:
+        found = self._find(producer)
+        if isinstance(found, int):
+            self._refuse(token, found)
+            return
+        is_ongoing = found.state is TransactionState.ONGOING
+        done = Respond(token, {"error_code": errors.NONE})
+        if is_ongoing and places <= found.partitions:
+            self._effects.append(done)
+            return
+        after = replace(
+            found,
+            state=TransactionState.ONGOING,
+            partitions=found.partitions | places,
+            started_ms=found.started_ms if is_ongoing else now.wall_ms,
+            updated_ms=now.wall_ms,
+        )
+        if not is_ongoing:
+            self._await_end(after, now)
+        self._store(after, [done])
+
+    def verify(self, producer: Producer, place: Place) -> int:
+        """Whether a partition belongs to the producer's transaction; returns an error code."""
+        found = self._find(producer)
+        if isinstance(found, int):
+            return found
+        if found.state in PREPARED:
+            return errors.ConcurrentTransactions.code
+        if found.state is TransactionState.ONGOING and place in found.partitions:
+            return errors.NONE
+        return errors.TransactionAbortable.code
+
+    def end_transaction(
+        self, producer: Producer, committed: bool, version: int, token: Token, now: Moment
+    ) -> None:
+        """EndTxn; `version` is that of the client's transaction protocol (0 or 2).
+
+        Answers when the partitions have their markers: the next transaction then waits for nobody.
+        """
+        self._run(
+            producer.transactional_id,
+            partial(self._end, producer, committed, version, token),
+            token,
+            now,
+        )
+
+    def _end(
+        self, producer: Producer, committed: bool, version: int, token: Token, now: Moment
+    ) -> None:
+        found = self._find_ending(producer)
+        if isinstance(found, int):
+            self._refuse(token, found)
+            return
+        is_repeated = producer.epoch != found.epoch or producer.producer_id != found.producer_id
+        if found.state is TransactionState.ONGOING:
+            self._prepare(found, committed, version, [Respond(token, {})], now)
+        elif found.state is _complete(committed) and (
+            is_repeated or not found.has_epoch_per_transaction
+        ):
+            self._effects.append(Respond(token, _ended(found)))
+        elif not committed and not is_repeated and version >= EPOCH_PER_TRANSACTION:
+            # The client does not know whether one of its requests has begun a transaction.
+            self._prepare(found, committed, version, [Respond(token, {})], now)
+        else:
+            self._refuse(token, errors.InvalidTxnState.code)
+
+    def _find_ending(self, producer: Producer) -> Transaction | int:
+        """As `_find`, but a repeated EndTxn still has the epoch before."""
+        found = self.transactions.get(producer.transactional_id)
+        if (
+            found is not None
+            and found.has_epoch_per_transaction
+            and found.state in {TransactionState.COMPLETE_COMMIT, TransactionState.COMPLETE_ABORT}
+        ):
+            is_bumped = (
+                producer.producer_id == found.producer_id and producer.epoch + 1 == found.epoch
+            )
+            is_rotated = (
+                producer.producer_id == found.previous_producer_id
+                and producer.epoch + 1 == found.last_epoch
+                and found.epoch == 0
+            )
+            if is_bumped or is_rotated:
+                return found
+        return self._find(producer)
+
+    def _prepare(
+        self,
+        found: Transaction,
+        committed: bool,
+        version: int,
+        responses: list[Respond],
+        now: Moment,
+    ) -> None:
+        epoch, next_producer_id = found.epoch, -1
+        if version >= EPOCH_PER_TRANSACTION:
+            epoch += 1
+            if found.is_exhausted:
+                try:
+                    next_producer_id = self._new_producer_id()
+                except errors.BrokerError as error:
+                    self._effects += [
+                        Respond(each.token, _refusal(error.code)) for each in responses
+                    ]
+                    return
+        self._store(
+            replace(
+                found,
+                state=TransactionState.PREPARE_COMMIT
+                if committed
+                else TransactionState.PREPARE_ABORT,
+                epoch=epoch,
+                last_epoch=found.epoch if epoch != found.epoch else found.last_epoch,
+                next_producer_id=next_producer_id,
+                updated_ms=now.wall_ms,
+                version=version,
+            ),
+            responses,
+        )
+
+    def _fence(self, found: Transaction, now: Moment) -> None:
+        """Abort a transaction whose producer is not heard of any more, and never listen to it."""
+        self._store(
+            replace(
+                found,
+                state=TransactionState.PREPARE_ABORT,
+                epoch=found.epoch + 1,
+                last_epoch=-1,
+                updated_ms=now.wall_ms,
+                version=0,
+            ),
+            [],
+        )
+
+    def _find(self, producer: Producer) -> Transaction | int:
+        """The producer's transaction, or the error code of who is not its producer."""
+        if not producer.transactional_id:
+            return errors.InvalidRequest.code
+        found = self.transactions.get(producer.transactional_id)
+        if found is None or found.producer_id != producer.producer_id:
+            return errors.InvalidProducerIdMapping.code
+        if found.epoch != producer.epoch:
+            return errors.ProducerFenced.code
+        return found
+
+    # -------------------------------------------------------------------------------- transitions
+
+    def _run(self, transactional_id: str, step: _Step, token: Token, now: Moment) -> None:
+        waiting = self._busy.get(transactional_id)
+        if waiting is None:
+            step(now)
+        elif len(waiting) < _WAITING_MAX:
+            waiting.append(step)
+        else:
+            self._refuse(token, errors.ConcurrentTransactions.code)
+
+    def _go_on(self, transactional_id: str, now: Moment) -> None:
+        waiting = self._busy.pop(transactional_id, None)
+        while waiting:
+            waiting.popleft()(now)
+            if (again := self._busy.get(transactional_id)) is not None:
+                again.extend(waiting)
+                return
+
+    def _store(self, after: Transaction, responses: list[Respond]) -> None:
+        self._busy.setdefault(after.transactional_id, deque())
+        self._effects.append(StoreTransaction(after.transactional_id, after, responses))
+
+    def stored(self, effect: StoreTransaction, now: Moment) -> None:
+        """The new state of an effect is stored."""
+        after = effect.transaction
+        if after is None or not effect.is_awaited:
+            return
+        self.transactions[effect.transactional_id] = after
+        if after.state in PREPARED:
+            self._write_markers(after, effect.responses)
+        else:
+            self._effects += effect.responses
+            self._go_on(effect.transactional_id, now)
+
+    def store_failed(self, effect: StoreTransaction, now: Moment) -> None:
+        """The new state could not be stored: the old one still holds."""
+        if not effect.is_awaited:
+            return
+        code = errors.CoordinatorNotAvailable.code
+        self._effects += [Respond(each.token, _refusal(code)) for each in effect.responses]
+        present = self.transactions.get(effect.transactional_id)
+        if present is not None and present.state is TransactionState.ONGOING:
+            self._await_end(present, now)
+        self._go_on(effect.transactional_id, now)
+
+    def _write_markers(self, transaction: Transaction, responses: list[Respond]) -> None:
+        committed = transaction.state is TransactionState.PREPARE_COMMIT
+        self._effects.append(
+            WriteMarkers(transaction, committed, transaction.partitions, responses)
+        )
+
+    def markers_written(self, effect: WriteMarkers, now: Moment) -> None:
+        """All partitions of a transaction have their markers: it has ended."""
+        before = effect.transaction
+        after = replace(
+            before,
+            state=_complete(effect.committed),
+            partitions=frozenset(),
+            updated_ms=now.wall_ms,
+        )
+        if before.next_producer_id >= 0:
+            after = replace(
+                after,
+                producer_id=before.next_producer_id,
+                previous_producer_id=before.producer_id,
+                next_producer_id=-1,
+                epoch=0,
+                last_epoch=before.epoch,
+            )
+        self.transactions[after.transactional_id] = after
+        # Nobody waits for this record: without it the markers are written once more.
+        self._effects.append(StoreTransaction(after.transactional_id, after, is_awaited=False))
+        self._effects += [Respond(each.token, _ended(after)) for each in effect.responses]
+        self._go_on(after.transactional_id, now)
+
+    def _refuse(self, token: Token, code: int) -> None:
+        self._effects.append(Respond(token, _refusal(code)))
+
+    # --------------------------------------------------------------------------------------- time
+
+    def next_deadline(self) -> int | None:
+        """Monotonic ms at which `tick` should be called; None if no transaction is open."""
+        return self._deadlines[0][0] if self._deadlines else None
+
+    def tick(self, now: Moment) -> None:
+        """Abort what has taken longer than its client said it would."""
+        while self._deadlines and self._deadlines[0][0] <= now.monotonic_ms:
+            _, transactional_id, started_ms = heapq.heappop(self._deadlines)
+            found = self.transactions.get(transactional_id)
+            if (
+                found is not None
+                and found.state is TransactionState.ONGOING
+                and found.started_ms == started_ms
+            ):
+                if transactional_id in self._busy:
+                    # Something is being stored, the end perhaps: look again a little later.
+                    heapq.heappush(
+                        self._deadlines, (now.monotonic_ms + 100, transactional_id, started_ms)
+                    )
+                    continue
+                logger.info("transaction of %s timed out: aborted", transactional_id)
+                self._fence(found, now)
+
+    def _await_end(self, transaction: Transaction, now: Moment) -> None:
+        heapq.heappush(
+            self._deadlines,
+            (
+                now.monotonic_ms + transaction.timeout_ms,
+                transaction.transactional_id,
+                transaction.started_ms,
+            ),
+        )
+
+    def expire_ids(self, now: Moment) -> None:
+        """Forget ids that have done nothing for `transactional.id.expiration.ms`."""
+        limit = now.wall_ms - self._settings.id_expiration_ms
+        for transactional_id, transaction in list(self.transactions.items()):
+            if (
+                transaction.updated_ms <= limit
+                and transactional_id not in self._busy
+                and transaction.state is not TransactionState.ONGOING
+            ):
+                del self.transactions[transactional_id]
+                self._effects.append(StoreTransaction(transactional_id, None, is_awaited=False))
+
+    # ------------------------------------------------------------------------------------ loading
+
+    def load(self, key: bytes, value: bytes | None) -> None:
+        """Take over one record of `__transaction_state`; call in the order of the log."""
+        try:
+            transactional_id = decode_transaction_key(key)
+            if transactional_id is None:
+                return
+            if value is None:
+                self.transactions.pop(transactional_id, None)
+            else:
+                self.transactions[transactional_id] = decode_transaction(transactional_id, value)
+        except (RemoteProtocolError, IndexError) as error:
+            logger.error("a record of __transaction_state is skipped: %s", error)
+
+    def finish_loading(self, now: Moment) -> None:
+        """All records have been taken over: what was decided is carried out."""
+        for transaction in self.transactions.values():
+            if transaction.state in PREPARED:
+                self._busy[transaction.transactional_id] = deque()
+                self._write_markers(transaction, [])
+            elif transaction.state is TransactionState.ONGOING:
+                self._await_end(transaction, now)
+
+
+def _may_continue(present: Transaction, expected: tuple[int, int] | None) -> bool:
+    """Whether who names a producer id is the one that has the transactional id, or had it last."""
+    if expected is None or expected[0] == present.producer_id:
+        return True
+    return expected[0] == present.previous_producer_id and expected[1] == present.last_epoch
+
+
+def _complete(committed: bool) -> TransactionState:
+    return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
+
+
+def _ended(transaction: Transaction) -> dict[str, Any]:
+    return {
+        "error_code": errors.NONE,
+        "producer_id": transaction.producer_id,
+        "producer_epoch": transaction.epoch,
+    }
+
+
+def _refusal(code: int) -> dict[str, Any]:
+    return {"error_code": code, "producer_id": -1, "producer_epoch": -1}

@@ -1,0 +1,27 @@
+"""DescribeTransactions, API key 65."""
+
+from broker_core.protocol.schema import Api
+
+DESCRIBE_TRANSACTIONS = Api(
+    key=65,
+    name="DescribeTransactions",
+    versions=(0, 0),
+    flexible_from=0,
+    request="""
+    transactional_ids []string 0+
+""",
+    response="""
+    throttle_time_ms int32 0+
+    transaction_states [] 0+
+        error_code int16 0+
+        transactional_id string 0+
+        transaction_state string 0+
+        transaction_timeout_ms int32 0+
+        transaction_start_time_ms int64 0+
+        producer_id int64 0+
+        producer_epoch int16 0+
+        topics [] 0+
+            topic string 0+
+            partitions []int32 0+
+""",
+)

@@ -1,0 +1,124 @@
+"""DescribeTransactions, ListTransactions, DescribeProducers: what is going on (KIP-664)."""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any
+
+from broker_core import errors
+from broker_core.coordinator.transaction import TransactionState
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """DescribeTransactions."""
+    request.reply(
+        {
+            "transaction_states": [
+                _describe(broker, transactional_id)
+                for transactional_id in request.body["transactional_ids"]
+            ]
+        }
+    )
+
+
+def _describe(broker: Broker, transactional_id: str) -> dict[str, Any]:
+    found = broker.transactions.coordinator.transactions.get(transactional_id)
+    if not transactional_id or found is None:
+        missing = errors.TransactionalIdNotFound if transactional_id else errors.InvalidRequest
+        return {"transactional_id": transactional_id, "error_code": missing.code}
+    topics: dict[str, list[int]] = {}
+    for topic, partition in sorted(found.partitions):
+        topics.setdefault(topic, []).append(partition)
+    return {
+        "error_code": errors.NONE,
+        "transactional_id": transactional_id,
+        "transaction_state": found.state.value,
+        "transaction_timeout_ms": found.timeout_ms,
+        "transaction_start_time_ms": found.started_ms,
+        "producer_id": found.producer_id,
+        "producer_epoch": found.epoch,
+        "topics": [{"topic": name, "partitions": numbers} for name, numbers in topics.items()],
+    }
+
+
+def handle_list(broker: Broker, request: Request) -> None:
+    """ListTransactions."""
+    body = request.body
+    known = {state.value for state in TransactionState}
+    states = set(body["state_filters"])
+    producer_ids = set(body["producer_id_filters"])
+    pattern = body["transactional_id_pattern"]
+    try:
+        matches = re.compile(pattern or "").fullmatch if pattern else None
+    except re.error:
+        request.reply({"error_code": errors.InvalidRegularExpression.code})
+        return
+    now_ms = broker.now_ms()
+    request.reply(
+        {
+            "error_code": errors.NONE,
+            "unknown_state_filters": sorted(states - known),
+            "transaction_states": [
+                {
+                    "transactional_id": each.transactional_id,
+                    "producer_id": each.producer_id,
+                    "transaction_state": each.state.value,
+                }
+                for each in broker.transactions.coordinator.transactions.values()
+                if (not states or each.state.value in states)
+                and (not producer_ids or each.producer_id in producer_ids)
+                and (
+                    body["duration_filter"] < 0
+                    or (each.started_ms >= 0 and now_ms - each.started_ms > body["duration_filter"])
+                )
+                and (matches is None or matches(each.transactional_id))
+            ],
+        }
+    )
+
+
+def handle_describe_producers(broker: Broker, request: Request) -> None:
+    """DescribeProducers."""
+    request.reply(
+        {
+            "topics": [
+                {
+                    "name": topic["name"],
+                    "partitions": [
+                        _producers(broker, topic["name"], index)
+                        for index in topic["partition_indexes"]
+                    ],
+                }
+                for topic in request.body["topics"]
+            ]
+        }
+    )
+
+
+def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
+    partition = broker.topics.partition(topic, index)
+    if partition is None:
+        return {
+            "partition_index": index,
+            "error_code": errors.UnknownTopicOrPartition.code,
+            "error_message": str(errors.UnknownTopicOrPartition()),
+        }
+    return {
+        "partition_index": index,
+        "error_code": errors.NONE,
+        "active_producers": [
+            {
+                "producer_id": each.producer_id,
+                "producer_epoch": each.epoch,
+                "last_sequence": each.batches[-1].last_sequence if each.batches else -1,
+                "last_timestamp": each.last_seen_ms,
+                "coordinator_epoch": each.coordinator_epoch,
+                "current_txn_start_offset": each.transaction_first_offset,
+            }
+            for each in partition.log.producers.producers()
+        ],
+    }

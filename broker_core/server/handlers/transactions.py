@@ -1,0 +1,278 @@
+"""InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, TxnOffsetCommit, WriteTxnMarkers."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.group_coordinator import OffsetToCommit
+from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
+from broker_core.protocol.control_records import EndMarker
+from broker_core.server.handlers.group_offsets import codes_by_topic
+from broker_core.server.request import Request
+from broker_core.server.transactions import MarkerWait
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+#: Versions from which clients know ProducerFenced; older ones get InvalidProducerEpoch (KIP-588).
+_FENCED_FROM: Final = {22: 4, 24: 2, 25: 2, 26: 2, 28: 10_000}
+#: Versions from which clients know TransactionAbortable (KIP-890).
+_ABORTABLE_FROM: Final = {24: 5, 25: 4, 26: 4, 28: 4}
+_TRANSACTIONS_IN_BATCHES_FROM: Final = 4
+_EPOCH_PER_TRANSACTION_FROM: Final = 5
+_MEMBER_ERRORS_FROM: Final = 3
+
+
+def _code(request: Request, code: int) -> int:
+    """The error code as the client's version of the API knows it."""
+    key = request.header.api.key
+    if code == errors.ProducerFenced.code and request.version < _FENCED_FROM[key]:
+        return errors.InvalidProducerEpoch.code
+    if code == errors.TransactionAbortable.code and request.version < _ABORTABLE_FROM[key]:
+        return errors.InvalidTxnState.code
+    return code
+
+
+def _producer(body: dict[str, Any]) -> Producer:
+    return Producer(body["transactional_id"], body["producer_id"], body["producer_epoch"])
+
+
+def handle_init_producer_id(broker: Broker, request: Request) -> None:
+    """InitProducerId: an idempotent producer gets an id, a transactional one its next epoch."""
+    body = request.body
+    transactional_id = body["transactional_id"]
+    if transactional_id is None:
+        _reply_new_id(broker, request)
+        return
+    expected = (body["producer_id"], body["producer_epoch"])
+    if (expected[0] < 0) != (expected[1] < 0):
+        request.reply({"error_code": errors.InvalidRequest.code, "producer_epoch": -1})
+        return
+
+    def answer(result: dict[str, Any]) -> None:
+        request.reply(
+            {"producer_epoch": -1} | result | {"error_code": _code(request, result["error_code"])}
+        )
+
+    transactions = broker.transactions
+    transactions.coordinator.init_producer_id(
+        transactional_id,
+        body["transaction_timeout_ms"],
+        expected if expected[0] >= 0 else None,
+        answer,
+        transactions.moment(),
+    )
+    transactions.perform()
+
+
+def _reply_new_id(broker: Broker, request: Request) -> None:
+    try:
+        producer_id = broker.producer_ids.next_id()
+    except errors.KafkaStorageError as error:
+        logger.error("no producer id: %s", error)
+        request.reply({"error_code": error.code, "producer_epoch": -1})
+        return
+    # One that asks again for an epoch of its id gets a new id with epoch 0, as from Kafka.
+    request.reply({"producer_id": producer_id, "producer_epoch": 0})
+
+
+def handle_add_partitions(broker: Broker, request: Request) -> None:
+    """AddPartitionsToTxn; from version 4 on brokers ask, for several transactions at once."""
+    body = request.body
+    if request.version < _TRANSACTIONS_IN_BATCHES_FROM:
+        asked = {
+            "transactional_id": body["v3_and_below_transactional_id"],
+            "producer_id": body["v3_and_below_producer_id"],
+            "producer_epoch": body["v3_and_below_producer_epoch"],
+            "topics": body["v3_and_below_topics"],
+            "verify_only": False,
+        }
+        _add_partitions(
+            broker,
+            request,
+            asked,
+            lambda results: request.reply({"results_by_topic_v3_and_below": results}),
+        )
+        return
+    results: list[dict[str, Any]] = []
+    count = len(body["transactions"])
+    if not count:
+        request.reply({"results_by_transaction": []})
+
+    def collect(transactional_id: str) -> Callable[[list[dict[str, Any]]], None]:
+        def done(topics: list[dict[str, Any]]) -> None:
+            results.append({"transactional_id": transactional_id, "topic_results": topics})
+            if len(results) == count:
+                request.reply({"results_by_transaction": results})
+
+        return done
+
+    for asked in body["transactions"]:
+        _add_partitions(broker, request, asked, collect(asked["transactional_id"]))
+
+
+def _add_partitions(
+    broker: Broker,
+    request: Request,
+    asked: dict[str, Any],
+    done: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    places = [(topic["name"], each) for topic in asked["topics"] for each in topic["partitions"]]
+    producer = _producer(asked)
+    coordinator = broker.transactions.coordinator
+    missing = {place for place in places if broker.topics.partition(*place) is None}
+    if missing:
+        codes = {
+            place: errors.UnknownTopicOrPartition.code
+            if place in missing
+            else errors.OperationNotAttempted.code
+            for place in places
+        }
+        done(_partition_results(codes))
+        return
+    if asked["verify_only"]:
+        codes = {place: _code(request, coordinator.verify(producer, place)) for place in places}
+        done(_partition_results(codes))
+        return
+
+    def answer(result: dict[str, Any]) -> None:
+        code = _code(request, result["error_code"])
+        done(_partition_results(dict.fromkeys(places, code)))
+
+    coordinator.add_partitions(producer, places, answer, broker.transactions.moment())
+    broker.transactions.perform()
+
+
+def _partition_results(codes: dict[Place, int]) -> list[dict[str, Any]]:
+    topics: dict[str, list[dict[str, int]]] = {}
+    for (topic, partition), code in codes.items():
+        topics.setdefault(topic, []).append(
+            {"partition_index": partition, "partition_error_code": code}
+        )
+    return [{"name": name, "results_by_partition": results} for name, results in topics.items()]
+
+
+def handle_add_offsets(broker: Broker, request: Request) -> None:
+    """AddOffsetsToTxn: the partition of a group's offsets belongs to the transaction."""
+    body = request.body
+    place = broker.groups.partition_of(body["group_id"]).place
+
+    def answer(result: dict[str, Any]) -> None:
+        request.reply({"error_code": _code(request, result["error_code"])})
+
+    transactions = broker.transactions
+    transactions.coordinator.add_partitions(_producer(body), [place], answer, transactions.moment())
+    transactions.perform()
+
+
+def handle_end(broker: Broker, request: Request) -> None:
+    """EndTxn."""
+    body = request.body
+    version = EPOCH_PER_TRANSACTION if request.version >= _EPOCH_PER_TRANSACTION_FROM else 0
+
+    def answer(result: dict[str, Any]) -> None:
+        request.reply(result | {"error_code": _code(request, result["error_code"])})
+
+    transactions = broker.transactions
+    transactions.coordinator.end_transaction(
+        _producer(body), body["committed"], version, answer, transactions.moment()
+    )
+    transactions.perform()
+
+
+def handle_offset_commit(broker: Broker, request: Request) -> None:
+    """TxnOffsetCommit: offsets that count if the transaction commits."""
+    body = request.body
+    producer = _producer(body)
+    place = broker.groups.partition_of(body["group_id"]).place
+    offsets = [
+        OffsetToCommit(
+            topic["name"],
+            each["partition_index"],
+            each["committed_offset"],
+            each["committed_leader_epoch"],
+            each["committed_metadata"] or "",
+            errors.NONE
+            if broker.topics.partition(topic["name"], each["partition_index"]) is not None
+            else errors.UnknownTopicOrPartition.code,
+        )
+        for topic in body["topics"]
+        for each in topic["partitions"]
+    ]
+    member = (body["member_id"], body["group_instance_id"], body["generation_id"])
+    group_id = body["group_id"]
+
+    def answer(result: dict[str, Any]) -> None:
+        codes = {each: _member_code(request, code) for each, code in result["codes"].items()}
+        request.reply({"topics": codes_by_topic(codes)})
+
+    def commit(verdict: dict[str, Any]) -> None:
+        code = verdict["error_code"]
+        if code:
+            if code == errors.ProducerFenced.code:
+                code = errors.InvalidProducerEpoch.code
+            answer({"codes": {(each.topic, each.partition): code for each in offsets}})
+            return
+        groups = broker.groups
+        groups.coordinator.commit_transactional_offsets(
+            group_id,
+            member,
+            (producer.producer_id, producer.epoch),
+            offsets,
+            answer,
+            groups.moment(),
+        )
+        groups.perform()
+
+    transactions = broker.transactions
+    if request.version >= _EPOCH_PER_TRANSACTION_FROM:
+        # The client leaves it to the broker to add the partition to the transaction.
+        transactions.coordinator.add_partitions(producer, [place], commit, transactions.moment())
+        transactions.perform()
+    else:
+        commit({"error_code": transactions.coordinator.verify(producer, place)})
+
+
+def _member_code(request: Request, code: int) -> int:
+    if request.version >= _MEMBER_ERRORS_FROM:
+        return _code(request, code)
+    if code in {
+        errors.IllegalGeneration.code,
+        errors.UnknownMemberId.code,
+        errors.FencedInstanceId.code,
+    }:
+        return errors.InvalidRequest.code
+    return _code(request, code)
+
+
+def handle_write_markers(broker: Broker, request: Request) -> None:
+    """WriteTxnMarkers: an administrator ends a transaction that its coordinator has forgotten."""
+    markers = request.body["markers"]
+    results: list[dict[str, Any]] = []
+    if not markers:
+        request.reply({"markers": []})
+
+    def collect(producer_id: int) -> Callable[[dict[Place, int]], None]:
+        def done(codes: dict[Place, int]) -> None:
+            results.append({"producer_id": producer_id, "topics": codes_by_topic(codes)})
+            if len(results) == len(markers):
+                request.reply({"markers": results})
+
+        return done
+
+    for asked in markers:
+        broker.transactions.write_markers(
+            [
+                (topic["name"], partition)
+                for topic in asked["topics"]
+                for partition in topic["partition_indexes"]
+            ],
+            (asked["producer_id"], asked["producer_epoch"]),
+            EndMarker(asked["transaction_result"], asked["coordinator_epoch"]),
+            MarkerWait(collect(asked["producer_id"])),
+        )
