@@ -161,7 +161,7 @@ def require_device(identity: Identity, device: str) -> None:
     if identity.device is not None:
         if device != f"{identity.user}/{identity.device}":
             raise Refused(403, "this token is good for another device")
-    elif user != identity.user and not identity.admin:
+    elif user != identity.user and not identity.admin and user not in identity.rights.friends:
         raise Refused(403, "this device belongs to another user")
 
 

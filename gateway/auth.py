@@ -24,6 +24,7 @@ from typing import Final
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from gateway.rights import USUAL_RIGHTS, Rights
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 
 logger = logging.getLogger(__name__)
@@ -51,6 +52,7 @@ class Identity:
     user: str
     device: str | None = None  # the token is good for this device of the user alone
     admin: bool = False
+    rights: Rights = USUAL_RIGHTS
 
 
 @dataclass
@@ -199,7 +201,7 @@ class Authenticator:
             if len(self._refusals) > REFUSALS_MAX:
                 self._refusals.popitem(last=False)
             return None
-        identity = Identity(credential.user, credential.device, credential.admin)
+        identity = Identity(credential.user, credential.device, credential.admin, credential.rights)
         self._verdicts[key] = _Verdict(identity, credential, data_version)
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)

@@ -19,8 +19,10 @@ from gateway.log_range import LogRanges
 from gateway.openapi import openapi
 from gateway.pages import Pages
 from gateway.proxy import GeocoderProxy
+from gateway.registrations import Registrations
 from gateway.services import SERVICES, Services
 from gateway.stream import serve_stream
+from gateway.ulogger_sessions import UloggerSessions
 from gateway.websocket import serve_websocket
 from waylog.config import Endpoint
 
@@ -101,6 +103,8 @@ def build_application(services: Services, client_id: str) -> web.Application:
     application.add_routes(
         [
             *ingest.routes(),
+            *UloggerSessions(services, ingest).routes(),
+            *Registrations(services, ingest).routes(),
             *reading.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),

@@ -8,7 +8,7 @@ its queue for ever, or deletes it. What cannot be accepted now is 503.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
 from typing import Any, Final
@@ -20,32 +20,22 @@ from gateway.access import (
     parameters_without_secrets,
     sender,
 )
-from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
+from gateway.acknowledgements import Receiving, newest
+from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
-from gateway.formats import (
-    Context,
-    Parsed,
-    Parser,
-    colota,
-    gpslogger,
-    home_assistant,
-    osmand,
-    overland,
-    owntracks,
-    positions,
-    traccar,
-)
+from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import BudgetExceeded, ByteBudget, TokenBucket
+from gateway.paths import AT_ROOT, PATHS, Format
+from gateway.quotas import QuotaExceeded
+from gateway.rights import USUAL_RIGHTS
 from gateway.services import Services
-from gateway.views import AddressView
 from waylog.kafka import AppendError
-from waylog.messages import Fix
+from waylog.messages import Rejected, encode
 from waylog.telemetry import now_ms
 
-Answer = Callable[[Parsed, Services], Awaitable[web.Response]]
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-_EMPTY_ARRAY: Final = b"[]"
 #: A body up to this size does not count against the common budget.
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
@@ -62,71 +52,52 @@ class Ingest:
 
     def routes(self) -> list[web.RouteDef]:
         """All paths of all formats; a token may stand at the end of most."""
-        formats: tuple[tuple[str, tuple[str, ...], Parser, Answer], ...] = (
-            ("owntracks", ("POST",), owntracks.parse, _owntracks_answer),
-            ("overland", ("POST",), overland.parse, _overland_answer),
-            ("osmand", ("GET", "POST"), osmand.parse, _empty_answer),
-            ("traccar", ("GET", "POST"), traccar.parse, _status_answer),
-            ("gpslogger", ("GET", "POST"), gpslogger.parse, _empty_answer),
-            ("colota", ("GET", "POST"), colota.parse, _object_answer),
-        )
-        routes = [
-            web.post("/v1/positions", self._handler("positions", positions.parse, _positions))
-        ]
-        for name, methods, parser, answer in formats:
-            handler = self._handler(name, parser, answer)
-            paths = [f"/{name}", f"/{name}/{{token}}", f"/in/{name}/{{token}}"]
-            if name == "owntracks":
-                paths.append("/pub")
-            routes += [
-                web.route(
-                    method, path, handler, **({"allow_head": False} if method == "GET" else {})
-                )
-                for path in paths
-                for method in methods
-            ]
-        webhook = self._handler("home_assistant", home_assistant.parse, _object_answer)
-        routes.append(web.post("/api/webhook/{token}", webhook))
-        # Traccar Client posts to the root of whatever address it is given.
-        routes.append(web.post("/", self._handler("traccar", traccar.parse, _status_answer)))
+        handlers: dict[Format, Handler] = {}
+        routes: list[web.RouteDef] = []
+        for path, device_format in PATHS.items():
+            handler = handlers.setdefault(device_format, partial(self._receive, device_format))
+            for method in device_format.methods:
+                options: dict[str, Any] = {"allow_head": False} if method == "GET" else {}
+                routes.append(web.route(method, path, handler, **options))
         return routes
 
     def osmand_at_root(self) -> Callable[[web.Request], Awaitable[web.Response]]:
         """`GET /?id=...`, as Traccar's oldest apps send it."""
-        return self._handler("osmand", osmand.parse, _empty_answer)
+        return partial(self._receive, AT_ROOT)
 
-    def _handler(
-        self, source: str, parser: Parser, answer: Answer
-    ) -> Callable[[web.Request], Awaitable[web.Response]]:
-        return partial(self._receive, source, parser, answer)
-
-    async def _receive(
-        self, source: str, parser: Parser, answer: Answer, request: web.Request
-    ) -> web.Response:
+    async def _receive(self, device_format: Format, request: web.Request) -> web.Response:
+        token = request.match_info.get("token")
         try:
-            identity = await sender(request, request.match_info.get("token"))
+            identity = await sender(request, token)
         except Refused as refusal:
             if refusal.status == 401:
-                await self._keep_refused(source, request, refusal.reason)
+                await self.keep_refused(device_format.name, request, refusal.reason)
+                if device_format.gone_for_unknown:
+                    raise Refused(410, "this webhook is not registered (any more)") from refusal
             raise
         body = await self.read_body(request)
-        parsed = parser(body, self.context(request, identity))
+        parsed = device_format.parse(body, self.context(request, identity))
         if parsed.refused is not None:
             raise Refused(413, parsed.refused)
-        await self.store(parsed, request.headers.get("traceparent"))
-        return await answer(parsed, self._services)
+        await self.store(parsed, identity, request.headers.get("traceparent"))
+        if device_format.tells_address:
+            await self.address_of(parsed)
+        answer = device_format.answer(Receiving(parsed, identity, self._services))
+        return raw_json_answer(answer) if answer else web.Response()
 
     def context(self, request: web.Request, identity: Identity) -> Context:
         """What a parser is told about the request."""
         query = parameters_without_secrets(request)
+        device = request.match_info.get("device")
         return Context(
             user=identity.user,
-            device=_named_device(request, identity, query),
+            device=named_device(identity, query, request.headers, device),
             received=now_ms(),
             any_user=identity.admin or self._services.authenticator.open_mode,
             query=query,
             headers=kept_headers(request),
             content_type=request.content_type,
+            encryption_key=identity.rights.encryption_key,
         )
 
     async def read_body(self, request: web.Request) -> bytes:
@@ -154,9 +125,15 @@ class Ingest:
             raise Refused(408, "the body did not come in time", {"Connection": "close"}) from None
         except web.HTTPRequestEntityTooLarge:
             raise Refused(413, f"more than {limits.body_bytes_max} bytes in one request") from None
+        except web.RequestPayloadError as error:
+            reason = f"the body is not what its headers say: {error}"
+            raise Refused(400, reason, {"Connection": "close"}) from error
 
-    async def store(self, parsed: Parsed, traceparent: str | None = None) -> None:
-        """Append everything, and wait until the log has it; raises Refused (503)."""
+    async def store(
+        self, parsed: Parsed, identity: Identity, traceparent: str | None = None
+    ) -> None:
+        """Append everything, and wait until the log has it; raises Refused (403, 429, 503)."""
+        self.admit(parsed, identity)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
         futures: list[asyncio.Future[None]] = []
@@ -175,7 +152,35 @@ class Ingest:
         except TimeoutError:
             raise unavailable("not stored yet: the log does not answer") from None
 
-    async def _keep_refused(self, source: str, request: web.Request, reason: str) -> None:
+    def admit(self, parsed: Parsed, identity: Identity) -> None:
+        """Whether this user may send all this now; raises Refused.
+
+        Too much for now is 503 and not 429: some apps delete what is answered with 4xx.
+        """
+        rights = identity.rights
+        if rights is USUAL_RIGHTS:
+            return
+        if not rights.may_send:
+            raise Refused(403, "this user may look, but not send")
+        quotas = self._services.quotas
+        try:
+            quotas.take(identity, parsed.fixes)
+        except QuotaExceeded as error:
+            raise Refused(503, str(error), {"Retry-After": str(error.retry_after_s)}) from error
+        beyond = quotas.beyond(identity, parsed.fixes)
+        if beyond:
+            # It will never be accepted: kept as an error, so that the app goes on with the rest.
+            _reject_fixes(parsed, beyond, f"this user may have {rights.devices_max} devices")
+
+    async def address_of(self, parsed: Parsed) -> None:
+        """Wait, but not for long, for the address of the newest fix."""
+        fix = newest(parsed)
+        if fix is not None:
+            services = self._services
+            live = live_time(fix.time, fix.received)
+            await services.address_view.wait(fix.device, live, services.limits.address_timeout_s)
+
+    async def keep_refused(self, source: str, request: web.Request, reason: str) -> None:
         """Keep what an unknown user sends, so that it can be replayed once the user is known."""
         if not self._refusals.take():
             return
@@ -193,13 +198,43 @@ class Ingest:
         self._services.submitter.submit_rejected(rejected)
 
 
-def _named_device(request: web.Request, identity: Identity, query: dict[str, str]) -> str | None:
+def _reject_fixes(parsed: Parsed, indices: list[int], reason: str) -> None:
+    for index in reversed(indices):
+        fix = parsed.fixes.pop(index)
+        if parsed.client_ids:
+            parsed.client_ids.pop(index)
+        parsed.rejected.append(
+            Rejected(
+                reason=reason,
+                source=fix.source or "",
+                time=fix.received,
+                raw=encode(fix),
+                device=fix.device,
+                user=fix.user,
+            )
+        )
+        parsed.rejected_at.append(index)
+
+
+def named_device(
+    identity: Identity,
+    query: dict[str, str],
+    headers: Mapping[str, str],
+    in_path: str | None = None,
+) -> str | None:
     """The device named outside of the body. A token for one device decides alone."""
     if identity.device is not None:
         query.pop("id", None)
         query.pop("deviceid", None)
         return identity.device
-    return query.pop("d", None) or query.pop("device", None) or request.headers.get("X-Limit-D")
+    named = in_path or query.pop("d", None) or query.pop("device", None)
+    if named:
+        return named
+    named = headers.get("X-Limit-D")
+    if named == "device" and headers.get("X-Limit-U") == "user":
+        # What OwnTracks for iOS sends as long as nothing is set.
+        return None
+    return named
 
 
 async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float) -> None:
@@ -234,68 +269,3 @@ async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float)
         error = future.exception()
         if error is not None:
             raise error
-
-
-async def _positions(parsed: Parsed, _: Services) -> web.Response:
-    answer: dict[str, Any] = {
-        "accepted": len(parsed.fixes),
-        "ids": [fix.id for fix in parsed.fixes],
-        "rejected": [
-            {"index": index, "reason": rejected.reason}
-            for index, rejected in zip(parsed.rejected_at, parsed.rejected, strict=True)
-        ],
-    }
-    if parsed.client_ids:
-        # By the client's own names: it can delete exactly what is stored.
-        answer["acked"] = [name for name in parsed.client_ids if name is not None]
-    return json_answer(answer)
-
-
-async def _owntracks_answer(parsed: Parsed, services: Services) -> web.Response:
-    fix = _newest(parsed)
-    found = await _address_text(fix, services) if fix is not None else None
-    if fix is None or found is None:
-        return raw_json_answer(_EMPTY_ARRAY)
-    device = fix.device.partition("/")[2]
-    # The app knows itself as owntracks/http/<tid>, and drops a whole answer for one element that
-    # it does not understand.
-    return json_answer(
-        [{"_type": "card", "tid": parsed.tid or device[-2:], "name": f"{device} - {found}"}]
-    )
-
-
-async def _overland_answer(parsed: Parsed, services: Services) -> web.Response:
-    answer: dict[str, Any] = {"result": "ok"}
-    fix = _newest(parsed)
-    if fix is not None:
-        found = await _address_text(fix, services)
-        if found is not None:
-            answer["geocode"] = {"full_name": found}
-    return json_answer(answer)
-
-
-async def _empty_answer(_: Parsed, __: Services) -> web.Response:
-    return web.Response()
-
-
-async def _status_answer(_: Parsed, __: Services) -> web.Response:
-    return raw_json_answer(b'{"status":"success"}')
-
-
-async def _object_answer(_: Parsed, __: Services) -> web.Response:
-    return raw_json_answer(b"{}")
-
-
-def _newest(parsed: Parsed) -> Fix | None:
-    if not parsed.fixes:
-        return None
-    return max(parsed.fixes, key=lambda fix: live_time(fix.time, fix.received))
-
-
-async def _address_text(fix: Fix, services: Services) -> str | None:
-    """The address of this fix if it comes in time, else the last known one of its device."""
-    view: AddressView = services.address_view
-    live = live_time(fix.time, fix.received)
-    await view.wait(fix.device, live, services.limits.address_timeout_s)
-    address = view.latest(fix.device)
-    return None if address is None else address.display_name

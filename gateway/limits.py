@@ -35,23 +35,30 @@ class HttpLimits:
 
 
 class TokenBucket:
-    """So many a second, with bursts of five seconds' worth."""
+    """So many a second, with bursts of five seconds' worth unless said otherwise."""
 
-    def __init__(self, per_second: float, clock: Callable[[], float] = time.monotonic) -> None:
+    __slots__ = ("_capacity", "_clock", "_filled", "_per_second", "_tokens")
+
+    def __init__(
+        self,
+        per_second: float,
+        clock: Callable[[], float] = time.monotonic,
+        burst: float | None = None,
+    ) -> None:
         self._per_second = per_second
-        self._capacity = max(1.0, 5 * per_second)
+        self._capacity = max(1.0, 5 * per_second if burst is None else burst)
         self._tokens = self._capacity
         self._clock = clock
         self._filled = clock()
 
-    def take(self) -> bool:
-        """Whether one more is allowed now."""
+    def take(self, count: float = 1) -> bool:
+        """Whether so many more are allowed now; if not, none is taken."""
         now = self._clock()
         self._tokens = min(self._capacity, self._tokens + (now - self._filled) * self._per_second)
         self._filled = now
-        if self._tokens < 1:
+        if self._tokens < count:
             return False
-        self._tokens -= 1
+        self._tokens -= count
         return True
 
 

@@ -2,11 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any, Final
 
 import msgspec
 
+from gateway import ulogger_sessions
+from gateway.paths import PATHS
 from waylog.messages import Address, Fix
+
+#: Titles by name of format.
+_APPS: Final = {
+    "owntracks": "OwnTracks' HTTP mode",
+    "overland": "Overland",
+    "osmand": "OsmAnd protocol",
+    "traccar": "Traccar Client",
+    "gpslogger": "GPSLogger",
+    "colota": "Colota",
+    "opengts": "OpenGTS",
+    "phonetrack": "PhoneTrack",
+    "home_assistant": "Home Assistant's companion app",
+}
 
 _SENDING: Final = "Sending"
 _READING: Final = "Reading"
@@ -141,28 +157,30 @@ def _paths() -> dict[str, Any]:
                 _READING, "Files of the live map", path=("path",), media_type="*/*", public=True
             )
         },
-        "/pub": {"post": _operation(_SENDING, "OwnTracks (as Recorder names it)", body=True)},
-        "/api/webhook/{token}": {
+        "/api/mobile_app/registrations": {
             "post": _operation(
-                _SENDING, "Home Assistant's companion app", body=True, path=("token",)
+                _SENDING, "A webhook for Home Assistant's companion app", body=True, status="201"
             )
         },
     }
-    for name, title, methods in (
-        ("owntracks", "OwnTracks' HTTP mode", ("post",)),
-        ("overland", "Overland", ("post",)),
-        ("osmand", "OsmAnd protocol", ("get", "post")),
-        ("traccar", "Traccar Client", ("get", "post")),
-        ("gpslogger", "GPSLogger", ("get", "post")),
-        ("colota", "Colota", ("get", "post")),
-    ):
-        for path in (f"/{name}", f"/{name}/{{token}}", f"/in/{name}/{{token}}"):
-            parameters = ("token",) if path.endswith("{token}") else ()
+    for path, device_format in PATHS.items():
+        if path not in paths:
             paths[path] = {
-                method: _operation(_SENDING, title, body=method == "post", path=parameters)
-                for method in methods
+                method.lower(): _operation(
+                    _SENDING,
+                    _APPS[device_format.name],
+                    body=method == "POST",
+                    path=_names_in(path),
+                )
+                for method in device_format.methods
             }
+    for path in ulogger_sessions.PATHS:
+        paths[path] = {"post": _operation(_SENDING, "uLogger", body=True, path=_names_in(path))}
     return paths
+
+
+def _names_in(path: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\{(\w+)\}", path))
 
 
 def _schema(name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.auth import Authenticator
+from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes
 from gateway.limits import HttpLimits
@@ -20,6 +21,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
+from gateway.quotas import Quotas
 from gateway.services import Services
 from gateway.submit import Submitter
 from gateway.users import UserStore
@@ -116,7 +118,7 @@ class _Gateway:
         self.http_endpoint: Endpoint | None = None
         self.mqtt_endpoint: Endpoint | None = None
         self.metrics = GatewayMetrics()
-        store = UserStore(settings.users)
+        store = self.users = UserStore(settings.users)
         stack.callback(store.close)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
@@ -191,6 +193,9 @@ class _Gateway:
             metrics=self.metrics,
             pipeline=self.pipeline,
             places=Places(settings.places),
+            quotas=Quotas(self.location_view),
+            cards=CardBook(self.users),
+            users=self.users,
             bootstrap_servers=settings.bootstrap_servers,
             geo_url=settings.geo_url,
             local_viewer=settings.local_viewer,

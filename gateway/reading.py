@@ -66,11 +66,10 @@ def _visible(identity: Identity, services: Services) -> list[str]:
     if identity.device is not None:
         own = f"{identity.user}/{identity.device}"
         return [own] if own in services.location_view or own in services.address_view else []
-    user = None if identity.admin else identity.user
+    users = [None] if identity.admin else [identity.user, *identity.rights.friends]
     # A device that has been silent for long may be known by its address alone.
-    with_fix = services.location_view.devices(user)
-    with_address = services.address_view.devices(user)
-    return sorted({*with_fix, *with_address})
+    views = (services.location_view, services.address_view)
+    return sorted({device for user in users for view in views for device in view.devices(user)})
 
 
 async def _allowed_device(request: web.Request) -> str:

@@ -7,11 +7,14 @@ from dataclasses import dataclass, field
 from aiohttp import web
 
 from gateway.auth import Authenticator
+from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.pipeline import Pipeline
 from gateway.places import Places
+from gateway.quotas import Quotas
 from gateway.submit import Submitter
+from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 
@@ -28,6 +31,9 @@ class Services:
     metrics: GatewayMetrics
     pipeline: Pipeline
     places: Places
+    quotas: Quotas
+    cards: CardBook
+    users: UserStore
     bootstrap_servers: str
     geo_url: str | None = None
     #: Reading without credentials is allowed to programs on this machine.

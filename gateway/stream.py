@@ -42,9 +42,10 @@ EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
 
 def filter_of(request: web.Request, identity: Identity) -> Filter:
     """What a viewer asks for in the URL: `bbox`, `device`, `topics`. Raises Refused."""
-    wanted = Filter(None if identity.admin else identity.user)
+    own = frozenset((identity.user,))
+    wanted = Filter(None if identity.admin else own | identity.rights.friends)
     if identity.device is not None:
-        wanted = Filter(identity.user, frozenset((f"{identity.user}/{identity.device}",)))
+        wanted = Filter(own, frozenset((f"{identity.user}/{identity.device}",)))
     try:
         if box := request.query.get("bbox"):
             wanted.box = BoundingBox.of(float(number) for number in box.split(","))

@@ -15,11 +15,13 @@ import sqlite3
 import threading
 import time
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
 from argon2 import PasswordHasher
+
+from gateway.rights import USUAL_RIGHTS, Rights, RightsTable
 
 #: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
 TOKEN_PREFIX: Final = "wl_"  # noqa: S105
@@ -79,7 +81,8 @@ class Credential:
     device: str | None
     admin: bool
     kind: str  # token | password
-    hash: str
+    hash: str = field(repr=False)
+    rights: Rights = USUAL_RIGHTS
 
 
 def token_hash(token: str) -> str:
@@ -102,6 +105,7 @@ class UserStore:
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA foreign_keys = ON")
         self._connection.executescript(_SCHEMA)
+        self.rights = RightsTable(self._connection, self._lock)
 
     def close(self) -> None:
         """Close the file."""
@@ -176,6 +180,23 @@ class UserStore:
                 "UPDATE users SET revoked = ? WHERE name = ?",
                 (time.time_ns() // 1_000_000, name),
             )
+        self.rights.forget(name)
+
+    def exists(self, name: str) -> bool:
+        """Whether there is a user of that name who has not been revoked."""
+        with self._lock, suppress(UnknownUser):
+            self._require_user(name)
+            return True
+        return False
+
+    def revoke_device(self, user: str, device: str) -> None:
+        """Take the tokens of one device away. Raises UnknownUser."""
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._require_user(user)
+            self._connection.execute(
+                "DELETE FROM credentials WHERE user = ? AND device = ?", (user, device)
+            )
 
     def users(self) -> list[User]:
         """All users, by name."""
@@ -213,7 +234,10 @@ class UserStore:
                 f"JOIN users u ON u.name = c.user WHERE u.revoked IS NULL AND {condition}",
                 (value,),
             ).fetchall()
-        return [Credential(row[0], row[1], bool(row[2]), row[3], row[4]) for row in rows]
+        return [
+            Credential(row[0], row[1], bool(row[2]), row[3], row[4], self.rights.of(row[0]))
+            for row in rows
+        ]
 
     def _require_user(self, name: str) -> None:
         row = self._connection.execute(

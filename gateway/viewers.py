@@ -90,17 +90,14 @@ class BoundingBox:
 class Filter:
     """What a viewer wants, within what it may see."""
 
-    user: str | None  # None: all users (admins)
+    users: frozenset[str] | None  # None: all (admins)
     devices: frozenset[str] | None = None
     topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
     box: BoundingBox | None = None
 
-    def __post_init__(self) -> None:
-        self._prefix = None if self.user is None else f"{self.user}/"
-
     def passes(self, event: ViewEvent) -> bool:
         """Whether an event is for this viewer."""
-        if self._prefix is not None and not event.device.startswith(self._prefix):
+        if self.users is not None and event.device.partition("/")[0] not in self.users:
             return False
         if event.topic not in self.topics:
             return False

@@ -124,6 +124,8 @@ class _View:
         self._devices_max = devices_max
         # (time by which "newest" is decided, value); the device heard of last is last.
         self._newest: dict[str, tuple[int, bytes]] = {}
+        # The devices of a user: mostly one, and then without a set of its own.
+        self._of_user: dict[str, str | set[str]] = {}
         self._value_bytes = 0
         self._watcher: Watcher | None = None
 
@@ -151,8 +153,10 @@ class _View:
         """Names of the devices of a user, or of all, sorted."""
         if user is None:
             return sorted(self._newest)
-        prefix = f"{user}/"
-        return sorted(device for device in self._newest if device.startswith(prefix))
+        found = self._of_user.get(user)
+        if found is None:
+            return []
+        return [found] if isinstance(found, str) else sorted(found)
 
     def on_caught_up(self) -> None:
         """For LogReader."""
@@ -166,6 +170,8 @@ class _View:
                 self._newest[device] = entry
                 return False
             self._value_bytes -= len(entry[1])
+        else:
+            self._index(device)
         self._newest[device] = (live, value)
         self._value_bytes += len(value)
         while len(self._newest) > self._devices_max or self._value_bytes > VALUE_BYTES_MAX:
@@ -176,6 +182,25 @@ class _View:
         entry = self._newest.pop(device, None)
         if entry is not None:
             self._value_bytes -= len(entry[1])
+            self._unindex(device)
+
+    def _index(self, device: str) -> None:
+        user = device.partition("/")[0]
+        others = self._of_user.get(user)
+        if others is None:
+            self._of_user[user] = device
+        elif isinstance(others, str):
+            self._of_user[user] = {others, device}
+        else:
+            others.add(device)
+
+    def _unindex(self, device: str) -> None:
+        user = device.partition("/")[0]
+        others = self._of_user[user]
+        if isinstance(others, set):
+            others.discard(device)
+        if not others or others == device:
+            del self._of_user[user]
 
     def _counted(self, records: Sequence[Record]) -> None:
         self.records += len(records)

@@ -26,6 +26,7 @@ class Context(msgspec.Struct, frozen=True):
     query: Mapping[str, str] | None = None  # parameters of the URL or of a form, no credentials
     headers: Mapping[str, str] | None = None  # those worth keeping, no credentials
     content_type: str = ""
+    encryption_key: str | None = None  # of the user, see gateway.secretbox
 
 
 class Parsed(msgspec.Struct):
@@ -41,6 +42,10 @@ class Parsed(msgspec.Struct):
     client_ids: list[str | None] = []
     #: OwnTracks' two-letter name of the device, wanted in answers.
     tid: str | None = None
+    #: The message was encrypted with the user's key, so that its answer may be, too.
+    encrypted: bool = False
+    #: Overland's OwnTracks mode: it wants an object for an answer.
+    from_overland: bool = False
     #: Why nothing of the request was looked at (a batch beyond the limit); None if it was.
     refused: str | None = None
 

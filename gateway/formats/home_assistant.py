@@ -19,6 +19,7 @@ from gateway.formats.values import (
     reject,
     text,
 )
+from gateway.secretbox import Undecryptable, decrypt
 
 SOURCE: Final = "home_assistant"
 
@@ -37,17 +38,35 @@ def parse(body: bytes, context: Context) -> Parsed:
         if not isinstance(envelope, dict):
             raise Unacceptable("not a JSON object")
         kind = envelope.get("type")
+        data = envelope.get("data")
         if kind == "encrypted" or envelope.get("encrypted"):
-            raise Unacceptable("encrypted: this platform has no key, kept as it came")
+            kind, data = _decrypted(envelope, context)
+            parsed.encrypted = True
         if kind != "update_location":
             raise Unacceptable(f"unknown type {str(kind)[:64]!r}")
-        data = envelope.get("data")
         if not isinstance(data, dict):
             raise Unacceptable("`data` is missing or not an object")
         _parse_data(data, context, parsed)
     except Unacceptable as reason:
         reject(parsed, context, SOURCE, str(reason), body)
     return parsed
+
+
+def _decrypted(envelope: dict[str, Any], context: Context) -> tuple[Any, Any]:
+    """Type and data of an encrypted update.
+
+    What is encrypted is the data, with the type beside it, or the whole update.
+    """
+    if context.encryption_key is None:
+        raise Unacceptable("encrypted: this user has no key here, kept as it came")
+    try:
+        plain = decode_json(decrypt(envelope.get("encrypted_data"), context.encryption_key))
+    except Undecryptable as error:
+        raise Unacceptable(f"{error}; kept as it came") from error
+    if isinstance(plain, dict) and "type" in plain and "data" in plain:
+        return plain["type"], plain["data"]
+    kind = envelope.get("type")
+    return ("update_location" if kind == "encrypted" else kind), plain
 
 
 def _parse_data(data: dict[str, Any], context: Context, parsed: Parsed) -> None:

@@ -25,6 +25,7 @@ from gateway.formats.values import (
     text,
     time_ms,
 )
+from gateway.secretbox import Undecryptable, decrypt
 
 SOURCE: Final = "owntracks"
 
@@ -80,7 +81,7 @@ def parse(body: bytes, context: Context) -> Parsed:
         return parsed
     for index, message in enumerate(messages):
         try:
-            _parse_message(message, context, parsed)
+            _parse_message(_decrypted(message, context, parsed), context, parsed)
         except Unacceptable as reason:
             reject(parsed, context, SOURCE, str(reason), body, index)
     return parsed
@@ -94,8 +95,6 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
         raise Unacceptable("_type is not text")
     if kind is None and "lat" in message and "lon" in message:
         kind = "location"
-    if kind == "encrypted":
-        raise Unacceptable("encrypted: this platform has no key, the message is kept as it came")
     tid = text(message.get("tid"), 8)
     parsed.tid = parsed.tid or tid
     device = device_key(context, _named_device(message, context), tid or SOURCE)
@@ -110,6 +109,25 @@ def _parse_message(message: Any, context: Context, parsed: Parsed) -> None:
         parsed.events.append(build_event(context, SOURCE, device, kind, time, attributes, identity))
     else:
         raise Unacceptable(f"unknown _type {kind and kind[:64]!r}")
+
+
+def _decrypted(message: Any, context: Context, parsed: Parsed) -> Any:
+    """The message itself, or what an encrypted one holds; raises Unacceptable."""
+    if not isinstance(message, dict) or message.get("_type") != "encrypted":
+        return message
+    if context.encryption_key is None:
+        raise Unacceptable("encrypted: this user has no key here, the message is kept as it came")
+    try:
+        plain = decode_json(decrypt(message.get("data"), context.encryption_key))
+    except Undecryptable as error:
+        raise Unacceptable(f"{error}; the message is kept as it came") from error
+    if isinstance(plain, dict):
+        if plain.get("_type") == "encrypted":
+            raise Unacceptable("encrypted twice")
+        # Over HTTP the topic stands beside the encrypted data.
+        plain.setdefault("topic", message.get("topic"))
+    parsed.encrypted = True
+    return plain
 
 
 def _named_device(message: dict[str, Any], context: Context) -> str | None:
@@ -134,6 +152,7 @@ def _parse_location(message: dict[str, Any], device: str, context: Context, pars
         and "created_at" not in message
     ):
         seconds += _EPOCH_2001_S
+        parsed.from_overland = True
     time = time_ms(message.get("tst")) if seconds is None else time_ms(seconds)
     attributes = other_members(message, _FIX_MEMBERS)
     parsed.fixes.append(

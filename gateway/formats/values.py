@@ -6,6 +6,7 @@ docs on device formats that hold for every app are here, once.
 
 from __future__ import annotations
 
+import email
 import math
 import re
 from collections.abc import Collection, Iterable, Mapping
@@ -30,6 +31,7 @@ ATTRIBUTES_MAX: Final = 64
 #: Names and values of all attributes of one fix: what is more (pictures) is left out and named.
 ATTRIBUTE_BYTES_MAX: Final = 16 * 1024
 NESTING_MAX: Final = 16
+_FORM_FIELDS_MAX: Final = 1000
 
 #: Parameters of URLs and forms that are credentials, and are never kept.
 SECRET_PARAMETERS: Final = frozenset(("token", "api_key", "access_token", "password"))
@@ -167,15 +169,36 @@ def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]
     """
     form: dict[str, str] = {}
     if body.strip():
-        try:
-            pairs = parse_qsl(body.decode(), max_num_fields=1000, errors="replace")
-        except ValueError as error:
-            raise Unacceptable(f"not a form: {error}") from error
+        pairs = _multipart(body, context) or _urlencoded(body)
         form = parameters(pair for pair in pairs if pair[0] not in SECRET_PARAMETERS)
     query = dict(context.query or {})
     # A URL with nothing but settings of ours (speed_unit, device) comes with a form, too.
     merged = form | query
     return merged, urlencode(merged).encode()
+
+
+def _urlencoded(body: bytes) -> list[tuple[str, str]]:
+    try:
+        return parse_qsl(body.decode(), max_num_fields=_FORM_FIELDS_MAX, errors="replace")
+    except ValueError as error:
+        raise Unacceptable(f"not a form: {error}") from error
+
+
+def _multipart(body: bytes, context: Context) -> list[tuple[str, str]] | None:
+    """The texts of a multipart form (RFC 7578), files left out; None if it is not one."""
+    content_type = (context.headers or {}).get("Content-Type", "")
+    if not content_type.lower().startswith("multipart/form-data"):
+        return None
+    message = email.message_from_bytes(b"Content-Type: " + content_type.encode() + b"\n\n" + body)
+    if not message.is_multipart():
+        raise Unacceptable("not a form: multipart/form-data without its parts")
+    pairs: list[tuple[str, str]] = []
+    for part in list(message.walk())[1 : 1 + _FORM_FIELDS_MAX]:
+        name = part.get_param("name", header="Content-Disposition")
+        value = part.get_payload(decode=True)
+        if isinstance(name, str) and isinstance(value, bytes) and part.get_filename() is None:
+            pairs.append((name, value.decode("utf-8", "replace")))
+    return pairs
 
 
 def live_time(time: int, arrived: int) -> int:

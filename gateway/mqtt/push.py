@@ -1,7 +1,7 @@
 """Addresses on their way to MQTT clients.
 
 A new address goes to `devices/<user>/<device>/address` as the JSON of topic `address`, and, when
-the name changed, as a card to `owntracks/<user>/<device>/info`: OwnTracks shows it under the pin.
+the street changed, as a card to `owntracks/<user>/<device>/info`: OwnTracks shows it under the pin.
 Who subscribes later gets both, and the last position, as retained messages made from the views.
 """
 
@@ -12,6 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
+from gateway.cards import card, location, street_of
 from gateway.mqtt.application import AddressView, LocationView
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
@@ -19,9 +20,7 @@ from gateway.mqtt.topics import Subscription, has_wildcard, matches
 from waylog.messages import Address, Fix, decode_address, encode
 
 _QOS: Final = 1
-_NAMES_MAX: Final = 100_000
-_KMH_PER_MS: Final = 3.6
-_NOT_CHARGING, _CHARGING = 1, 2  # OwnTracks' `bs`
+_STREETS_MAX: Final = 100_000
 
 
 class MqttAddressChannel:
@@ -40,8 +39,8 @@ class MqttAddressChannel:
         self._locations = location_view
         self._clock = clock
         self._wake = wake
-        # What a card said last, for devices whose cards somebody reads.
-        self._names: dict[str, str] = {}
+        # Where a card said last, for devices whose cards somebody reads.
+        self._streets: dict[str, str] = {}
 
     # --- new addresses --------------------------------------------------------------------------
 
@@ -60,11 +59,12 @@ class MqttAddressChannel:
         self._wake()
 
     def _card_changed(self, topic: str, found: list[Subscription], address: Address) -> None:
-        if self._names.get(address.device) == address.display_name:
+        street = street_of(address)
+        if self._streets.get(address.device) == street:
             return
-        if len(self._names) >= _NAMES_MAX:
-            self._names.clear()
-        self._names[address.device] = address.display_name
+        if len(self._streets) >= _STREETS_MAX:
+            self._streets.clear()
+        self._streets[address.device] = street
         self._router.deliver(self._card_message(topic, address), found, None, self._clock())
 
     # --- retained -------------------------------------------------------------------------------
@@ -95,7 +95,8 @@ class MqttAddressChannel:
         fix = self._locations.latest(device)
         if fix is None:
             return None
-        return Message(topic, owntracks_location(fix), _QOS, True, latest_only=True)
+        payload = msgspec.json.encode(location(fix))
+        return Message(topic, payload, _QOS, True, latest_only=True)
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -106,7 +107,7 @@ class MqttAddressChannel:
     def _card_message(self, topic: str, address: Address) -> Message:
         stored = self._router.retained.get(topic)
         own = None if stored is None else stored.payload
-        payload = card(address, self._locations.latest(address.device), own)
+        payload = encoded_card(address, self._locations.latest(address.device), own)
         return Message(topic, payload, _QOS, True, latest_only=True)
 
 
@@ -122,56 +123,12 @@ def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) 
     return list(view.devices(user))
 
 
-def card(address: Address, fix: Fix | None, own_card: bytes | None = None) -> bytes:
-    """OwnTracks' card (https://owntracks.org/booklet/tech/json/#_typecard) with the address.
-
-    Name, picture and tid of a card that the device's owner has published are kept.
-    """
-    device = address.device.rpartition("/")[2]
-    members: dict[str, Any] = {}
+def encoded_card(address: Address, fix: Fix | None, own_card: bytes | None = None) -> bytes:
+    """The card of a device; what its owner has published as its own card is kept."""
+    own: dict[str, Any] = {}
     if own_card is not None:
         try:
-            members = msgspec.json.decode(own_card, type=dict[str, Any])
+            own = msgspec.json.decode(own_card, type=dict[str, Any])
         except (msgspec.DecodeError, RecursionError):
-            members = {}
-    name = members.get("name")
-    return msgspec.json.encode(
-        {
-            "_type": "card",
-            "tid": members.get("tid") or tid_of(device, fix),
-            "name": f"{name if isinstance(name, str) else device} - {address.display_name}",
-        }
-        | ({"face": members["face"]} if "face" in members else {})
-    )
-
-
-def tid_of(device: str, fix: Fix | None) -> str:
-    """The two characters OwnTracks shows for a device: its own, else the last of its name."""
-    tid = (fix.attributes or {}).get("tid") if fix is not None else None
-    return tid if isinstance(tid, str) and tid else device[-2:]
-
-
-def owntracks_location(fix: Fix) -> bytes:
-    """A fix as OwnTracks' location, whatever app it came from."""
-    location: dict[str, Any] = {
-        "_type": "location",
-        "tid": tid_of(fix.device.rpartition("/")[2], fix),
-        "lat": fix.lat,
-        "lon": fix.lon,
-        "tst": fix.time // 1000,
-        "acc": fix.accuracy,
-        "alt": fix.altitude,
-        "vac": fix.vertical_accuracy,
-        "vel": None if fix.speed is None else fix.speed * _KMH_PER_MS,
-        "cog": fix.course,
-        "batt": fix.battery,
-        "bs": None if fix.charging is None else (_CHARGING if fix.charging else _NOT_CHARGING),
-        "t": fix.trigger if fix.source == "owntracks" else None,
-    }
-    return msgspec.json.encode(
-        {
-            name: round(value) if isinstance(value, float) and name not in {"lat", "lon"} else value
-            for name, value in location.items()
-            if value is not None
-        }
-    )
+            own = {}
+    return msgspec.json.encode(card(address, fix, own))

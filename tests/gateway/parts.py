@@ -8,10 +8,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from gateway.auth import Authenticator
+from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
+from gateway.quotas import Quotas
 from gateway.services import Services
 from gateway.submit import Submitter
 from gateway.users import UserStore
@@ -41,6 +43,9 @@ async def parts(
         metrics=metrics,
         pipeline=Pipeline(locations, addresses, metrics, lag),
         places=Places(None),
+        quotas=Quotas(locations),
+        cards=CardBook(store),
+        users=store,
         bootstrap_servers="127.0.0.1:1",
         limits=limits or HttpLimits(),
     )

@@ -230,7 +230,7 @@ async def test_home_assistants_webhook_id_is_a_token(gateway: Gateway, user: Log
     update = {"type": "update_location", "data": {"gps": [1, 2], "gps_accuracy": 5}}
     async with gateway.client() as client:
         assert await json_of(await client.post(f"/api/webhook/{token}", json=update)) == {}
-        await json_of(await client.post("/api/webhook/unknown", json=update), 401)
+        await json_of(await client.post("/api/webhook/unknown", json=update), 410)
     (fix,) = stored(gateway, user)
     assert fix.device == f"{user.name}/tablet"
 

@@ -14,21 +14,25 @@ from gateway.formats import (
     colota,
     gpslogger,
     home_assistant,
+    opengts,
     osmand,
     overland,
     owntracks,
+    phonetrack,
     positions,
     traccar,
+    ulogger,
 )
 from waylog.messages import decode_event, decode_fix, decode_rejected, encode
 
 PARSERS = [
     *(colota.parse, gpslogger.parse, home_assistant.parse, osmand.parse),
     *(overland.parse, owntracks.parse, positions.parse, traccar.parse),
+    *(opengts.parse, phonetrack.parse, ulogger.parse),
 ]
 
 RECEIVED = 1_761_994_812_000
-CONTEXT = Context("mika", None, RECEIVED)
+CONTEXT = Context("mika", None, RECEIVED, encryption_key="a passphrase")
 
 scalars = (
     st.none()
@@ -43,7 +47,7 @@ NAMES = (
     *("topic", "created_at", "id", "device", "time", "latitude", "longitude", "timestamp"),
     *("locations", "current", "trip", "properties", "geometry", "coordinates", "action", "type"),
     *("device_id", "location", "coords", "battery", "level", "data", "gps", "location_name"),
-    *("speed", "attributes", "event"),
+    *("speed", "attributes", "event", "points", "gprmc", "action", "encrypted_data"),
 )
 names = st.sampled_from(NAMES) | st.text(max_size=8)
 values = st.recursive(

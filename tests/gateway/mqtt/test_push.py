@@ -3,8 +3,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
+from gateway.cards import location
 from gateway.mqtt.packets import PacketType
-from gateway.mqtt.push import MqttAddressChannel, card, owntracks_location
+from gateway.mqtt.push import MqttAddressChannel, encoded_card
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from tests.gateway.mqtt.in_memory import (
@@ -84,12 +85,15 @@ def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> Non
     assert world.woken == 3
 
 
-def test_a_card_is_sent_when_the_name_changed_and_only_then() -> None:
+def test_a_card_is_sent_when_the_street_changed_and_only_then() -> None:
     world = Channel()
     wire, _ = world.client("owntracks/+/+/info")
     changed(world.channel, address())
     changed(world.channel, address())
-    changed(world.channel, address(name="Marktplatz 1, Bonn"))
+    changed(world.channel, address(name="Kaiserplatz 6, Bonn"))
+    moved = address(name="Marktplatz 1, Bonn")
+    moved.address["road"] = "Marktplatz"
+    changed(world.channel, moved)
     changed(world.channel, address("bob/phone"))
     names = [msgspec.json.decode(item.payload)["name"] for item in messages(wire.received())]
     assert names == ["phone - Kaiserplatz 4, Bonn", "phone - Marktplatz 1, Bonn"]
@@ -133,7 +137,7 @@ def test_what_a_device_published_itself_wins_over_what_can_be_derived() -> None:
 
 def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
     own = b'{"_type":"card","name":"Mika","face":"aGk=","tid":"MK"}'
-    assert msgspec.json.decode(card(address(), FIX, own)) == {
+    assert msgspec.json.decode(encoded_card(address(), FIX, own)) == {
         "_type": "card",
         "tid": "MK",
         "name": "Mika - Kaiserplatz 4, Bonn",
@@ -143,12 +147,12 @@ def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
 
 @pytest.mark.parametrize("own", [None, b"no json", b"[]", b'{"name":7}', b"[" * 100_000])
 def test_a_card_can_always_be_made(own: bytes | None) -> None:
-    members = msgspec.json.decode(card(address(), None, own))
+    members = msgspec.json.decode(encoded_card(address(), None, own))
     assert members == {"_type": "card", "tid": "ne", "name": "phone - Kaiserplatz 4, Bonn"}
 
 
 def test_a_fix_of_any_app_is_an_owntracks_location() -> None:
-    assert msgspec.json.decode(owntracks_location(FIX)) == {
+    assert location(FIX) == {
         "_type": "location",
         "tid": "mk",
         "lat": 50.73,

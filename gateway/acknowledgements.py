@@ -1,0 +1,169 @@
+"""What each app wants to read when the log has what it sent.
+
+A builder is a plain function of what was sent and of what is known now. Those that tell an address
+are called when the address of the newest fix has come, or is late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from gateway.auth import Identity
+from gateway.cards import card, location
+from gateway.formats import Parsed
+from gateway.formats.values import live_time
+from gateway.secretbox import encrypt
+from gateway.services import Services
+from waylog.messages import Fix
+
+#: Devices of friends in one answer; each is some hundred bytes, and a picture some thousand.
+FRIENDS_MAX: Final = 50
+
+_encode = msgspec.json.Encoder().encode
+
+
+class Receiving(NamedTuple):
+    """What a builder of an answer is told."""
+
+    parsed: Parsed
+    identity: Identity
+    services: Services
+
+
+#: The body of a 200.
+Builder = Callable[[Receiving], bytes]
+
+
+def newest(parsed: Parsed) -> Fix | None:
+    """The fix of a request that says where the device is now."""
+    fixes = parsed.fixes
+    if len(fixes) <= 1:
+        return fixes[0] if fixes else None
+    return max(fixes, key=lambda fix: live_time(fix.time, fix.received))
+
+
+def positions(received: Receiving) -> bytes:
+    """Our own: what was stored, under which ids, and what was not."""
+    parsed = received.parsed
+    fixes = parsed.fixes
+    if len(fixes) == 1 and not parsed.rejected and not parsed.client_ids:
+        return b'{"accepted":1,"ids":[%b],"rejected":[]}' % _encode(fixes[0].id)
+    answer: dict[str, Any] = {
+        "accepted": len(fixes),
+        "ids": [fix.id for fix in fixes],
+        "rejected": [
+            {"index": index, "reason": rejected.reason}
+            for index, rejected in zip(parsed.rejected_at, parsed.rejected, strict=True)
+        ],
+    }
+    if parsed.client_ids:
+        # By the client's own names: it can delete exactly what is stored.
+        answer["acked"] = [name for name in parsed.client_ids if name is not None]
+    return _encode(answer)
+
+
+def owntracks(received: Receiving) -> bytes:
+    """An array of messages: the device's own card, and its friends.
+
+    The app knows itself as owntracks/http/<tid>, and drops a whole answer for one element that it
+    does not understand.
+    """
+    parsed, identity, services = received
+    if parsed.from_overland:
+        return overland(received)
+    messages: list[dict[str, Any]] = []
+    fix = newest(parsed)
+    if fix is not None:
+        address = services.address_view.latest(fix.device)
+        if address is not None:
+            messages.append(card(address, fix, services.cards.of(fix.device), parsed.tid))
+        messages += friends(identity, services)
+    answer = _encode(messages)
+    key = identity.rights.encryption_key
+    if parsed.encrypted and key is not None and messages:
+        # An app without a key takes an encrypted answer for a failure: only those who encrypt.
+        return _encode({"_type": "encrypted", "data": encrypt(answer, key)})
+    return answer
+
+
+def overland(received: Receiving) -> bytes:
+    """`{"result":"ok"}`, without which the batch counts as lost, and the name of the place."""
+    answer: dict[str, Any] = {"result": "ok"}
+    fix = newest(received.parsed)
+    address = None if fix is None else received.services.address_view.latest(fix.device)
+    if address is not None:
+        answer["geocode"] = {"full_name": address.display_name}
+    return _encode(answer)
+
+
+def nothing(_: Receiving) -> bytes:
+    """An empty body: OsmAnd, GPSLogger."""
+    return b""
+
+
+def success(_: Receiving) -> bytes:
+    """Traccar."""
+    return b'{"status":"success"}'
+
+
+def empty_object(_: Receiving) -> bytes:
+    """Colota, Home Assistant."""
+    return b"{}"
+
+
+def empty_array(_: Receiving) -> bytes:
+    """PhoneTrack's log/osmand, log/gpslogger and log/locusmap."""
+    return b"[]"
+
+
+def true(_: Receiving) -> bytes:
+    """PhoneTrack's log/opengts."""
+    return b"true"
+
+
+def phonetrack(received: Receiving) -> bytes:
+    """PhoneTrack's own app: numbers of the point and of the device, and friends."""
+    answer: dict[str, Any] = {"done": 1, "friends": friends(received.identity, received.services)}
+    fix = newest(received.parsed)
+    if fix is not None:
+        # Its database counts points and devices; ours are named, and a number is made of the name.
+        answer["pointId"] = _number(fix.id)
+        answer["deviceId"] = _number(fix.device)
+    return _encode(answer)
+
+
+def phonetrack_batch(received: Receiving) -> bytes:
+    """The same for logPostMultiple."""
+    return _encode({"done": 1, "friends": friends(received.identity, received.services)})
+
+
+def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
+    """Where the friends of somebody are, and their cards.
+
+    In HTTP mode the app tells them apart by `tid` alone.
+    """
+    messages: list[dict[str, Any]] = []
+    devices = [
+        device
+        for user in sorted(identity.rights.friends)
+        for device in services.location_view.devices(user)
+    ]
+    for device in devices[:FRIENDS_MAX]:
+        fix = services.location_view.latest(device)
+        if fix is not None:
+            messages.append(location(fix))
+            address = services.address_view.latest(device)
+            if address is not None:
+                messages.append(card(address, fix, services.cards.of(device)))
+    return messages
+
+
+def _number(name: str) -> int:
+    """31 bits that are the same for the same name, in every process (FNV-1a)."""
+    number = 0x811C9DC5
+    for byte in name.encode():
+        number = (number ^ byte) * 0x01000193 & 0xFFFFFFFF
+    return number & 0x7FFFFFFF

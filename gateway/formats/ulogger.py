@@ -1,0 +1,86 @@
+"""uLogger for Android: `action=addpos` as a form; `addtrack` begins a track.
+
+https://github.com/bfabiszewski/ulogger-server. Signing in (`action=auth`) has no fixes in it and is
+the business of whoever answers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+from gateway.formats import Context, Parsed
+from gateway.formats.values import (
+    Unacceptable,
+    build_event,
+    build_fix,
+    degrees,
+    device_key,
+    number,
+    other_members,
+    positive,
+    query_or_form,
+    reject,
+    time_ms,
+)
+
+SOURCE: Final = "ulogger"
+
+_SECRETS: Final = frozenset(("action", "user", "pass"))
+_FIX_MEMBERS: Final = _SECRETS | {
+    *("lat", "lon", "time", "altitude", "speed", "bearing", "accuracy", "image"),
+}
+
+
+def form_of(body: bytes, context: Context) -> dict[str, str]:
+    """The members of the form; raises Unacceptable."""
+    return query_or_form(body, context)[0]
+
+
+def track_id(received: int) -> int:
+    """The number of a track that begins now: seconds since 1970, which the app repeats."""
+    return received // 1000
+
+
+def parse(body: bytes, context: Context) -> Parsed:
+    """The fix of `addpos`; an event `track` for `addtrack`."""
+    parsed = Parsed()
+    try:
+        values = form_of(body, context)
+        action = values.get("action", "")
+        if action == "auth" or not values:
+            return parsed
+        device = device_key(context, None, SOURCE)
+        if action == "addtrack":
+            attributes = {"track": values.get("track", ""), "trackid": track_id(context.received)}
+            parsed.events.append(build_event(context, SOURCE, device, "track", None, attributes))
+        elif action == "addpos":
+            _add_position(values, device, context, parsed)
+        else:
+            raise Unacceptable(f"unknown action {action[:64]!r}")
+    except Unacceptable as reason:
+        # A form with `pass` never gets here: it has action=auth.
+        reject(parsed, context, SOURCE, str(reason), body)
+    return parsed
+
+
+def _add_position(values: Mapping[str, str], device: str, context: Context, parsed: Parsed) -> None:
+    time_given = values.get("time")
+    time = time_ms(time_given)
+    if time is None:
+        raise Unacceptable("time is not a time")
+    parsed.fixes.append(
+        build_fix(
+            context,
+            SOURCE,
+            device,
+            values.get("lat"),
+            values.get("lon"),
+            time,
+            accuracy=positive(values.get("accuracy")),
+            altitude=number(values.get("altitude")),
+            speed=positive(values.get("speed")),
+            course=degrees(values.get("bearing")),
+            attributes=other_members(values, _FIX_MEMBERS),
+        )
+    )

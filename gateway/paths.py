@@ -1,0 +1,104 @@
+"""Which path speaks which format: the names that apps have their users type, or make themselves."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from gateway import acknowledgements as answers
+from gateway.acknowledgements import Builder
+from gateway.formats import (
+    Parser,
+    colota,
+    gpslogger,
+    home_assistant,
+    opengts,
+    osmand,
+    overland,
+    owntracks,
+    phonetrack,
+    positions,
+    traccar,
+)
+
+
+class Format(NamedTuple):
+    """How requests to a path are read and answered."""
+
+    name: str
+    methods: tuple[str, ...]
+    parse: Parser
+    answer: Builder
+    #: The answer carries an address: it waits a moment for that of the fix it acknowledges.
+    tells_address: bool = False
+    #: An unknown token is answered with 410, which makes the app register again.
+    gone_for_unknown: bool = False
+
+
+_POST: Final = ("POST",)
+_BOTH: Final = ("GET", "POST")
+
+#: `GET /?id=...`, as Traccar's oldest apps send it.
+AT_ROOT: Final = Format("osmand", _BOTH, osmand.parse, answers.nothing)
+
+_OWNTRACKS: Final = Format("owntracks", _POST, owntracks.parse, answers.owntracks, True)
+_OVERLAND: Final = Format("overland", _POST, overland.parse, answers.overland, True)
+_TRACCAR: Final = Format("traccar", _BOTH, traccar.parse, answers.success)
+_OPENGTS: Final = Format("opengts", _BOTH, opengts.parse, answers.true)
+
+#: By what their users call them: `/NAME`, `/NAME/TOKEN` and `/in/NAME/TOKEN`.
+_APPS: Final = (
+    _OWNTRACKS,
+    _OVERLAND,
+    AT_ROOT,
+    _TRACCAR,
+    Format("gpslogger", _BOTH, gpslogger.parse, answers.nothing),
+    Format("colota", _BOTH, colota.parse, answers.empty_object),
+    _OPENGTS,
+)
+
+#: Where a Nextcloud has PhoneTrack: apps import such addresses.
+PHONETRACK_ROOTS: Final = ("/apps/phonetrack", "/index.php/apps/phonetrack", "/phonetrack")
+
+
+def _phonetrack(answer: Builder, methods: tuple[str, ...] = _BOTH) -> Format:
+    return Format("phonetrack", methods, phonetrack.parse, answer)
+
+
+_PHONETRACK: Final = {
+    "/logGet": _phonetrack(answers.phonetrack, ("GET",)),
+    "/logPost": _phonetrack(answers.phonetrack, _POST),
+    "/logPostMultiple": _phonetrack(answers.phonetrack_batch, _POST),
+    "/log/osmand": _phonetrack(answers.empty_array),
+    "/log/gpslogger": _phonetrack(answers.empty_array),
+    "/log/locusmap": _phonetrack(answers.empty_array),
+    "/log/owntracks": _OWNTRACKS,
+    "/log/overland": _OVERLAND,
+    "/log/traccar": _TRACCAR,
+    "/log/opengts": _OPENGTS,
+}
+
+
+def _paths() -> dict[str, Format]:
+    paths = {
+        "/v1/positions": Format("positions", _POST, positions.parse, answers.positions),
+        # OwnTracks Recorder's name for it, and Dawarich's for what its senders send.
+        "/pub": _OWNTRACKS,
+        "/api/v1/owntracks/points": _OWNTRACKS,
+        "/api/v1/overland/batches": _OVERLAND,
+        "/api/webhook/{token}": Format(
+            "home_assistant", _POST, home_assistant.parse, answers.empty_object, False, True
+        ),
+        # Traccar Client posts to the root of whatever address it is given.
+        "/": _TRACCAR._replace(methods=_POST),
+    }
+    for app in _APPS:
+        for path in (f"/{app.name}", f"/{app.name}/{{token}}", f"/in/{app.name}/{{token}}"):
+            paths[path] = app
+    for root in PHONETRACK_ROOTS:
+        for tail, device_format in _PHONETRACK.items():
+            paths[f"{root}{tail}/{{token}}/{{device}}"] = device_format
+    return paths
+
+
+#: Format by path, as aiohttp writes paths; `{token}` and `{device}` stand for what they name.
+PATHS: Final = _paths()

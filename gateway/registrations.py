@@ -1,0 +1,82 @@
+"""`POST /api/mobile_app/registrations`: Home Assistant's companion app gets its webhook.
+
+https://developers.home-assistant.io/docs/api/native-app-integration/setup. Signed in as a user, it
+names its device, and is given a webhook id (a token that is good for this device alone) and, when
+it can encrypt, the user's key.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import secrets
+from typing import Any, Final
+
+import msgspec
+from aiohttp import web
+
+from gateway.access import credentials_of, verify
+from gateway.answers import Refused, json_answer, unauthorized
+from gateway.ingest import Ingest
+from gateway.services import Services
+from gateway.users import UserStore
+
+_NAME_CHARACTERS_MAX: Final = 128
+#: What cannot be in a device's name, see gateway.users.DEVICE_NAME.
+_FORBIDDEN = re.compile(r"[\x00-\x20/+#\x7f-\x9f]+")
+
+
+class _Registration(msgspec.Struct):
+    device_name: str
+    supports_encryption: bool = False
+
+
+class Registrations:
+    """The handler."""
+
+    def __init__(self, services: Services, ingest: Ingest) -> None:
+        self._services = services
+        self._ingest = ingest
+
+    def routes(self) -> list[web.RouteDef]:
+        """One path."""
+        return [web.post("/api/mobile_app/registrations", self._register)]
+
+    async def _register(self, request: web.Request) -> web.Response:
+        credentials = credentials_of(request.headers, request.query)
+        if credentials is None:
+            raise unauthorized("registering a device needs a user's credentials")
+        identity = await verify(request, credentials)
+        if identity.device is not None:
+            raise Refused(403, "a token of one device cannot register another")
+        users = self._services.users
+        if not await asyncio.to_thread(users.exists, identity.user):
+            raise Refused(403, "only users of this platform can register a device")
+        try:
+            asked = msgspec.json.decode(await self._ingest.read_body(request), type=_Registration)
+        except msgspec.DecodeError as error:
+            raise Refused(400, f"not a registration: {error}") from error
+        name = _FORBIDDEN.sub("_", asked.device_name.strip())[:_NAME_CHARACTERS_MAX]
+        if not name:
+            raise Refused(400, "device_name is empty")
+        return json_answer(
+            await asyncio.to_thread(
+                _registered, users, identity.user, name, asked.supports_encryption
+            ),
+            201,
+        )
+
+
+def _registered(users: UserStore, user: str, device: str, encrypts: bool) -> dict[str, Any]:
+    secret = None
+    if encrypts:
+        secret = users.rights.of(user).encryption_key
+        if secret is None:
+            secret = secrets.token_hex(32)
+            users.rights.set_encryption_key(user, secret)
+    return {
+        "cloudhook_url": None,
+        "remote_ui_url": None,
+        "secret": secret,
+        "webhook_id": users.add_token(user, device),
+    }

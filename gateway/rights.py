@@ -1,0 +1,220 @@
+"""What a user may do beyond what is its own anyway, and the secrets it shares with us.
+
+Kept in the database of users, beside the accounts. All of it takes effect as a revocation does:
+when a verdict on credentials is questioned again, at most a second later.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+import threading
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.secretbox import key_bytes
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS profiles (
+    user TEXT PRIMARY KEY REFERENCES users (name),
+    may_send INTEGER NOT NULL DEFAULT 1,
+    fixes_per_minute INTEGER,
+    devices_max INTEGER,
+    encryption_key TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS friendships (
+    user TEXT NOT NULL REFERENCES users (name),
+    friend TEXT NOT NULL REFERENCES users (name),
+    PRIMARY KEY (user, friend)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS friendships_of_friend ON friendships (friend);
+CREATE TABLE IF NOT EXISTS topic_grants (
+    user TEXT NOT NULL REFERENCES users (name),
+    access TEXT NOT NULL CHECK (access IN ('publish', 'subscribe')),
+    filter TEXT NOT NULL,
+    PRIMARY KEY (user, access, filter)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cards (
+    device TEXT PRIMARY KEY,
+    name TEXT,
+    face TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS secrets (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+_GRANTS_MAX: Final = 100
+#: Of base64: a picture of 192 x 192 pixels is less than half of it.
+FACE_CHARACTERS_MAX: Final = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Of one user."""
+
+    may_send: bool = True  # False: the user only looks
+    fixes_per_minute: int | None = None  # over all of its devices, in one gateway process
+    devices_max: int | None = None  # different devices it may send for
+    #: Passphrase or hexadecimal key, see gateway.secretbox.
+    encryption_key: str | None = field(default=None, repr=False)
+    friends: frozenset[str] = frozenset()  # users whose devices this one may see
+    publish: tuple[str, ...] = ()  # MQTT topic filters beyond the user's own topics
+    subscribe: tuple[str, ...] = ()
+
+
+#: What everybody has of whom nothing else is said.
+USUAL_RIGHTS: Final = Rights()
+
+
+class RightsTable:
+    """Reads and changes rights; `lock` guards the connection, which is that of a UserStore."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
+        self._connection = connection
+        self._lock = lock
+        connection.executescript(SCHEMA)
+
+    def of(self, user: str) -> Rights:
+        """The rights of a user; the usual ones if it has no others, or does not exist."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT may_send, fixes_per_minute, devices_max, encryption_key "
+                "FROM profiles WHERE user = ?",
+                (user,),
+            ).fetchone()
+            friends = self._connection.execute(
+                "SELECT f.user FROM friendships f JOIN users u ON u.name = f.user "
+                "WHERE f.friend = ? AND u.revoked IS NULL",
+                (user,),
+            ).fetchall()
+            grants = self._connection.execute(
+                "SELECT access, filter FROM topic_grants WHERE user = ? ORDER BY filter", (user,)
+            ).fetchall()
+        if row is None and not friends and not grants:
+            return USUAL_RIGHTS
+        may_send, fixes_per_minute, devices_max, key = row or (1, None, None, None)
+        return Rights(
+            bool(may_send),
+            fixes_per_minute,
+            devices_max,
+            key,
+            frozenset(name for (name,) in friends),
+            tuple(text for access, text in grants if access == "publish"),
+            tuple(text for access, text in grants if access == "subscribe"),
+        )
+
+    def set_sending(self, user: str, allowed: bool) -> None:
+        """Whether a user may send, or only look. Raises sqlite3.IntegrityError for nobody."""
+        self._set(user, "may_send", int(allowed))
+
+    def set_quota(self, user: str, fixes_per_minute: int | None, devices_max: int | None) -> None:
+        """Bound what a user sends; None is without bound. Raises ValueError."""
+        for bound in (fixes_per_minute, devices_max):
+            if bound is not None and not 0 < bound < 2**31:
+                raise ValueError("a quota is a number from 1 on")
+        self._set(user, "fixes_per_minute", fixes_per_minute)
+        self._set(user, "devices_max", devices_max)
+
+    def set_encryption_key(self, user: str, key: str | None) -> None:
+        """The key of a user's encrypted payloads; None takes it away. Raises ValueError."""
+        if key is not None:
+            key_bytes(key)
+        self._set(user, "encryption_key", key)
+
+    def befriend(self, user: str, friend: str) -> None:
+        """Let `friend` see the devices of `user`. Raises ValueError."""
+        if user == friend:
+            raise ValueError("everybody sees their own devices")
+        self._write("INSERT OR IGNORE INTO friendships (user, friend) VALUES (?, ?)", user, friend)
+
+    def unfriend(self, user: str, friend: str) -> None:
+        """Let `friend` no longer see the devices of `user`."""
+        self._write("DELETE FROM friendships WHERE user = ? AND friend = ?", user, friend)
+
+    def friends_of(self, user: str) -> list[str]:
+        """Who may see the devices of `user`."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
+            ).fetchall()
+        return [name for (name,) in rows]
+
+    def grant(self, user: str, access: str, topic_filter: str) -> None:
+        """Let a user publish or subscribe to MQTT topics that are not its own. ValueError."""
+        if not 0 < len(topic_filter) <= 1024 or "\0" in topic_filter:
+            raise ValueError("a topic filter has 1 to 1024 characters")
+        rights = self.of(user)
+        if len(rights.publish) + len(rights.subscribe) >= _GRANTS_MAX:
+            raise ValueError(f"a user has at most {_GRANTS_MAX} grants")
+        self._write(
+            "INSERT OR IGNORE INTO topic_grants (user, access, filter) VALUES (?, ?, ?)",
+            *(user, access, topic_filter),
+        )
+
+    def withdraw(self, user: str, access: str, topic_filter: str) -> None:
+        """Undo `grant`."""
+        self._write(
+            "DELETE FROM topic_grants WHERE user = ? AND access = ? AND filter = ?",
+            *(user, access, topic_filter),
+        )
+
+    def set_card(self, device: str, name: str | None, face: str | None) -> None:
+        """What a device (`user/device`) is called and looks like: base64 of a PNG or JPEG.
+
+        Raises ValueError.
+        """
+        if face is not None and len(face) > FACE_CHARACTERS_MAX:
+            raise ValueError(f"a face has at most {FACE_CHARACTERS_MAX * 3 // 4 // 1024} KB")
+        self._write(
+            "INSERT OR REPLACE INTO cards (device, name, face) VALUES (?, ?, ?)",
+            *(device, name, face),
+        )
+
+    def card(self, device: str) -> dict[str, str] | None:
+        """Name and face of a device, as far as they are set; None if neither is."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT name, face FROM cards WHERE device = ?", (device,)
+            ).fetchone()
+        if row is None:
+            return None
+        return {key: value for key, value in zip(("name", "face"), row, strict=True) if value}
+
+    def secret(self, name: str, length: int = 32) -> bytes:
+        """A secret of the platform's own, made when it is first asked for; all workers get it."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT value FROM secrets WHERE name = ?", (name,)
+            ).fetchone()
+            if row is None:
+                self._connection.execute(
+                    "INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)",
+                    (name, secrets.token_bytes(length)),
+                )
+                row = self._connection.execute(
+                    "SELECT value FROM secrets WHERE name = ?", (name,)
+                ).fetchone()
+        return bytes(row[0])
+
+    def forget(self, user: str) -> None:
+        """Take away everything that is said here of a user."""
+        for statement in (
+            "DELETE FROM profiles WHERE user = ?1",
+            "DELETE FROM friendships WHERE user = ?1 OR friend = ?1",
+            "DELETE FROM topic_grants WHERE user = ?1",
+            "DELETE FROM cards WHERE substr(device, 1, length(?1) + 1) = ?1 || '/'",
+        ):
+            self._write(statement, user)
+
+    def _set(self, user: str, column: str, value: str | int | None) -> None:
+        self._write(
+            f"INSERT INTO profiles (user, {column}) VALUES (?, ?) "  # noqa: S608
+            f"ON CONFLICT (user) DO UPDATE SET {column} = excluded.{column}",
+            *(user, value),
+        )
+
+    def _write(self, statement: str, *values: str | int | None) -> None:
+        with self._lock:
+            self._connection.execute(statement, values)

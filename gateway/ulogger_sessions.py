@@ -1,0 +1,114 @@
+"""uLogger's server interface: signing in, tracks and positions, all at `client/index.php`.
+
+The app signs in with name and password and holds a cookie. Ours is what it signed in with, sealed
+with a secret of the platform's own: no table of sessions, any worker can open it, and a revoked
+user is out at once. A token in the path makes signing in unnecessary.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.access import Credentials, credentials_of, verify
+from gateway.answers import Refused, json_answer
+from gateway.auth import Identity
+from gateway.formats import Context, ulogger
+from gateway.formats.values import Unacceptable
+from gateway.ingest import Ingest
+from gateway.paths import PHONETRACK_ROOTS
+from gateway.services import Services
+from waylog.telemetry import now_ms
+
+COOKIE: Final = "ULOGGER"
+_SECRET: Final = "ulogger sessions"  # noqa: S105 the secret's name
+_TAIL: Final = "/client/index.php"
+
+PATHS: Final = (
+    _TAIL,
+    f"/ulogger{_TAIL}",
+    f"/ulogger/{{token}}{_TAIL}",
+    *(f"{root}/log/ulogger/{{token}}/{{device}}{_TAIL}" for root in PHONETRACK_ROOTS),
+)
+
+
+class UloggerSessions:
+    """The handlers."""
+
+    def __init__(self, services: Services, ingest: Ingest) -> None:
+        self._services = services
+        self._ingest = ingest
+
+    def routes(self) -> list[web.RouteDef]:
+        """`client/index.php` below whatever the user has typed as the server."""
+        return [web.post(path, self._receive) for path in PATHS]
+
+    async def _receive(self, request: web.Request) -> web.Response:
+        body = await self._ingest.read_body(request)
+        context = Context("", None, now_ms(), headers={"Content-Type": _content_type(request)})
+        try:
+            form = ulogger.form_of(body, context)
+        except Unacceptable as error:
+            return _failure(str(error))
+        action = form.get("action")
+        try:
+            identity = await self._identity(request, form)
+        except Refused as refusal:
+            if refusal.status != 401:
+                raise
+            await self._ingest.keep_refused(ulogger.SOURCE, request, refusal.reason)
+            return _failure(refusal.reason, 401)
+        if action == "auth":
+            answer = json_answer({"error": False})
+            if "token" not in request.match_info:
+                answer.set_cookie(
+                    COOKIE, self._seal(form), httponly=True, samesite="Strict", path="/"
+                )
+            return answer
+        context = self._ingest.context(request, identity)
+        parsed = ulogger.parse(body, context)
+        await self._ingest.store(parsed, identity, request.headers.get("traceparent"))
+        members: dict[str, Any] = {"error": False}
+        if action == "addtrack":
+            members["trackid"] = ulogger.track_id(context.received)
+        return json_answer(members)
+
+    async def _identity(self, request: web.Request, form: dict[str, str]) -> Identity:
+        token = request.match_info.get("token")
+        credentials = credentials_of(request.headers, {}, token)
+        if credentials is None and form.get("action") == "auth":
+            credentials = Credentials(form.get("user") or None, form.get("pass", ""))
+        if credentials is None:
+            credentials = self._unseal(request.cookies.get(COOKIE, ""))
+        return await verify(request, credentials)
+
+    def _seal(self, form: dict[str, str]) -> str:
+        plain = f"{form.get('user', '')}\0{form.get('pass', '')}".encode("utf-8", "replace")
+        return base64.urlsafe_b64encode(self._box().encrypt(plain)).decode()
+
+    def _unseal(self, cookie: str) -> Credentials:
+        from nacl.exceptions import CryptoError
+
+        try:
+            sealed = base64.b64decode(cookie, altchars=b"-_", validate=True)
+            user, _, secret = self._box().decrypt(sealed).decode().partition("\0")
+        except (binascii.Error, ValueError, CryptoError) as error:
+            raise Refused(401, "sign in first") from error
+        return Credentials(user or None, secret)
+
+    def _box(self) -> Any:
+        from nacl.secret import SecretBox
+
+        return SecretBox(self._services.users.rights.secret(_SECRET))
+
+
+def _content_type(request: web.Request) -> str:
+    return request.headers.get("Content-Type", "")
+
+
+def _failure(message: str, status: int = 200) -> web.Response:
+    """As uLogger's server says it: 401 makes the app sign in again."""
+    return json_answer({"error": True, "message": message}, status)
