@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from broker_core.listeners import DEFAULT_LISTENERS, ListenerConfig, parse_listeners
+from broker_core.security.principal import Principal
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
 _MINUTE_MS: Final = 60_000
@@ -43,20 +45,46 @@ TOPIC_DEFAULTS: Final = (
 )
 
 
-def _listener(text: str) -> Endpoint:
-    protocol, separator, address = text.strip().partition("://")
-    if not separator or protocol.upper() != "PLAINTEXT" or "," in address:
-        raise ConfigError(
-            f"{text!r} is not a listener: one PLAINTEXT://HOST:PORT is expected (this version "
-            "has no TLS and no second listener)"
-        )
-    return parse_endpoint(address)
-
-
 def _boolean(text: str) -> bool:
     if text.lower() not in {"true", "false"}:
         raise ValueError("true or false is expected")
     return text.lower() == "true"
+
+
+def _super_users(text: str) -> frozenset[Principal]:
+    return frozenset(Principal.parse(word.strip()) for word in text.split(";") if word.strip())
+
+
+NO_PRINCIPALS: Final[frozenset[Principal]] = frozenset()
+
+_STANDARD_AUTHORIZERS: Final = frozenset(
+    {
+        "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "kafka.security.authorizer.AclAuthorizer",
+    }
+)
+
+
+def _authorizer(text: str) -> bool:
+    if text not in _STANDARD_AUTHORIZERS:
+        raise ValueError(f"one of {', '.join(sorted(_STANDARD_AUTHORIZERS))} is expected")
+    return True
+
+
+class IpOverrides(tuple[tuple[str, int], ...]):
+    """(address, connections that it may have), ..."""
+
+    __slots__ = ()
+
+
+def _overrides(text: str) -> IpOverrides:
+    overrides = []
+    for word in text.split(","):
+        host, separator, count = word.strip().rpartition(":")
+        if not separator or not count.isdigit():
+            raise ValueError("ADDRESS:COUNT,... is expected")
+        overrides.append((host, int(count)))
+    return IpOverrides(overrides)
 
 
 T = TypeVar("T")
@@ -72,9 +100,7 @@ class BrokerConfig:
 
     #: Identity of this node; `broker.id` is understood too. aiokafka's own test suite wants 0.
     node_id: int = _setting("node.id", 0, int, low=0)
-    listener: Endpoint = _setting("listeners", Endpoint("127.0.0.1", 9092), _listener)  # noqa: RUF009
-    #: What clients are told to connect to; None is the listener itself.
-    advertised_listener: Endpoint | None = _setting("advertised.listeners", None, _listener)  # noqa: RUF009
+    listeners: tuple[ListenerConfig, ...] = DEFAULT_LISTENERS
     log_dir: Path = _setting("log.dirs", Path("data/broker/0/logs"), Path)  # noqa: RUF009
     num_partitions: int = _setting("num.partitions", 1, int, low=1)
     auto_create_topics: bool = _setting("auto.create.topics.enable", True, _boolean)
@@ -83,9 +109,41 @@ class BrokerConfig:
     socket_request_max_bytes: int = _setting(
         "socket.request.max.bytes", 100 * 1024 * 1024, int, low=1
     )
+    #: Before a client of a SASL listener has logged in.
+    sasl_server_max_receive_bytes: int = _setting(
+        "sasl.server.max.receive.size", 512 * 1024, int, low=1
+    )
+    #: Bytes of requests that have not arrived completely, of all connections. Kafka has no limit
+    #: unless told.
+    queued_max_request_bytes: int = _setting(
+        "queued.max.request.bytes", 128 * 1024 * 1024, int, low=1024
+    )
     connections_max_idle_ms: int = _setting("connections.max.idle.ms", 10 * _MINUTE_MS, int, low=1)
     #: Kafka has no limit unless told; a limit by default keeps descriptors for segments.
     max_connections: int = _setting("max.connections", 4096, int, low=1)
+    max_connections_per_ip: int = _setting("max.connections.per.ip", 2**31 - 1, int, low=0)
+    max_connections_per_ip_overrides: IpOverrides = _setting(  # noqa: RUF009
+        "max.connections.per.ip.overrides", IpOverrides(), _overrides
+    )
+    #: Connections a second.
+    max_connection_creation_rate: int = _setting(
+        "max.connection.creation.rate", 2**31 - 1, int, low=1
+    )
+    #: Ours: until TLS and login are done and a first request has come.
+    connection_setup_timeout_ms: int = _setting("connection.setup.timeout.ms", 30_000, int, low=1)
+    #: How long the answer to a wrong password waits.
+    failed_authentication_delay_ms: int = _setting(
+        "connection.failed.authentication.delay.ms", 100, int, low=0
+    )
+    uses_authorizer: bool = _setting("authorizer.class.name", False, _authorizer)
+    super_users: frozenset[Principal] = _setting("super.users", NO_PRINCIPALS, _super_users)
+    allow_everyone_if_no_acl_found: bool = _setting(
+        "allow.everyone.if.no.acl.found", False, _boolean
+    )
+    quota_window_num: int = _setting("quota.window.num", 11, int, low=1)
+    quota_window_size_seconds: int = _setting("quota.window.size.seconds", 1, int, low=1)
+    #: Ours: where Prometheus fetches the metrics; None is nowhere.
+    metrics_listener: Endpoint | None = _setting("metrics.listener", None, parse_endpoint)  # noqa: RUF009
     fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
     #: Requests of one connection that may wait for their response before we stop reading it.
     queued_max_requests: int = _setting("queued.max.requests", 500, int, low=1)
@@ -170,7 +228,12 @@ class BrokerConfig:
             if low is not None and value < low:
                 raise ConfigError(f"{metadata['property']}={text}: at least {low} is expected")
             values[name] = value
-        return cls(**values, topic_defaults=_topic_defaults(given), properties=given)
+        return cls(
+            **values,
+            listeners=parse_listeners(given),
+            topic_defaults=_topic_defaults(given),
+            properties=given,
+        )
 
     def describe(self) -> Iterator[tuple[str, str, bool]]:
         """(property, value, whether it was given) of everything that this broker knows."""

@@ -30,11 +30,12 @@ class FrameReader:
     A frame is valid until `settle()`: whoever keeps its bytes copies them.
     """
 
-    __slots__ = ("_capacity", "_end", "_frame_bytes_max", "_own", "_shared", "_start", "_view")
+    __slots__ = ("_capacity", "_end", "_own", "_shared", "_start", "_view", "frame_bytes_max")
 
     def __init__(self, shared: memoryview, *, frame_bytes_max: int) -> None:
         self._shared = shared
-        self._frame_bytes_max = frame_bytes_max
+        #: The longest frame that is accepted; may change between two frames.
+        self.frame_bytes_max = frame_bytes_max
         self._own = False
         self._view = shared
         self._capacity = len(shared)
@@ -46,6 +47,11 @@ class FrameReader:
     def buffered(self) -> int:
         """Bytes received that are not part of a frame handed out so far."""
         return self._end - self._start
+
+    @property
+    def reserved(self) -> int:
+        """Size of the buffer that this connection has for itself."""
+        return self._capacity if self._own else 0
 
     def get_buffer(self) -> memoryview:
         """Where to receive next; never empty."""
@@ -89,9 +95,9 @@ class FrameReader:
         if self._end - start < LENGTH_BYTES:
             return None
         size = int.from_bytes(self._view[start : start + LENGTH_BYTES], "big", signed=True)
-        if not 0 <= size <= self._frame_bytes_max:
+        if not 0 <= size <= self.frame_bytes_max:
             raise FrameTooLarge(
-                f"a request of {size} bytes; 0 to {self._frame_bytes_max} are allowed"
+                f"a request of {size} bytes; 0 to {self.frame_bytes_max} are allowed"
             )
         return size
 

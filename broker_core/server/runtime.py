@@ -10,22 +10,21 @@ from collections.abc import Mapping
 from broker_core import errors
 from broker_core.config import BrokerConfig
 from broker_core.environment import Environment
+from broker_core.security.credentials import ScramUsers
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.flusher import Flusher
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
 from broker_core.server.identity import DirectoryLock, load_cluster_id
-from broker_core.server.listener import Listener
+from broker_core.server.network import Network
 from broker_core.server.partition import Partition
 from broker_core.server.producer_ids import ProducerIds
 from broker_core.server.request import Request
+from broker_core.server.settings_store import SettingsStore
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
-from waylog.config import ConfigError, Endpoint
 
 logger = logging.getLogger(__name__)
-
-_EVERYWHERE = frozenset({"", "0.0.0.0", "::"})  # noqa: S104
 
 
 class Broker:
@@ -34,8 +33,11 @@ class Broker:
     def __init__(self, config: BrokerConfig, environment: Environment) -> None:
         self.config = config
         self.node_id = config.node_id
-        self.endpoint = config.listener
-        self.advertised = config.advertised_listener or config.listener
+        #: Where the first listener is, and what its clients are told.
+        self.endpoint = config.listeners[0].endpoint
+        self.advertised = config.listeners[0].advertised or self.endpoint
+        #: Logins that were refused.
+        self.failed_logins = 0
         #: Set when the broker cannot go on; the process should end with an error.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._closed = False
@@ -47,6 +49,10 @@ class Broker:
             self.producer_ids = ProducerIds(config.log_dir, environment)
             self.topics = TopicRegistry(config, environment)
             self.topics.load()
+            self.settings = SettingsStore(config.log_dir, environment)
+            self.scram_users = ScramUsers()
+            self.settings.attach("scram", self.scram_users.load, self.scram_users.to_stored)
+            self.network = Network(config, self.scram_users, self._handle)
         except BaseException:
             self._lock.release()
             raise
@@ -58,20 +64,13 @@ class Broker:
         )
         self.transactions.load()
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
-        self.listener = Listener(
-            self._handle,
-            frame_bytes_max=config.socket_request_max_bytes,
-            connections_max=config.max_connections,
-            idle_ms_max=config.connections_max_idle_ms,
-            pending_max=config.queued_max_requests,
-        )
 
     async def start(self) -> None:
         """Serve."""
-        self.endpoint = await self.listener.start(self.config.listener)
-        advertised = self.config.advertised_listener or self.config.listener
-        # Port 0 is a port of the system's choice; clients have to be told which.
-        self.advertised = Endpoint(advertised.host, advertised.port or self.endpoint.port)
+        await self.network.start()
+        first = self.config.listeners[0].name
+        self.endpoint = self.network.endpoints[first]
+        self.advertised = self.network.listeners[first].security.advertised
         self._housekeeping.start()
 
     async def close(self) -> None:
@@ -79,7 +78,7 @@ class Broker:
         if self._closed:
             return
         self._closed = True
-        await self.listener.close()
+        await self.network.close()
         self.groups.close()
         self.transactions.close()
         await self._housekeeping.close()
@@ -93,6 +92,11 @@ class Broker:
             self.failed.exception()  # it has been logged
         else:
             self.failed.cancel()
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return sum(listener.connections for listener in self.network.listeners.values())
 
     # ------------------------------------------------------------------------------- for handlers
 
@@ -135,11 +139,6 @@ async def start_broker(config: BrokerConfig, environment: Environment | None = N
 
     Raises ConfigError, KafkaStorageError, OSError.
     """
-    if config.listener.host in _EVERYWHERE and config.advertised_listener is None:
-        raise ConfigError(
-            "advertised.listeners is needed: clients cannot connect to "
-            f"{config.listener.host or '*'}"
-        )
     broker = Broker(config, environment or Environment.real())
     try:
         await broker.start()

@@ -11,7 +11,7 @@ from waylog.config import ConfigError, Endpoint
 def test_without_properties_the_defaults_are_kafkas() -> None:
     config = BrokerConfig.from_properties({})
     assert config.node_id == 0
-    assert config.listener == Endpoint("127.0.0.1", 9092)
+    assert [each.endpoint for each in config.listeners] == [Endpoint("127.0.0.1", 9092)]
     assert config.auto_create_topics
     assert config.group_initial_rebalance_delay_ms == 3000
     assert config.topic_defaults == {}
@@ -30,7 +30,7 @@ def test_the_properties_that_waylog_up_writes_are_understood() -> None:
         }
     )
     assert config.node_id == 3
-    assert config.advertised_listener == Endpoint("host.example", 9092)
+    assert config.listeners[0].advertised == Endpoint("host.example", 9092)
     assert str(config.log_dir) == "/var/logs"
     assert not config.auto_create_topics
     assert config.topic_defaults == {"flush.messages": "1"}
@@ -62,7 +62,13 @@ def test_unknown_properties_are_ignored_as_by_kafka() -> None:
     [
         ("node.id", "-1", "at least 0"),
         ("node.id", "x", "node.id=x"),
-        ("listeners", "SSL://127.0.0.1:9092", "PLAINTEXT"),
+        ("listeners", "OUTSIDE://127.0.0.1:9092", "security.protocol.map"),
+        ("listeners", "PLAINTEXT://:9092", "advertised.listeners"),
+        ("listeners", "SASL_PLAINTEXT://127.0.0.1:9092", "sasl.enabled.mechanisms"),
+        ("advertised.listeners", "SSL://host:1", "not one of the listeners"),
+        ("super.users", "admin", "User:NAME"),
+        ("authorizer.class.name", "my.Own", "StandardAuthorizer"),
+        ("max.connections.per.ip.overrides", "1.2.3.4", "ADDRESS:COUNT"),
         ("listeners", "127.0.0.1", "listeners"),
         ("auto.create.topics.enable", "yes", "true or false"),
         ("log.retention.ms", "soon", "log.retention.ms=soon"),

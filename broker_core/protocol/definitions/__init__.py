@@ -35,6 +35,8 @@ from broker_core.protocol.definitions.offset_delete import OFFSET_DELETE
 from broker_core.protocol.definitions.offset_fetch import OFFSET_FETCH
 from broker_core.protocol.definitions.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from broker_core.protocol.definitions.produce import PRODUCE
+from broker_core.protocol.definitions.sasl_authenticate import SASL_AUTHENTICATE
+from broker_core.protocol.definitions.sasl_handshake import SASL_HANDSHAKE
 from broker_core.protocol.definitions.sync_group import SYNC_GROUP
 from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
 from broker_core.protocol.definitions.write_txn_markers import WRITE_TXN_MARKERS
@@ -76,6 +78,8 @@ APIS: Final[dict[int, Api]] = {
         OFFSET_FETCH,
         OFFSET_FOR_LEADER_EPOCH,
         PRODUCE,
+        SASL_AUTHENTICATE,
+        SASL_HANDSHAKE,
         SYNC_GROUP,
         TXN_OFFSET_COMMIT,
         WRITE_TXN_MARKERS,
@@ -123,6 +127,8 @@ __all__ = [
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
+    "SASL_AUTHENTICATE",
+    "SASL_HANDSHAKE",
     "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
     "WRITE_TXN_MARKERS",

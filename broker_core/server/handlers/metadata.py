@@ -50,7 +50,7 @@ def handle(broker: Broker, request: Request) -> None:
     else:
         create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics
         topics = [_answer(broker, each, operations, create=create) for each in asked]
-    host, port = broker.advertised.host, broker.advertised.port
+    host, port = request.advertised.host, request.advertised.port
     request.reply(
         {
             "brokers": [{"node_id": broker.node_id, "host": host, "port": port, "rack": None}],
@@ -132,8 +132,8 @@ def handle_describe_cluster(broker: Broker, request: Request) -> None:
             "brokers": [
                 {
                     "broker_id": broker.node_id,
-                    "host": broker.advertised.host,
-                    "port": broker.advertised.port,
+                    "host": request.advertised.host,
+                    "port": request.advertised.port,
                 }
             ],
             "cluster_authorized_operations": (
@@ -189,7 +189,7 @@ def handle_find_coordinator(broker: Broker, request: Request) -> None:
     keys = body["coordinator_keys"] or [body["key"]]
     if body["key_type"] in _COORDINATED:
         code, message = errors.NONE, None
-        address = (broker.node_id, broker.advertised.host, broker.advertised.port)
+        address = (broker.node_id, request.advertised.host, request.advertised.port)
         for key in keys:
             if key:
                 coordinated = broker.groups if body["key_type"] == _GROUP else broker.transactions

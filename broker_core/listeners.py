@@ -1,0 +1,198 @@
+"""The listeners of a broker: where they are, what clients are told, what protects them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from typing import Final
+
+from waylog.config import ConfigError, Endpoint, parse_endpoint
+
+_EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104
+_SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_JAAS_USER: Final = re.compile(r'\buser_([^\s="]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+class SecurityProtocol(Enum):
+    """Whether a listener encrypts, and whether clients log in."""
+
+    PLAINTEXT = "PLAINTEXT"
+    SSL = "SSL"
+    SASL_PLAINTEXT = "SASL_PLAINTEXT"
+    SASL_SSL = "SASL_SSL"
+
+    @property
+    def uses_tls(self) -> bool:
+        """Whether the connection is encrypted."""
+        return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
+
+    @property
+    def uses_sasl(self) -> bool:
+        """Whether clients log in with a user name."""
+        return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
+
+
+@dataclass(frozen=True)
+class ListenerConfig:
+    """One listener.
+
+    `advertised` is what its clients are told to connect to, None the address it listens on.
+    """
+
+    name: str
+    protocol: SecurityProtocol
+    endpoint: Endpoint
+    advertised: Endpoint | None
+    #: `ssl.*` and `sasl.*` properties as they hold here.
+    properties: Mapping[str, str] = field(default_factory=dict, repr=False)
+    sasl_mechanisms: tuple[str, ...] = ()
+    #: Passwords of SASL PLAIN by user.
+    plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
+    session_ms_max: int = 0
+
+
+DEFAULT_LISTENERS: Final = (
+    ListenerConfig(
+        "PLAINTEXT", SecurityProtocol.PLAINTEXT, Endpoint("127.0.0.1", 9092), advertised=None
+    ),
+)
+
+
+def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
+    """Read the listeners from a broker's properties; raises ConfigError.
+
+    Listeners of controllers (`controller.listener.names`) are left out: one node needs none.
+    """
+    text = given.get("listeners") or "PLAINTEXT://127.0.0.1:9092"
+    protocols = _protocols(given)
+    addresses = _addresses("listeners", text)
+    advertised = _addresses("advertised.listeners", given.get("advertised.listeners", ""))
+    controllers = {name.strip() for name in given.get("controller.listener.names", "").split(",")}
+    unknown = set(advertised) - set(addresses)
+    if unknown:
+        raise ConfigError(f"advertised.listeners: {min(unknown)} is not one of the listeners")
+    listeners = tuple(
+        _listener(name, endpoint, advertised.get(name), protocols, given)
+        for name, endpoint in addresses.items()
+        if name not in controllers
+    )
+    if not listeners:
+        raise ConfigError("listeners: none is left for clients")
+    ports = [each.endpoint.port for each in listeners if each.endpoint.port]
+    if len(set(ports)) < len(ports):
+        raise ConfigError(f"listeners={text}: each listener needs a port of its own")
+    return listeners
+
+
+def _addresses(what: str, text: str) -> dict[str, Endpoint]:
+    found: dict[str, Endpoint] = {}
+    for word in text.split(","):
+        if not word.strip():
+            continue
+        name, separator, address = word.strip().partition("://")
+        name = name.upper()
+        if not separator or not name:
+            raise ConfigError(f"{what}: {word.strip()!r}: NAME://HOST:PORT is expected")
+        if name in found:
+            raise ConfigError(f"{what}: {name} is there twice")
+        try:
+            endpoint = parse_endpoint(address)
+        except ConfigError as error:
+            raise ConfigError(f"{what}: {error}") from None
+        # `PLAINTEXT://:9092` is every address in Kafka, not the loopback interface.
+        found[name] = Endpoint("", endpoint.port) if address.startswith(":") else endpoint
+    return found
+
+
+def _protocols(given: Mapping[str, str]) -> dict[str, SecurityProtocol]:
+    protocols = {protocol.value: protocol for protocol in SecurityProtocol}
+    text = given.get("listener.security.protocol.map", "")
+    for word in text.split(","):
+        if not word.strip():
+            continue
+        name, separator, protocol = word.strip().partition(":")
+        if not separator or protocol.upper() not in SecurityProtocol.__members__:
+            raise ConfigError(
+                f"listener.security.protocol.map: {word.strip()!r}: NAME:PROTOCOL is expected, "
+                f"with one of {', '.join(SecurityProtocol.__members__)}"
+            )
+        protocols[name.upper()] = SecurityProtocol[protocol.upper()]
+    return protocols
+
+
+def _listener(
+    name: str,
+    endpoint: Endpoint,
+    advertised: Endpoint | None,
+    protocols: Mapping[str, SecurityProtocol],
+    given: Mapping[str, str],
+) -> ListenerConfig:
+    protocol = protocols.get(name)
+    if protocol is None:
+        raise ConfigError(
+            f"listeners: {name} is not a security protocol "
+            f"({', '.join(SecurityProtocol.__members__)}); say which it uses with "
+            "listener.security.protocol.map"
+        )
+    if advertised is None and endpoint.host in _EVERYWHERE:
+        raise ConfigError(
+            f"advertised.listeners is needed for {name}: clients cannot connect to "
+            f"{endpoint.host or '*'}"
+        )
+    if advertised is not None and advertised.host in _EVERYWHERE:
+        raise ConfigError(f"advertised.listeners: {name} names no host")
+    properties = _properties_of(name, given)
+    mechanisms: tuple[str, ...] = ()
+    users: dict[str, str] = {}
+    if protocol.uses_sasl:
+        mechanisms = _mechanisms(name, properties)
+        if "PLAIN" in mechanisms:
+            users = _plain_users(name, properties)
+    text = properties.get("connections.max.reauth.ms", "0")
+    if not text.isdigit():
+        raise ConfigError(f"connections.max.reauth.ms={text}: milliseconds are expected")
+    return ListenerConfig(
+        name,
+        protocol,
+        endpoint,
+        advertised,
+        properties,
+        mechanisms,
+        users,
+        int(text),
+    )
+
+
+def _properties_of(name: str, given: Mapping[str, str]) -> dict[str, str]:
+    """What holds for one listener: `listener.name.NAME.ssl.x` stands above `ssl.x`."""
+    wanted = ("ssl.", "sasl.", "connections.max.reauth.ms", "plain.", "scram-")
+    properties = {key: value for key, value in given.items() if key.startswith(wanted)}
+    prefix = f"listener.name.{name.lower()}."
+    for key, value in given.items():
+        if key.lower().startswith(prefix):
+            properties[key[len(prefix) :]] = value
+    return properties
+
+
+def _mechanisms(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
+    text = properties.get("sasl.enabled.mechanisms", "")
+    mechanisms = tuple(word.strip() for word in text.split(",") if word.strip())
+    if not mechanisms or set(mechanisms) - set(_SASL_MECHANISMS):
+        raise ConfigError(
+            f"sasl.enabled.mechanisms={text}: listener {name} needs one or several of "
+            f"{', '.join(_SASL_MECHANISMS)}"
+        )
+    return mechanisms
+
+
+def _plain_users(name: str, properties: Mapping[str, str]) -> dict[str, str]:
+    jaas = properties.get("plain.sasl.jaas.config") or properties.get("sasl.jaas.config", "")
+    users = {user: re.sub(r"\\(.)", r"\1", password) for user, password in _JAAS_USER.findall(jaas)}
+    if not users:
+        raise ConfigError(
+            f"listener.name.{name.lower()}.plain.sasl.jaas.config has no user: "
+            'PlainLoginModule required user_NAME="PASSWORD"; is expected'
+        )
+    return users

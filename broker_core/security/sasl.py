@@ -1,0 +1,128 @@
+"""One connection's authentication: SaslHandshake, SaslAuthenticate, again after a while (KIP-368).
+
+Without I/O: bytes and the time go in, answers come out.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from broker_core.errors import IllegalSaslState, UnsupportedSaslMechanism
+from broker_core.security.principal import USER, Principal
+from broker_core.security.scram import BY_NAME, AuthenticationFailed, CredentialLookup, ScramServer
+
+PLAIN: Final = "PLAIN"
+MECHANISMS: Final = (PLAIN, *BY_NAME)
+
+
+class _Exchange(Protocol):
+    user: str | None
+
+    def evaluate(self, data: bytes) -> bytes:
+        """The answer to the client's next message; raises AuthenticationFailed."""
+
+
+class PlainServer:
+    """PLAIN (RFC 4616): user and password in clear text, for listeners with TLS."""
+
+    def __init__(self, passwords: Mapping[str, str]) -> None:
+        self._passwords = passwords
+        self.user: str | None = None
+
+    def evaluate(self, data: bytes) -> bytes:
+        """See ScramServer."""
+        try:
+            authorization, user, password = data.decode().split("\0")
+        except ValueError:  # too few or too many parts, or not UTF-8
+            raise AuthenticationFailed("Invalid SASL/PLAIN response: expected 3 tokens") from None
+        expected = self._passwords.get(user)
+        # Compared for unknown users as well: the time says nothing about who exists.
+        matches = hmac.compare_digest(
+            password.encode(), (expected if expected is not None else "\0").encode()
+        )
+        if expected is None or not matches or not user:
+            raise AuthenticationFailed("Authentication failed: Invalid username or password")
+        if authorization not in {"", user}:
+            raise AuthenticationFailed(
+                "Authentication failed: Client requested an authorization id that is different "
+                "from username"
+            )
+        self.user = user
+        return b""
+
+
+@dataclass(frozen=True, slots=True)
+class SaslSettings:
+    """What one listener accepts."""
+
+    mechanisms: Sequence[str]
+    #: Passwords of PLAIN by user.
+    passwords: Mapping[str, str]
+    lookup: CredentialLookup
+    #: `connections.max.reauth.ms`; 0 is for ever.
+    session_ms_max: int = 0
+
+
+class SaslAuthentication:
+    """What a connection has proved so far.
+
+    `principal` is None until the first exchange has succeeded. After `expires_ms` (monotonic) the
+    client must authenticate again before anything else, as the same user.
+    """
+
+    def __init__(self, settings: SaslSettings) -> None:
+        self._settings = settings
+        self._exchange: _Exchange | None = None
+        self._mechanism: str | None = None
+        self.principal: Principal | None = None
+        self.expires_ms: int | None = None
+
+    @property
+    def mechanisms(self) -> Sequence[str]:
+        """The mechanisms that are offered."""
+        return self._settings.mechanisms
+
+    def handshake(self, mechanism: str) -> None:
+        """The client chooses; raises UnsupportedSaslMechanism, IllegalSaslState."""
+        if mechanism not in self._settings.mechanisms:
+            raise UnsupportedSaslMechanism(
+                f"Unsupported SASL mechanism {mechanism}: "
+                f"{', '.join(self._settings.mechanisms)} are enabled"
+            )
+        if self._mechanism not in {None, mechanism}:
+            raise IllegalSaslState("a session is renewed by the mechanism it began with")
+        self._exchange = self._begin(mechanism)
+        self._mechanism = mechanism
+
+    def _begin(self, mechanism: str) -> _Exchange:
+        if mechanism == PLAIN:
+            return PlainServer(self._settings.passwords)
+        return ScramServer(BY_NAME[mechanism], self._settings.lookup)
+
+    def authenticate(self, data: bytes, now_ms: int) -> bytes:
+        """The answer to the client's message; raises AuthenticationFailed, IllegalSaslState."""
+        exchange = self._exchange
+        if exchange is None:
+            raise IllegalSaslState("SaslAuthenticate needs a SaslHandshake before it")
+        answer = exchange.evaluate(data)
+        if exchange.user is not None:
+            principal = Principal(USER, exchange.user)
+            if self.principal not in {None, principal}:
+                raise AuthenticationFailed("a session is renewed by the user it began with")
+            self.principal = principal
+            self._exchange = None
+            limit = self._settings.session_ms_max
+            self.expires_ms = now_ms + limit if limit else None
+        return answer
+
+    @property
+    def session_lifetime_ms(self) -> int:
+        """What the client is told at the end of an exchange; 0 is for ever."""
+        return self._settings.session_ms_max if self._exchange is None else 0
+
+    def is_expired(self, now_ms: int) -> bool:
+        """Whether the client has to authenticate again first."""
+        return self.expires_ms is not None and now_ms >= self.expires_ms

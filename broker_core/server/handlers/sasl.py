@@ -1,0 +1,85 @@
+"""SaslHandshake, SaslAuthenticate: clients log in."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.security.scram import AuthenticationFailed
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+_TOKENS_WITH_HEADERS_FROM: Final = 1
+
+
+def handle_handshake(broker: Broker, request: Request) -> None:
+    """SaslHandshake: the client chooses a mechanism."""
+    session = request.session
+    if session.sasl is None:
+        request.reply({"error_code": errors.IllegalSaslState.code, "mechanisms": []})
+        request.disconnect_after_reply()
+        return
+    response: dict[str, Any] = {"error_code": errors.NONE, "mechanisms": session.sasl.mechanisms}
+    try:
+        session.sasl.handshake(request.body["mechanism"])
+    except (errors.UnsupportedSaslMechanism, errors.IllegalSaslState) as error:
+        logger.warning("%s: %s", request.client_host, error)
+        response["error_code"] = error.code
+        request.reply(response)
+        request.disconnect_after_reply()
+        return
+    request.reply(response)
+    session.raw_tokens = request.version < _TOKENS_WITH_HEADERS_FROM
+
+
+def handle_authenticate(broker: Broker, request: Request) -> None:
+    """SaslAuthenticate: the messages of the mechanism."""
+    session = request.session
+    if session.sasl is None:
+        request.reply({"error_code": errors.IllegalSaslState.code, "error_message": None})
+        request.disconnect_after_reply()
+        return
+    try:
+        answer = session.sasl.authenticate(
+            request.body["auth_bytes"], time.monotonic_ns() // 1_000_000
+        )
+    except (AuthenticationFailed, errors.IllegalSaslState) as error:
+        _refuse(broker, request, error)
+        return
+    if session.raw_tokens:
+        session.raw_tokens = not session.is_authenticated
+        request.reply_encoded([len(answer).to_bytes(4, "big") + answer])
+        return
+    request.reply(
+        {
+            "error_code": errors.NONE,
+            "error_message": None,
+            "auth_bytes": answer,
+            "session_lifetime_ms": session.sasl.session_lifetime_ms,
+        }
+    )
+
+
+def _refuse(broker: Broker, request: Request, error: Exception) -> None:
+    broker.failed_logins += 1
+    logger.warning("%s could not log in: %s", request.client_host, error)
+    code = getattr(error, "code", errors.SaslAuthenticationFailed.code)
+    raw_tokens = request.session.raw_tokens
+
+    def answer() -> None:
+        if raw_tokens:
+            request.disconnect()
+        else:
+            request.reply({"error_code": code, "error_message": str(error), "auth_bytes": b""})
+
+    # Nothing more is read from whoever guesses, and the answer makes it wait.
+    request.disconnect_after_reply()
+    delay_s = broker.config.failed_authentication_delay_ms / 1000
+    asyncio.get_running_loop().call_later(delay_s, answer)

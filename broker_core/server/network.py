@@ -1,0 +1,95 @@
+"""All listeners of a broker, with the limits that they share."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable
+
+from broker_core.config import BrokerConfig
+from broker_core.listeners import ListenerConfig
+from broker_core.security.credentials import ScramUsers
+from broker_core.security.sasl import SaslSettings
+from broker_core.security.scram import CredentialLookup
+from broker_core.security.tls import server_context
+from broker_core.server.limits import ConnectionLimits
+from broker_core.server.listener import Listener
+from broker_core.server.request import Request
+from broker_core.server.request_metrics import RequestMetrics
+from broker_core.server.session import ListenerSecurity
+from waylog.config import ConfigError, Endpoint
+
+
+class Network:
+    """Opens and closes the listeners. Raises ConfigError for what a listener cannot be made of."""
+
+    def __init__(
+        self, config: BrokerConfig, users: ScramUsers, handle: Callable[[Request], None]
+    ) -> None:
+        self._config = config
+        self._handle = handle
+        self._lookup = CredentialLookup(users.find)
+        self.limits = ConnectionLimits(
+            config.max_connections,
+            config.max_connections_per_ip,
+            dict(config.max_connections_per_ip_overrides),
+            config.max_connection_creation_rate,
+            config.queued_max_request_bytes,
+        )
+        self.metrics = RequestMetrics() if config.metrics_listener is not None else None
+        self._contexts = {each.name: _context(each) for each in config.listeners}
+        #: The listeners by name.
+        self.listeners: dict[str, Listener] = {}
+        #: Where each listener really listens, port 0 replaced by the system's choice.
+        self.endpoints: dict[str, Endpoint] = {}
+
+    async def start(self) -> None:
+        """Open all listeners; raises OSError."""
+        for each in self._config.listeners:
+            listener = self._listener(each)
+            self.endpoints[each.name] = endpoint = await listener.start(each.endpoint)
+            advertised = each.advertised or each.endpoint
+            # Port 0 is a port of the system's choice; clients have to be told which.
+            listener.security.advertised = Endpoint(
+                advertised.host, advertised.port or endpoint.port
+            )
+            self.listeners[each.name] = listener
+
+    def _listener(self, each: ListenerConfig) -> Listener:
+        config = self._config
+        sasl = None
+        if each.protocol.uses_sasl:
+            sasl = SaslSettings(
+                each.sasl_mechanisms, each.plain_users, self._lookup, each.session_ms_max
+            )
+        return Listener(
+            self._handle,
+            ListenerSecurity(each, sasl, each.advertised or each.endpoint),
+            self.limits,
+            frame_bytes_max=config.socket_request_max_bytes,
+            login_bytes_max=config.sasl_server_max_receive_bytes,
+            idle_ms_max=config.connections_max_idle_ms,
+            setup_ms_max=config.connection_setup_timeout_ms,
+            pending_max=config.queued_max_requests,
+            tls=self._contexts[each.name],
+            metrics=self.metrics,
+        )
+
+    async def close(self) -> None:
+        """Close all listeners and their connections."""
+        for listener in self.listeners.values():
+            listener.stop_accepting()
+        for listener in self.listeners.values():
+            await listener.close()
+
+
+def _context(listener: ListenerConfig) -> ssl.SSLContext | None:
+    if not listener.protocol.uses_tls:
+        return None
+    try:
+        properties = dict(listener.properties)
+        if listener.protocol.uses_sasl and "ssl.client.auth" not in properties:
+            # As in Kafka: who logs in with a name needs no certificate as well.
+            properties["ssl.client.auth"] = "none"
+        return server_context(properties)
+    except ConfigError as error:
+        raise ConfigError(f"listener {listener.name}: {error}") from None

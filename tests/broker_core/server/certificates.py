@@ -1,0 +1,28 @@
+"""A certificate authority of the test's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import trustme
+
+
+class Certificates:
+    """PEM files: of the authority, of the broker, of clients."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        folder.mkdir(exist_ok=True)
+        self._authority = trustme.CA()
+        self.authority = folder / "ca.pem"
+        self._authority.cert_pem.write_to_path(str(self.authority))
+        self.broker = self.make("127.0.0.1", "localhost", common_name="broker")
+
+    def make(self, *names: str, common_name: str) -> Path:
+        """Key and certificates in one file."""
+        path = self._folder / f"{common_name}.pem"
+        issued = self._authority.issue_cert(
+            *names, common_name=common_name, organization_name="Waylog"
+        )
+        issued.private_key_and_cert_chain_pem.write_to_path(str(path))
+        return path
