@@ -1,31 +1,41 @@
-"""The geocoder over HTTP: Nominatim's /reverse and /status, and /reverse/batch of our own."""
+"""The geocoder over HTTP: Nominatim's /reverse, /lookup and /status, and our /reverse/batch."""
 
 from __future__ import annotations
 
 import asyncio
 import json
 from typing import Any, Final
+from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
 
 from geoservice.fallback import Fallback
-from geoservice.nominatim import FORMATS, answer
-from geoservice.reverse import ZOOM_MAX, Geocoder, ReverseResult
+from geoservice.nominatim import (
+    CONTENT_TYPES,
+    FORMATS,
+    answer,
+    render_error,
+    render_list,
+    render_reverse,
+)
+from geoservice.parameters import BadRequest, Parameters
+from geoservice.reverse import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
 from geoservice.watch import FixedGeocoder, GeocoderSource
 
 BATCH_POINTS_MAX: Final = 10_000
 BODY_BYTES_MAX: Final = 2 * 1024 * 1024
+LOOKUP_OBJECTS_MAX: Final = 50
+
+_OSM_TYPES: Final = {"N": "node", "W": "way", "R": "relation"}
+_OSM_ID_DIGITS_MAX: Final = 18
 
 _GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
+_OUTPUT: Final = web.RequestKey("output", str)  # the format of a refusal
 _encode = msgspec.json.Encoder().encode
 _points = msgspec.json.Decoder(list[tuple[float, float]])
 _point = msgspec.json.Decoder(tuple[float, float])
-
-
-class BadRequest(Exception):
-    """The request is wrong; the message says how."""
 
 
 def make_app(
@@ -36,61 +46,111 @@ def make_app(
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback
-    app.router.add_get("/reverse", _reverse)
+    for path, handler in (("/reverse", _reverse), ("/lookup", _lookup), ("/status", _status)):
+        app.router.add_get(path, handler)
+        # What Nominatim was asked under until 2019; some clients still do.
+        app.router.add_get(f"{path}.php", handler)
     app.router.add_post("/reverse/batch", _reverse_batch)
-    app.router.add_get("/status", _status)
     return app
 
 
 @web.middleware
 async def _explain(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Errors in Nominatim's shape."""
+    """Errors in Nominatim's shapes."""
     try:
         response: web.StreamResponse = await handler(request)
     except BadRequest as error:
-        return _json({"error": {"code": 400, "message": str(error)}}, status=400)
+        return _refusal(request, str(error), 400)
     except web.HTTPRequestEntityTooLarge:
-        message = f"the body is longer than {BODY_BYTES_MAX} bytes"
-        return _json({"error": {"code": 413, "message": message}}, status=413)
+        return _refusal(request, f"the body is longer than {BODY_BYTES_MAX} bytes", 413)
     return response
 
 
-def _json(value: Any, *, status: int = 200) -> web.Response:
-    return web.Response(body=_encode(value), status=status, content_type="application/json")
+def _refusal(request: web.Request, message: str, status: int) -> web.Response:
+    output = request.get(_OUTPUT, "json")
+    return _written(render_error(message, status, output), output, status=status)
+
+
+def _written(body: bytes, output: str, *, status: int = 200) -> web.Response:
+    return web.Response(
+        body=body, status=status, content_type=CONTENT_TYPES[output], charset="utf-8"
+    )
+
+
+def _parameters(request: web.Request) -> Parameters:
+    # Of a parameter that is repeated the last one counts.
+    return Parameters(dict(request.query.items()))
+
+
+def _format(
+    request: web.Request, parameters: Parameters, default: str, known: tuple[str, ...] = FORMATS
+) -> str:
+    """The format that was asked for; refusals are written in it from here on."""
+    output = parameters.text("format")
+    if output is None:
+        output = default
+        accept = request.headers.get("Accept", "")
+        if default == "xml" and "json" in accept and "xml" not in accept and "*/*" not in accept:
+            output = "jsonv2"
+    if output not in known:
+        request[_OUTPUT] = "text"
+        raise BadRequest("Parameter 'format' must be one of: " + ", ".join(known))
+    request[_OUTPUT] = output
+    return output
 
 
 async def _reverse(request: web.Request) -> web.Response:
-    query = request.query
-    lat, lon = _coordinate(query, "lat"), _coordinate(query, "lon")
-    output = query.get("format", "jsonv2")
-    if output not in FORMATS:
-        raise BadRequest(f"format must be one of {', '.join(FORMATS)}")
-    zoom = query.get("zoom", str(ZOOM_MAX))
-    if not zoom.isdecimal() or int(zoom) > ZOOM_MAX:
-        raise BadRequest(f"zoom must be a whole number from 0 to {ZOOM_MAX}")
+    parameters = _parameters(request)
+    output = _format(request, parameters, "xml")
+    lon, lat = parameters.number("lon"), parameters.number("lat")
+    details = parameters.details(request.headers.get("Accept-Language"))
+    zoom = parameters.zoom()
+    geocoder = request.app[_GEOCODER].current
     try:
-        result = request.app[_GEOCODER].current.reverse(lat, lon, zoom=int(zoom))
+        result = geocoder.reverse(
+            lat,
+            lon,
+            zoom=zoom,
+            layers=parameters.layers() or DEFAULT_LAYERS,
+            languages=details.languages,
+        )
     except ValueError as error:
         raise BadRequest(str(error)) from None
     [result] = await _complete(request.app, [result])
-    body = answer(result, output)
-    if query.get("addressdetails") == "0":
-        body.pop("address", None)
-    callback = query.get("json_callback")
-    if callback is not None:
-        # A page that could choose a script of ours is not worth the compatibility.
-        raise BadRequest("json_callback is not supported")
-    return _json(body)
+    query = ""
+    if output == "xml":
+        asked = {"lat": str(lat), "lon": str(lon), "format": output}
+        if parameters.text("zoom"):
+            asked["zoom"] = str(parameters.text("zoom"))
+        query = urlencode(asked)
+    return _written(render_reverse(geocoder, result, output, details, query=query), output)
 
 
-def _coordinate(query: Any, name: str) -> float:
-    text = query.get(name)
-    if text is None:
-        raise BadRequest(f"the parameter {name!r} is missing")
-    try:
-        return float(text)
-    except ValueError:
-        raise BadRequest(f"the parameter {name!r} must be a number of degrees") from None
+async def _lookup(request: web.Request) -> web.Response:
+    """The objects of OpenStreetMap that are named; those not in the index are left out."""
+    parameters = _parameters(request)
+    output = _format(request, parameters, "xml")
+    details = parameters.details(request.headers.get("Accept-Language"))
+    objects = _osm_objects(parameters.text("osm_ids") or "")
+    geocoder = request.app[_GEOCODER].current
+    places: list[Place] = []
+    for osm_type, osm_id in objects:
+        places += geocoder.lookup(osm_type, osm_id, languages=details.languages)
+    return _written(render_list(geocoder, places, output, details), output)
+
+
+def _osm_objects(text: str) -> list[tuple[str, int]]:
+    objects: dict[tuple[str, int], None] = {}
+    names = text.split(",")
+    for name in names:
+        osm_type, digits = _OSM_TYPES.get(name.strip()[:1].upper()), name.strip()[1:]
+        # What is no id is passed over, as Nominatim does.
+        if osm_type and digits.isascii() and digits.isdecimal():
+            if len(digits) <= _OSM_ID_DIGITS_MAX:
+                objects[osm_type, int(digits)] = None
+            if len(objects) > LOOKUP_OBJECTS_MAX:
+                raise BadRequest("Too many object IDs.")
+    return list(objects)
 
 
 async def _reverse_batch(request: web.Request) -> web.Response:
@@ -104,7 +164,7 @@ async def _reverse_batch(request: web.Request) -> web.Response:
     if lines:
         body = msgspec.json.Encoder().encode_lines(answers)
         return web.Response(body=body, content_type="application/x-ndjson")
-    return _json(answers)
+    return web.Response(body=_encode(answers), content_type="application/json")
 
 
 def _parse_points(body: bytes, *, lines: bool) -> tuple[list[float], list[float]]:
@@ -127,15 +187,22 @@ async def _complete(app: web.Application, results: list[ReverseResult]) -> list[
 
 async def _status(request: web.Request) -> web.Response:
     """Nominatim's /status is plain text, or JSON when asked for."""
-    if request.query.get("format") != "json":
-        return web.Response(text="OK")
+    parameters = _parameters(request)
+    output = _format(request, parameters, "text", ("text", "json"))
+    if output == "text":
+        return _written(b"OK", output)
     index = request.app[_GEOCODER].current.index
-    return _json(
-        {
-            "status": 0,
-            "message": "OK",
-            "software_version": "waylog",
-            "index_version": index.version,
-            "index": index.meta,
-        }
+    return web.Response(
+        body=_encode(
+            {
+                "status": 0,
+                "message": "OK",
+                "software_version": "waylog",
+                "database_version": index.version,
+                "index_version": index.version,
+                "index": index.meta,
+            }
+        ),
+        content_type="application/json",
+        charset="utf-8",
     )

@@ -119,7 +119,9 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
         assert process.stderr is not None
         line = process.stderr.readline()
         url = "http://" + line.partition("http=")[2].split()[0]
-        with urllib.request.urlopen(f"{url}/reverse?lat=47.141&lon=9.5209", timeout=10) as answer:
+        with urllib.request.urlopen(
+            f"{url}/reverse?lat=47.141&lon=9.5209&format=json", timeout=10
+        ) as answer:
             assert json.load(answer)["name"] == "Vaduz"
     finally:
         process.send_signal(signal.SIGTERM)

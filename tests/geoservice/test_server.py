@@ -33,15 +33,26 @@ async def client(address: str) -> AsyncIterator[aiohttp.ClientSession]:
         yield session
 
 
-async def get(client: aiohttp.ClientSession, query: str, status: int = 200) -> Any:
-    async with client.get(f"/reverse?{query}") as response:
-        assert response.status == status
-        assert response.content_type == "application/json"
+async def get(
+    client: aiohttp.ClientSession, query: str, status: int = 200, path: str = "/reverse"
+) -> Any:
+    async with client.get(f"{path}?{query}") as response:
+        assert response.status == status, await response.text()
+        assert response.headers["Content-Type"] == "application/json; charset=utf-8"
         return await response.json()
 
 
+async def get_text(client: aiohttp.ClientSession, url: str, content_type: str) -> str:
+    async with client.get(url) as response:
+        assert response.headers["Content-Type"] == f"{content_type}; charset=utf-8"
+        return await response.text()
+
+
+VADUZ = "lat=47.1410&lon=9.5209"
+
+
 async def test_reverse_answers_as_nominatim_does(client: aiohttp.ClientSession) -> None:
-    body = await get(client, "lat=47.1410&lon=9.5209&accept-language=de")
+    body = await get(client, f"{VADUZ}&format=jsonv2&accept-language=de")
     assert (body["category"], body["type"], body["addresstype"]) == ("place", "town", "town")
     assert body["name"] == "Vaduz"
     assert body["display_name"] == "Vaduz, Liechtenstein"
@@ -52,48 +63,130 @@ async def test_reverse_answers_as_nominatim_does(client: aiohttp.ClientSession) 
     assert body["distance"] < 200
 
 
-async def test_formats_differ_as_nominatims_do(client: aiohttp.ClientSession) -> None:
-    point = "lat=47.1410&lon=9.5209"
-    assert (await get(client, f"{point}&format=json"))["class"] == "place"
-    geojson = await get(client, f"{point}&format=geojson")
-    [feature] = geojson["features"]
-    assert feature["geometry"]["type"] == "Point"
-    assert feature["geometry"]["coordinates"] == pytest.approx([9.52, 47.14], abs=0.01)
-    assert feature["properties"]["address"]["town"] == "Vaduz"
+async def test_the_format_is_xml_unless_json_is_accepted_alone(
+    client: aiohttp.ClientSession,
+) -> None:
+    assert "<reversegeocode" in await get_text(client, f"/reverse?{VADUZ}", "text/xml")
+    async with client.get(f"/reverse?{VADUZ}", headers={"Accept": "application/json"}) as response:
+        assert (await response.json())["category"] == "place"
 
 
 async def test_zoom_and_addressdetails_are_heeded(client: aiohttp.ClientSession) -> None:
-    country = await get(client, "lat=47.1410&lon=9.5209&zoom=3")
+    country = await get(client, f"{VADUZ}&zoom=3&format=json")
     assert country["address"] == {"country": "Liechtenstein", "country_code": "li"}
-    assert "address" not in await get(client, "lat=47.1410&lon=9.5209&addressdetails=0")
+    assert (country["class"], country["type"]) == ("boundary", "administrative")
+    assert "address" not in await get(client, f"{VADUZ}&addressdetails=0&format=json")
+    # As in Nominatim, everything but 0 is yes.
+    assert "address" in await get(client, f"{VADUZ}&addressdetails=false&format=json")
+
+
+@pytest.mark.parametrize("zoom", ["-1", "0", "19", "99", "%2B5", "1" * 100])
+async def test_a_zoom_out_of_range_is_the_nearest_one(
+    client: aiohttp.ClientSession, zoom: str
+) -> None:
+    assert (await get(client, f"{VADUZ}&format=json&zoom={zoom}"))["address"]["country_code"]
 
 
 async def test_at_sea_the_answer_is_nominatims(client: aiohttp.ClientSession) -> None:
-    for output in ("json", "jsonv2", "geojson"):
+    for output in ("json", "jsonv2", "geojson", "geocodejson"):
         body = await get(client, f"lat=0&lon=-30&format={output}")
         assert body == {"error": "Unable to geocode"}
+    xml = await get_text(client, "/reverse?lat=0&lon=-30", "text/xml")
+    assert xml.endswith("<error>Unable to geocode</error></reversegeocode>")
+    assert ' querystring="lat=0.0&amp;lon=-30.0&amp;format=xml"' in xml
 
 
 @pytest.mark.parametrize(
     ("query", "complaint"),
     [
-        ("lon=1", "'lat' is missing"),
-        ("lat=1&lon=x", "'lon' must be a number"),
-        ("lat=91&lon=1", "latitude must be between"),
-        ("lat=nan&lon=1", "finite"),
-        ("lat=1&lon=1e999", "finite"),
-        ("lat=1&lon=1&zoom=x", "zoom"),
-        ("lat=1&lon=1&zoom=99", "zoom"),
-        ("lat=1&lon=1&format=xml", "format must be one of"),
-        ("lat=1&lon=1&json_callback=x", "json_callback"),
+        ("lon=1", "Parameter 'lat' missing."),
+        ("", "Parameter 'lon' missing."),
+        ("lat=1&lon=x", "Parameter 'lon' must be a number."),
+        ("lat=&lon=1", "Parameter 'lat' must be a number."),
+        ("lat=91&lon=1", "the latitude must be between"),
+        ("lat=1e300&lon=1", "the latitude must be between"),
+        ("lat=1&lon=361", "the longitude must be between"),
+        ("lat=nan&lon=1", "Parameter 'lat' must be a number."),
+        ("lat=1&lon=1e999", "Parameter 'lon' must be a number."),
+        ("lat=%00&lon=%F0%9F%98%80", "Parameter 'lon' must be a number."),
+        ("lat=1&lon=1&lat=x", "Parameter 'lat' must be a number."),
+        ("lat=1&lon=1&zoom=x", "Parameter 'zoom' must be a number."),
+        ("lat=1&lon=1&zoom=" + "9" * 5000, "Parameter 'zoom' must be a number."),
+        ("lat=1&lon=1&zoom=10.5", "Parameter 'zoom' must be a number."),
+        (
+            "lat=1&lon=1&layer=address,castle",
+            "Parameter 'layer' must be a comma-separated list of: "
+            "address, poi, railway, natural, manmade",
+        ),
+        ("lat=1&lon=1&polygon_threshold=x", "Parameter 'polygon_threshold' must be a number."),
+        ("lat=1&lon=1&polygon_svg=1", "Parameter 'polygon_svg' is not supported"),
+        ("lat=1&lon=1&json_callback=x", "Parameter 'json_callback' is not supported."),
+        ("lat=1&lon=1&debug=1", "Debug output is not enabled on this server."),
     ],
 )
 async def test_a_bad_request_is_told_what_is_wrong(
     client: aiohttp.ClientSession, query: str, complaint: str
 ) -> None:
-    body = await get(client, query, 400)
+    body = await get(client, f"{query}&format=jsonv2", 400)
+    assert list(body["error"]) == ["code", "message"]
     assert body["error"]["code"] == 400
     assert complaint in body["error"]["message"]
+
+
+async def test_refusals_come_in_the_format_that_was_asked_for(
+    client: aiohttp.ClientSession,
+) -> None:
+    async with client.get("/reverse?lat=x&lon=1") as response:
+        assert response.status == 400
+        assert response.headers["Content-Type"] == "text/xml; charset=utf-8"
+        assert (
+            "<error><code>400</code><message>Parameter 'lat' must be a number.</message></error>"
+            in await response.text()
+        )
+    for output in ("html", "", "JSON"):
+        async with client.get(f"/reverse?lat=1&lon=1&format={output}") as response:
+            assert response.status == 400
+            assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
+            assert await response.text() == (
+                "ERROR 400: Parameter 'format' must be one of: "
+                "xml, geojson, geocodejson, json, jsonv2"
+            )
+
+
+@pytest.mark.parametrize("layer", ["", ",", "address", "poi, natural", "ADDRESS,%20poi"])
+async def test_layers_are_a_list_in_any_case_with_spaces(
+    client: aiohttp.ClientSession, layer: str
+) -> None:
+    await get(client, f"{VADUZ}&format=json&layer={layer}")
+
+
+async def test_the_old_addresses_of_nominatim_work(client: aiohttp.ClientSession) -> None:
+    body = await get(client, f"{VADUZ}&format=json", path="/reverse.php")
+    assert body["name"] == "Vaduz"
+
+
+async def test_objects_that_are_not_in_the_index_are_left_out(
+    client: aiohttp.ClientSession,
+) -> None:
+    for output, empty in (
+        ("json", []),
+        ("jsonv2", []),
+        (
+            "geojson",
+            {
+                "type": "FeatureCollection",
+                "licence": "Data © OpenStreetMap contributors, ODbL 1.0. http://osm.org/copyright",
+                "features": [],
+            },
+        ),
+    ):
+        query = f"osm_ids=W1,n2,R3,X4,,N,N5x,N%D9%A3,W{'9' * 40}&format={output}"
+        assert await get(client, query, path="/lookup") == empty
+    xml = await get_text(client, "/lookup", "text/xml")
+    assert "<searchresults" in xml and "<place" not in xml
+    many = ",".join(f"N{number}" for number in range(51))
+    body = await get(client, f"osm_ids={many}&format=json", 400, path="/lookup")
+    assert body == {"error": {"code": 400, "message": "Too many object IDs."}}
 
 
 async def test_a_batch_answers_in_order(client: aiohttp.ClientSession) -> None:
@@ -146,9 +239,13 @@ async def test_status_says_what_is_served(
 ) -> None:
     async with client.get("/status") as response:
         assert await response.text() == "OK"
+        assert response.headers["Content-Type"] == "text/plain; charset=utf-8"
     async with client.get("/status?format=json") as response:
         body = await response.json()
-    assert (body["status"], body["index_version"]) == (0, geocoder.index_version)
+    assert (body["status"], body["message"]) == (0, "OK")
+    assert body["database_version"] == body["index_version"] == geocoder.index_version
+    text = await get_text(client, "/status?format=xml", "text/plain")
+    assert text == "ERROR 400: Parameter 'format' must be one of: text, json"
 
 
 async def test_geopys_nominatim_client_understands_us(address: str) -> None:

@@ -204,7 +204,9 @@ async def test_a_running_server_follows_its_index(served: Path, versions: dict[s
 
             async def ask() -> None:
                 while True:
-                    async with client.get("/reverse?lat=47.141&lon=9.5209") as response:
+                    async with client.get(
+                        "/reverse?lat=47.141&lon=9.5209&format=jsonv2"
+                    ) as response:
                         assert response.status == 200
                         seen.append(json.loads(await response.read())["name"])
 
