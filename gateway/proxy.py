@@ -1,4 +1,4 @@
-"""`/reverse`, `/reverse/batch` and `/status`: passed on to the geocoder's own process."""
+"""`/reverse`, `/reverse/batch`, `/search`, `/lookup` and `/status`: passed on to the geocoder's own process."""
 
 from __future__ import annotations
 
@@ -32,6 +32,8 @@ class GeocoderProxy:
         return [
             web.get("/reverse", self._pass_on),
             web.post("/reverse/batch", self._pass_on),
+            web.get("/search", self._pass_on),
+            web.get("/lookup", self._pass_on),
             web.get("/status", self._pass_on),
         ]
 
