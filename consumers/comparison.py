@@ -159,7 +159,7 @@ def _take(newest: dict[str, Address], record: Message) -> None:
         return
     try:
         address = decode_address(value)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, UnicodeDecodeError):
         return
     if not is_point(address.lat, address.lon):
         # Somebody else's record.

@@ -70,7 +70,7 @@ class NewestFixes:
                 continue
             try:
                 resolved = _decode_resolved(value)
-            except msgspec.DecodeError:
+            except (msgspec.DecodeError, UnicodeDecodeError):
                 # Somebody else's record: it says nothing about our devices.
                 continue
             if resolved.time >= times.get(resolved.device, resolved.time):

@@ -84,6 +84,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_index(serve)
     _add_fallback(serve)
 
+    from geoservice import extract_command
+
+    extract_command.add_download(
+        action("download", "bring an extract of OpenStreetMap from a mirror")
+    )
+
     world = action("world", "build the embedded index of the world from installed packages")
     world.add_argument(
         "--output", type=Path, metavar="FILE", help="(default: where it is looked for)"
@@ -104,7 +110,15 @@ def _add_fallback(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one action."""
-    actions = {"reverse": _reverse, "info": _info, "serve": _serve, "world": _world}
+    from geoservice import extract_command
+
+    actions = {
+        "reverse": _reverse,
+        "info": _info,
+        "serve": _serve,
+        "download": extract_command.download,
+        "world": _world,
+    }
     return actions[arguments.action](arguments)
 
 

@@ -42,7 +42,7 @@ class IndexFile:
         self._data = memoryview(self._map)
         try:
             self._header = file_format.read_header(self._data)
-            self.meta: dict[str, Any] = msgspec.json.decode(self.section(file_format.META))
+            self.meta = msgspec.json.decode(self.section(file_format.META), type=dict[str, Any])
             self._string_ends = self._integers(file_format.STRING_ENDS)
             self._strings = self.section(file_format.STRINGS)
             self.countries = self._integers(file_format.COUNTRIES)
@@ -51,7 +51,7 @@ class IndexFile:
             # Verifying has read every page. A process keeps those alone that its questions touch;
             # the others stay in the system's cache.
             self._map.madvise(mmap.MADV_DONTNEED)
-        except (IndexFormatError, msgspec.DecodeError) as error:
+        except (IndexFormatError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise IndexUnavailable(f"{path}: {error}") from error
 
     @property

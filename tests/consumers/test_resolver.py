@@ -137,7 +137,7 @@ def test_of_two_fixes_of_the_same_time_the_later_record_counts(resolver: Resolve
 def test_a_restored_state_knows_what_was_resolved_before(resolver: Resolver) -> None:
     [written] = resolve(resolver, [record_of(make_fix(time=9))])
     state = NewestFixes()
-    state.restore([written.value, None, b"not an address", b'{"device": 3}'])
+    state.restore([written.value, None, b"not an address", b'{"device": 3}', b'{"device": "\xff"}'])
     assert len(state) == 1
     assert not resolve(resolver, [record_of(make_fix(time=8))], state)
     assert resolve(resolver, [record_of(make_fix(time=10))], state)
