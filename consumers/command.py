@@ -78,8 +78,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=float,
         default=0.0,
         metavar="S",
-        help="how long a batch may wait for the fallback; a later answer serves the next fix "
-        "there (default 0)",
+        help="how long a batch may wait for the fallback (default 0: an address that comes later "
+        "is sent when it comes)",
     )
     add_fallback_arguments(parser)
     re_resolve_command.add_arguments(parser)
@@ -110,7 +110,11 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
     standstill = Standstill(arguments.movement_threshold, round(arguments.resend_after * 1000))
     geocoder = watch_geocoder(arguments.geo)
-    fallback = from_arguments(arguments, wait_s=arguments.fallback_wait)
+    fallback = from_arguments(
+        arguments,
+        wait_s=arguments.fallback_wait,
+        bootstrap_servers=arguments.bootstrap_servers,
+    )
     telemetry = KafkaTelemetry(arguments.bootstrap_servers, "resolver")
     logging.getLogger().addHandler(KafkaLogHandler(telemetry))
 

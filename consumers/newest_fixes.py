@@ -84,6 +84,10 @@ class NewestFixes:
         """Is nothing newer known? Of two fixes of the same time the later record counts."""
         return fix.time >= self._times.get(fix.device, fix.time)
 
+    def time_of(self, device: str) -> int | None:
+        """The time of a device's newest fix, if it is known."""
+        return self._times.get(device)
+
     def set(self, fix: Fix) -> None:
         """Remember the newest fix of a device."""
         self._times[fix.device] = fix.time

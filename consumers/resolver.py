@@ -11,14 +11,14 @@ from __future__ import annotations
 import logging
 from array import array
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
 from consumers.records import InputRecord, OutputRecord
 from geoservice.fallback import Fallback
-from geoservice.reverse import Geocoder
+from geoservice.reverse import Geocoder, ReverseResult
 from geoservice.watch import GeocoderSource
 from waylog.messages import Address, Fix, Rejected, decode_fix, encode
 from waylog.topics import ADDRESS, ERROR
@@ -32,6 +32,19 @@ TRACEPARENT: Final = "traceparent"
 NAME_CHARACTERS_MAX: Final = 1000
 RAW_BYTES_MAX: Final = 500_000
 TRACEPARENT_BYTES_MAX: Final = 256
+
+
+#: Devices whose address may still come from the fallback; more wait for their next fix.
+_AWAITED_MAX: Final = 1000
+
+
+class _Awaited(NamedTuple):
+    """A fix that was written without an address, while the fallback is being asked."""
+
+    partition: int
+    fix: Fix
+    result: ReverseResult
+    headers: list[tuple[str, bytes]] | None
 
 
 class Resolver:
@@ -54,6 +67,8 @@ class Resolver:
         self.resolved = 0
         self.rejected = 0
         self.stood_still = 0
+        self._awaited: dict[str, _Awaited] = {}
+        self._answers_seen = 0
 
     def new_state(self) -> NewestFixes:
         """The state of a partition that was just assigned."""
@@ -143,6 +158,29 @@ class Resolver:
         )
         return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(record))
 
+    def late_results(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
+        """Addresses that the fallback has answered after their fixes were written without one."""
+        fallback = self._fallback
+        if fallback is None or not self._awaited or fallback.answered == self._answers_seen:
+            return []
+        self._answers_seen = fallback.answered
+        outputs: list[OutputRecord] = []
+        for device, awaited in list(self._awaited.items()):
+            state = states.get(awaited.partition)
+            if state is None or state.time_of(device) != awaited.fix.time:
+                # Somebody else's by now, or overtaken by a newer fix.
+                del self._awaited[device]
+                continue
+            result = fallback.answer(awaited.result)
+            if result is not None:
+                outputs.append(
+                    self._address(awaited.partition, awaited.fix, result, awaited.headers, now_ms)
+                )
+                del self._awaited[device]
+            elif not fallback.is_awaited(awaited.result):
+                del self._awaited[device]
+        return outputs
+
     def _look_up(
         self,
         geocoder: Geocoder,
@@ -154,32 +192,55 @@ class Resolver:
             array("d", [fix.lat for _, fix in winners]),
             array("d", [fix.lon for _, fix in winners]),
         )
+        self.resolved += len(winners)
         if self._fallback is not None:
             results = self._fallback.complete(results)
-        self.resolved += len(winners)
+            self._await_answers(self._fallback, winners, results)
         for (record, fix), result in zip(winners, results, strict=True):
-            address = Address(
-                device=fix.device,
-                fix_id=fix.id,
-                time=fix.time,
-                lat=fix.lat,
-                lon=fix.lon,
-                display_name=result.display_name,
-                address=result.address,
-                distance=result.distance,
-                resolved=now_ms,
-                index_version=result.index_version,
-            )
-            outputs.append(
-                OutputRecord(
-                    self.state_topic,
-                    # Where the fix came from, so that the same resolver owns both.
-                    record.partition(),
-                    fix.device.encode(),
-                    encode(address),
-                    _passed_on(record),
-                )
-            )
+            # Where the fix came from, so that the same resolver owns both.
+            partition = record.partition()
+            outputs.append(self._address(partition, fix, result, _passed_on(record), now_ms))
+
+    def _await_answers(
+        self,
+        fallback: Fallback,
+        winners: list[tuple[InputRecord, Fix]],
+        results: list[ReverseResult],
+    ) -> None:
+        for (record, fix), result in zip(winners, results, strict=True):
+            self._awaited.pop(fix.device, None)
+            partition = record.partition()
+            if (
+                not result.found
+                and partition is not None
+                and len(self._awaited) < _AWAITED_MAX
+                and fallback.is_awaited(result)
+            ):
+                self._awaited[fix.device] = _Awaited(partition, fix, result, _passed_on(record))
+
+    def _address(
+        self,
+        partition: int | None,
+        fix: Fix,
+        result: ReverseResult,
+        headers: list[tuple[str, bytes]] | None,
+        now_ms: int,
+    ) -> OutputRecord:
+        address = Address(
+            device=fix.device,
+            fix_id=fix.id,
+            time=fix.time,
+            lat=fix.lat,
+            lon=fix.lon,
+            display_name=result.display_name,
+            address=result.address,
+            distance=result.distance,
+            resolved=now_ms,
+            index_version=result.index_version,
+        )
+        return OutputRecord(
+            self.state_topic, partition, fix.device.encode(), encode(address), headers
+        )
 
 
 def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:

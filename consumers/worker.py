@@ -57,6 +57,9 @@ class Processor(Protocol[StateT]):
     ) -> list[OutputRecord]:
         """What to write for records in log order by partition. Must not raise on bad records."""
 
+    def late_results(self, states: Mapping[int, StateT], now_ms: int) -> list[OutputRecord]:
+        """What to write besides, now; `states` has all partitions that are ours and restored."""
+
 
 @dataclass(frozen=True)
 class WorkerSettings:
@@ -269,6 +272,7 @@ class _Session(Generic[StateT]):
             batch = self._sort(messages)
             if batch:
                 self._process(batch)
+            self._write_late_results()
             self._await_acknowledgements()
             self._commit_soon()
             now = time.monotonic()
@@ -326,6 +330,21 @@ class _Session(Generic[StateT]):
             ends.append((assignment, assignment.position))
             self._counters.records += len(records)
         self._counters.batches += 1
+        self._write(outputs, ends)
+
+    def _write_late_results(self) -> None:
+        states = {
+            partition: assignment.state
+            for partition, assignment in self._assignments.items()
+            if assignment.restored
+        }
+        outputs = self._processor.late_results(states, now_ms())
+        if outputs:
+            self._write(outputs, [])
+
+    def _write(
+        self, outputs: list[OutputRecord], ends: list[tuple[_Assignment[StateT], int]]
+    ) -> None:
         self._counters.results += len(outputs)
         results = _Batch(ends, len(outputs))
         self._unacknowledged.append(results)

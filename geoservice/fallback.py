@@ -2,7 +2,8 @@
 
 Any geocoder of geopy, in a thread of its own. Its answers come when they come: whoever asks waits
 no longer than a time of his own choice, and finds a late answer in the cache the next time.
-Requests are limited to a rate, wait in a bounded queue, and pause when the service fails.
+Requests are limited to a rate, wait in a bounded queue, and pause when the service fails. Answers
+may be kept in the log (`answer_log.py`), where other processes and the next start find them.
 """
 
 from __future__ import annotations
@@ -39,6 +40,19 @@ class GeopyGeocoder(Protocol):
         """A geopy Location, or None."""
 
 
+class AnswerStore(Protocol):
+    """Where answers are kept for longer than this process lives."""
+
+    def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        """Hand over what is kept, then set `loaded`, then hand over what others add."""
+
+    def put(self, cell: Cell, place: Place | None) -> None:
+        """Keep an answer. Must not block or raise."""
+
+    def close(self) -> None:
+        """Stop handing over; wait for what is on its way."""
+
+
 @dataclass(frozen=True)
 class FallbackSettings:
     """Limits. The public Nominatim server allows one request a second."""
@@ -50,6 +64,8 @@ class FallbackSettings:
     failures_max: int = 5
     pause_s: float = 60.0
     pause_s_max: float = 900.0
+    #: How long the first request waits for the answers that are kept elsewhere.
+    loading_s: float = 10.0
 
 
 class CircuitBreaker:
@@ -84,7 +100,7 @@ class CircuitBreaker:
 
 
 class Fallback:
-    """Completes results that have no place. Thread-safe."""
+    """Completes results that have no place, or no street. Thread-safe."""
 
     def __init__(
         self,
@@ -93,12 +109,27 @@ class Fallback:
         *,
         wait_s: float = 0.0,
         settings: FallbackSettings | None = None,
+        store: AnswerStore | None = None,
+        for_towns: bool = False,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`for_towns`: ask also where our index knows the town, but no street."""
+        # Imports geopy, which only those need who have a fallback.
+        from geopy.extra.rate_limiter import RateLimiter
+
         self._name = name
-        self._geocoder = geocoder
+        self._for_towns = for_towns
         self._wait_s = wait_s
         self._settings = settings or FallbackSettings()
+        delay_s = 1.0 / self._settings.rate_per_s
+        self._reverse = RateLimiter(
+            geocoder.reverse,
+            min_delay_seconds=delay_s,
+            # Failures are counted by the breaker, which tries again much later.
+            max_retries=0,
+            error_wait_seconds=delay_s,
+            swallow_exceptions=False,
+        )
         self._clock = clock
         self._breaker = CircuitBreaker(self._settings)
         self._changed = threading.Condition()
@@ -108,7 +139,14 @@ class Fallback:
         self._queue: queue.Queue[tuple[Cell, float, float]] = queue.Queue(
             self._settings.queue_cells_max
         )
+        self._answered = 0
         self._stopping = threading.Event()
+        self._store = store
+        self._loaded = threading.Event()
+        if store is None:
+            self._loaded.set()
+        else:
+            store.start(self._learn, self._loaded)
         self._thread = threading.Thread(target=self._run, name=f"fallback-{name}", daemon=True)
         self._thread.start()
 
@@ -120,7 +158,7 @@ class Fallback:
         wanted = {
             index: _cell(result.lat, result.lon)
             for index, result in enumerate(results)
-            if not result.found
+            if self._wants(result)
         }
         completed = list(results)
         if not wanted:
@@ -138,16 +176,39 @@ class Fallback:
             for index, cell in wanted.items():
                 place = self._answers.get(cell)
                 if place is not None:
-                    completed[index] = msgspec.structs.replace(
-                        results[index],
-                        place=place,
-                        index_version=f"{results[index].index_version}+{self._name}",
-                    )
+                    completed[index] = self._completed(results[index], place)
         return completed
+
+    @property
+    def answered(self) -> int:
+        """How many answers have come: while it is the same, `answer` says the same."""
+        return self._answered
+
+    def is_awaited(self, result: ReverseResult) -> bool:
+        """May an answer for this point still come?"""
+        return self._wants(result) and _cell(result.lat, result.lon) in self._waiting
+
+    def answer(self, result: ReverseResult) -> ReverseResult | None:
+        """The result with the place that has been answered by now, if any. Asks nobody."""
+        with self._changed:
+            place = self._answers.get(_cell(result.lat, result.lon))
+        return None if place is None else self._completed(result, place)
 
     def close(self) -> None:
         """Ask nothing more. A request under way is not waited for."""
         self._stopping.set()
+        if self._store is not None:
+            self._store.close()
+
+    def _wants(self, result: ReverseResult) -> bool:
+        place = result.place
+        # What is not OpenStreetMap's is a town or a country of the embedded world.
+        return place is None or (self._for_towns and place.osm_type is None)
+
+    def _completed(self, result: ReverseResult, place: Place) -> ReverseResult:
+        return msgspec.structs.replace(
+            result, place=place, index_version=f"{result.index_version}+{self._name}"
+        )
 
     def _ask(self, cell: Cell, lat: float, lon: float) -> bool:
         """Queue a cell; returns whether an answer may come."""
@@ -163,25 +224,22 @@ class Fallback:
         return True
 
     def _run(self) -> None:
-        next_request = self._clock()
+        self._loaded.wait(self._settings.loading_s)
         while not self._stopping.is_set():
             try:
                 cell, lat, lon = self._queue.get(timeout=0.2)
             except queue.Empty:
                 continue
-            if not self._breaker.allows(self._clock()):
+            with self._changed:
+                known = cell in self._answers
+            if known or not self._breaker.allows(self._clock()):
                 self._give_up(cell)
-                continue
-            if self._stopping.wait(max(0.0, next_request - self._clock())):
-                return
-            next_request = self._clock() + 1.0 / self._settings.rate_per_s
-            self._request(cell, lat, lon)
+            else:
+                self._request(cell, lat, lon)
 
     def _request(self, cell: Cell, lat: float, lon: float) -> None:
         try:
-            location = self._geocoder.reverse(
-                (lat, lon), exactly_one=True, timeout=self._settings.timeout_s
-            )
+            location = self._reverse((lat, lon), exactly_one=True, timeout=self._settings.timeout_s)
             place = _as_place(location) if location is not None else None
         except Exception as error:
             pause = self._breaker.failed(self._clock())
@@ -192,11 +250,18 @@ class Fallback:
             self._give_up(cell)
             return
         self._breaker.succeeded()
+        self._learn(cell, place)
+        if self._store is not None:
+            self._store.put(cell, place)
+
+    def _learn(self, cell: Cell, place: Place | None) -> None:
+        """Take an answer, whoever got it."""
         with self._changed:
             self._answers[cell] = place
             while len(self._answers) > self._settings.cache_cells_max:
                 self._answers.popitem(last=False)
             self._waiting.discard(cell)
+            self._answered += 1
             self._changed.notify_all()
 
     def _give_up(self, cell: Cell) -> None:
@@ -247,6 +312,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help='its arguments, as \'{"domain": "nominatim.example", "scheme": "http"}\'',
     )
     group.add_argument(
+        "--fallback-for",
+        choices=("nowhere", "towns"),
+        default="nowhere",
+        help="ask where our index has nothing (nowhere), or also where it knows only the town "
+        "(towns) (default %(default)s)",
+    )
+    group.add_argument(
         "--fallback-rate",
         type=float,
         default=1.0,
@@ -255,8 +327,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def from_arguments(arguments: argparse.Namespace, *, wait_s: float) -> Fallback | None:
-    """The fallback that a command was asked for, if any; raises ConfigError."""
+def from_arguments(
+    arguments: argparse.Namespace, *, wait_s: float, bootstrap_servers: str | None = None
+) -> Fallback | None:
+    """The fallback that a command was asked for, if any; raises ConfigError.
+
+    With `bootstrap_servers` its answers are kept in the log.
+    """
     name: str | None = arguments.fallback
     if name is None:
         return None
@@ -281,4 +358,16 @@ def from_arguments(arguments: argparse.Namespace, *, wait_s: float) -> Fallback 
     logging.getLogger("geopy").setLevel(logging.WARNING)
     settings = FallbackSettings(rate_per_s=arguments.fallback_rate)
     logger.info("points without an address are sent to %s", name)
-    return Fallback(name, geocoder, wait_s=wait_s, settings=settings)
+    store = None
+    if bootstrap_servers is not None:
+        from geoservice.answer_log import AnswerLog
+
+        store = AnswerLog(bootstrap_servers, name)
+    return Fallback(
+        name,
+        geocoder,
+        wait_s=wait_s,
+        settings=settings,
+        store=store,
+        for_towns=arguments.fallback_for == "towns",
+    )

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import signal
+import threading
 from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -37,3 +40,31 @@ def start_resolver(broker: Broker) -> Iterator[Callable[..., Process]]:
     yield start
     for process in started:
         process.stop(signal.SIGKILL)
+
+
+@pytest.fixture
+def nominatim() -> Iterator[tuple[str, list[str]]]:
+    """Somebody else's Nominatim: its address, and the paths it was asked for."""
+    requests: list[str] = []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            requests.append(self.path)
+            body = json.dumps(
+                {"lat": "0", "lon": "-30", "display_name": "Ocean, Earth", "address": {}}
+            ).encode()
+            self.send_response(200)
+            self.send_header("Content-Type", "application/json")
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_arguments: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
+    thread.start()
+    yield f"127.0.0.1:{server.server_port}", requests
+    server.shutdown()
+    thread.join()
+    server.server_close()

@@ -12,13 +12,15 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import pytest
 
 from geoservice.fallback import (
+    AnswerStore,
+    Cell,
     CircuitBreaker,
     Fallback,
     FallbackSettings,
     add_arguments,
     from_arguments,
 )
-from geoservice.reverse import Geocoder
+from geoservice.reverse import Geocoder, Place
 from waylog.config import ConfigError
 
 
@@ -73,10 +75,19 @@ def make(service: Service) -> Iterator[Callable[..., Fallback]]:
 
     made: list[Fallback] = []
 
-    def make(wait_s: float = 5.0, **settings: float) -> Fallback:
+    def make(
+        wait_s: float = 5.0,
+        store: AnswerStore | None = None,
+        for_towns: bool = False,
+        **settings: float,
+    ) -> Fallback:
         nominatim = Nominatim(domain=service.domain, scheme="http", user_agent="waylog-test")
         limits = FallbackSettings(**({"rate_per_s": 1000.0} | settings))  # type: ignore[arg-type]
-        made.append(Fallback("nominatim", nominatim, wait_s=wait_s, settings=limits))
+        fallback = Fallback(
+            "nominatim", nominatim, wait_s=wait_s, settings=limits, store=store,
+            for_towns=for_towns,
+        )  # fmt: skip
+        made.append(fallback)
         return made[-1]
 
     yield make
@@ -111,6 +122,67 @@ def test_points_of_one_cell_are_asked_once(
         near = geocoder.reverse_batch([0.0, 0.0001], [-30.0, -30.0001])
         assert all(result.found for result in fallback.complete(near))
     assert len(service.requests) == 1
+
+
+def test_where_only_the_town_is_known_it_asks_if_it_is_told_to(
+    service: Service, make: Callable[..., Fallback], geocoder: Geocoder
+) -> None:
+    [vaduz] = make(for_towns=True).complete([geocoder.reverse(47.141, 9.5209)])
+    assert vaduz.display_name == "Ocean, Earth"
+
+
+def test_an_answer_that_came_late_can_be_asked_for_without_asking_the_service(
+    service: Service, make: Callable[..., Fallback], geocoder: Geocoder
+) -> None:
+    service.answering.clear()
+    fallback = make(wait_s=0.0)
+    result = geocoder.reverse(0.0, -30.0)
+    fallback.complete([result])
+    assert fallback.is_awaited(result)
+    assert (fallback.answered, fallback.answer(result)) == (0, None)
+    service.answering.set()
+    until(lambda: fallback.answered)
+    late = fallback.answer(result)
+    assert late is not None and late.display_name == "Ocean, Earth"
+    assert not fallback.is_awaited(result)
+    assert len(service.requests) == 1
+
+
+class Kept:
+    """Answers of other processes and of earlier days."""
+
+    def __init__(self, answers: dict[Cell, Place | None]) -> None:
+        self._answers = answers
+        self.put_: list[tuple[Cell, Place | None]] = []
+        self.closed = False
+
+    def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        for cell, place in self._answers.items():
+            learn(cell, place)
+        loaded.set()
+
+    def put(self, cell: Cell, place: Place | None) -> None:
+        self.put_.append((cell, place))
+
+    def close(self) -> None:
+        self.closed = True
+
+
+def test_what_is_kept_is_not_asked_again_and_what_is_answered_is_kept(
+    service: Service, make: Callable[..., Fallback], geocoder: Geocoder
+) -> None:
+    known = Place(place_id=0, type="ocean", name="A", display_name="Atlantic", address={})
+    kept = Kept({(0, -30_000): known, (0, -32_000): None})
+    fallback = make(store=kept)
+    results = fallback.complete(geocoder.reverse_batch([0.0] * 3, [-30.0, -31.0, -32.0]))
+    assert [result.display_name for result in results] == [
+        "Atlantic", "Ocean, Earth", "0.000 N, 32.000 W",
+    ]  # fmt: skip
+    assert len(service.requests) == 1
+    [(cell, place)] = kept.put_
+    assert cell == (0, -31_000) and place is not None
+    fallback.close()
+    assert kept.closed
 
 
 def test_nobody_waits_longer_than_asked_and_a_late_answer_is_kept(
@@ -164,14 +236,19 @@ def test_the_cache_is_bounded(make: Callable[..., Fallback], geocoder: Geocoder)
 
 
 def test_a_service_that_fails_is_left_alone(
-    service: Service, make: Callable[..., Fallback], geocoder: Geocoder
+    service: Service,
+    make: Callable[..., Fallback],
+    geocoder: Geocoder,
+    caplog: pytest.LogCaptureFixture,
 ) -> None:
     service.status = 500
     fallback = make(failures_max=2)
-    for lon in (-30.0, -31.0, -32.0, -33.0):
+    for lon in (-30.25, -31.25, -32.25, -33.25):
         result = geocoder.reverse(0.0, lon)
         assert fallback.complete([result]) == [result]
     assert len(service.requests) == 2
+    assert "is left alone" in caplog.text
+    assert ".25" not in caplog.text
 
 
 def test_the_circuit_opens_longer_each_time_and_closes_on_success() -> None:
