@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from broker_core.errors import (
+    BrokerError,
     DuplicateResource,
     ResourceNotFound,
     UnacceptableCredential,
@@ -73,13 +74,13 @@ class ScramUsers:
 
     def alter(
         self, deletions: list[dict[str, Any]], upsertions: list[dict[str, Any]]
-    ) -> dict[str, Exception | None]:
+    ) -> dict[str, BrokerError | None]:
         """AlterUserScramCredentials: what became of each user, None if all went well.
 
         A user whose changes are not all possible keeps what it had.
         """
         users = dict.fromkeys(each["name"] for each in (*deletions, *upsertions))
-        outcome: dict[str, Exception | None] = {}
+        outcome: dict[str, BrokerError | None] = {}
         for user in users:
             mine = (
                 [each for each in deletions if each["name"] == user],

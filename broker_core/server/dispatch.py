@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core.protocol import definitions as api
 from broker_core.server.handlers import (
+    acls,
     api_versions,
+    client_quotas,
     configs,
     fetch,
     group_admin,
@@ -18,6 +20,7 @@ from broker_core.server.handlers import (
     metadata,
     produce,
     sasl,
+    scram_users,
     topics,
     transaction_admin,
     transactions,
@@ -59,6 +62,9 @@ HANDLERS: Final[dict[int, Handler]] = {
     api.DESCRIBE_TRANSACTIONS.key: transaction_admin.handle_describe,
     api.LIST_TRANSACTIONS.key: transaction_admin.handle_list,
     api.OFFSET_FOR_LEADER_EPOCH.key: list_offsets.handle_leader_epoch,
+    api.DESCRIBE_ACLS.key: acls.handle_describe,
+    api.CREATE_ACLS.key: acls.handle_create,
+    api.DELETE_ACLS.key: acls.handle_delete,
     api.DESCRIBE_CONFIGS.key: configs.handle_describe,
     api.ALTER_CONFIGS.key: configs.handle_alter,
     api.DESCRIBE_LOG_DIRS.key: log_dirs.handle,
@@ -67,6 +73,10 @@ HANDLERS: Final[dict[int, Handler]] = {
     api.DELETE_GROUPS.key: group_admin.handle_delete,
     api.INCREMENTAL_ALTER_CONFIGS.key: configs.handle_incremental_alter,
     api.OFFSET_DELETE.key: group_offsets.handle_delete,
+    api.DESCRIBE_CLIENT_QUOTAS.key: client_quotas.handle_describe,
+    api.ALTER_CLIENT_QUOTAS.key: client_quotas.handle_alter,
+    api.DESCRIBE_USER_SCRAM_CREDENTIALS.key: scram_users.handle_describe,
+    api.ALTER_USER_SCRAM_CREDENTIALS.key: scram_users.handle_alter,
     api.DESCRIBE_CLUSTER.key: metadata.handle_describe_cluster,
     api.DESCRIBE_TOPIC_PARTITIONS.key: metadata.handle_topic_partitions,
 }

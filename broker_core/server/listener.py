@@ -107,7 +107,7 @@ class Listener:
             logger.warning("%s:%s is refused: %s", *connection.peer[:2], refused)
             connection.abort()
             return
-        pause_s = self.limits.creation_pause_s(connection.opened_at)
+        pause_s = self.limits.creation_pause_s(connection.peer_host, connection.opened_at)
         if pause_s > 0:
             connection.mute(int(pause_s * 1000) + 1)
 

@@ -10,7 +10,10 @@ from collections.abc import Mapping
 from broker_core import errors
 from broker_core.config import BrokerConfig
 from broker_core.environment import Environment
+from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
+from broker_core.security.quotas import ClientQuotas
+from broker_core.server.authorization import authorize
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.flusher import Flusher
 from broker_core.server.groups import Groups
@@ -21,6 +24,7 @@ from broker_core.server.partition import Partition
 from broker_core.server.producer_ids import ProducerIds
 from broker_core.server.request import Request
 from broker_core.server.settings_store import SettingsStore
+from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
 
@@ -52,7 +56,14 @@ class Broker:
             self.settings = SettingsStore(config.log_dir, environment)
             self.scram_users = ScramUsers()
             self.settings.attach("scram", self.scram_users.load, self.scram_users.to_stored)
+            self.authorizer = _authorizer(config)
+            if self.authorizer is not None:
+                self.settings.attach("acls", self.authorizer.load, self.authorizer.to_stored)
+            self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
+            self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
+            self._throttling = Throttling(self.quotas)
             self.network = Network(config, self.scram_users, self._handle)
+            self.network.limits.creation_rate_of = self.quotas.connection_rate
         except BaseException:
             self._lock.release()
             raise
@@ -123,7 +134,16 @@ class Broker:
     # ------------------------------------------------------------------------------------- inside
 
     def _handle(self, request: Request) -> None:
-        HANDLERS[request.header.api.key](self, request)
+        if self.authorizer is not None and not authorize(self, request):
+            return
+        handler = HANDLERS[request.header.api.key]
+        if not self.quotas.active:
+            handler(self, request)
+            return
+        self._throttling.before(request)
+        began = time.perf_counter()
+        handler(self, request)
+        self._throttling.after(request, time.perf_counter() - began)
 
     def _flush_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         partition.fail(errors.KafkaStorageError.code)
@@ -132,6 +152,14 @@ class Broker:
             # what is really there, knows again what is stored.
             logger.critical("%s: %s; the broker stops", partition, error)
             self.failed.set_exception(error)
+
+
+def _authorizer(config: BrokerConfig) -> Authorizer | None:
+    if not config.uses_authorizer:
+        return None
+    return Authorizer(
+        super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found
+    )
 
 
 async def start_broker(config: BrokerConfig, environment: Environment | None = None) -> Broker:

@@ -4,13 +4,21 @@ from typing import Final
 
 from broker_core.protocol.definitions.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from broker_core.protocol.definitions.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from broker_core.protocol.definitions.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
+from broker_core.protocol.definitions.alter_user_scram_credentials import (
+    ALTER_USER_SCRAM_CREDENTIALS,
+)
 from broker_core.protocol.definitions.api_versions import API_VERSIONS
+from broker_core.protocol.definitions.create_acls import CREATE_ACLS
 from broker_core.protocol.definitions.create_partitions import CREATE_PARTITIONS
 from broker_core.protocol.definitions.create_topics import CREATE_TOPICS
+from broker_core.protocol.definitions.delete_acls import DELETE_ACLS
 from broker_core.protocol.definitions.delete_groups import DELETE_GROUPS
 from broker_core.protocol.definitions.delete_records import DELETE_RECORDS
 from broker_core.protocol.definitions.delete_topics import DELETE_TOPICS
+from broker_core.protocol.definitions.describe_acls import DESCRIBE_ACLS
+from broker_core.protocol.definitions.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
 from broker_core.protocol.definitions.describe_cluster import DESCRIBE_CLUSTER
 from broker_core.protocol.definitions.describe_configs import DESCRIBE_CONFIGS
 from broker_core.protocol.definitions.describe_groups import DESCRIBE_GROUPS
@@ -18,6 +26,9 @@ from broker_core.protocol.definitions.describe_log_dirs import DESCRIBE_LOG_DIRS
 from broker_core.protocol.definitions.describe_producers import DESCRIBE_PRODUCERS
 from broker_core.protocol.definitions.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from broker_core.protocol.definitions.describe_transactions import DESCRIBE_TRANSACTIONS
+from broker_core.protocol.definitions.describe_user_scram_credentials import (
+    DESCRIBE_USER_SCRAM_CREDENTIALS,
+)
 from broker_core.protocol.definitions.end_txn import END_TXN
 from broker_core.protocol.definitions.fetch import FETCH
 from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
@@ -80,6 +91,13 @@ APIS: Final[dict[int, Api]] = {
         PRODUCE,
         SASL_AUTHENTICATE,
         SASL_HANDSHAKE,
+        DESCRIBE_ACLS,
+        CREATE_ACLS,
+        DELETE_ACLS,
+        DESCRIBE_CLIENT_QUOTAS,
+        ALTER_CLIENT_QUOTAS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ALTER_USER_SCRAM_CREDENTIALS,
         SYNC_GROUP,
         TXN_OFFSET_COMMIT,
         WRITE_TXN_MARKERS,
@@ -95,14 +113,20 @@ __all__ = [
     "ADD_OFFSETS_TO_TXN",
     "ADD_PARTITIONS_TO_TXN",
     "ADVERTISED_FROM",
+    "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
+    "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
+    "CREATE_ACLS",
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
+    "DELETE_ACLS",
     "DELETE_GROUPS",
     "DELETE_RECORDS",
     "DELETE_TOPICS",
+    "DESCRIBE_ACLS",
+    "DESCRIBE_CLIENT_QUOTAS",
     "DESCRIBE_CLUSTER",
     "DESCRIBE_CONFIGS",
     "DESCRIBE_GROUPS",
@@ -110,6 +134,7 @@ __all__ = [
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_TOPIC_PARTITIONS",
     "DESCRIBE_TRANSACTIONS",
+    "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "END_TXN",
     "FETCH",
     "FIND_COORDINATOR",

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.protocol.records import whole_batches
+from broker_core.server.authorization import may_read
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 
@@ -44,6 +45,7 @@ class _Fetch:
     """One request; when it waits, a FetchWaiter of each of its partitions."""
 
     __slots__ = (
+        "_broker",
         "_bytes_max",
         "_missing",
         "_partitions",
@@ -54,6 +56,7 @@ class _Fetch:
     )
 
     def __init__(self, broker: Broker, request: Request) -> None:
+        self._broker = broker
         self._request = request
         self._topics = broker.topics
         self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
@@ -78,6 +81,8 @@ class _Fetch:
             else:
                 topic = self._topics.get(each["topic"])
                 missing = errors.UnknownTopicOrPartition
+            if topic is not None and not may_read(self._broker, self._request, topic.name):
+                topic, missing = None, errors.TopicAuthorizationFailed
             results: list[dict[str, Any]] = []
             responses.append(
                 {"topic": each["topic"], "topic_id": each["topic_id"], "partitions": results}

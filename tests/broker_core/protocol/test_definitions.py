@@ -72,6 +72,8 @@ class Generator:
             return self.message(field.struct)
         if kind == "bool":
             return self._random.random() < 0.5
+        if kind == "float64":
+            return self._random.uniform(-1e9, 1e9)
         if kind == "string":
             return "".join(self._random.choices(string.printable + "äß→", k=5))
         if kind in {"bytes", "records"}:

@@ -1,0 +1,217 @@
+"""Decides by ACLs: the semantics of Kafka's StandardAuthorizer.
+
+A super user may do everything. Else the rules for the resource decide: one that denies wins, one
+that allows lets in; where there is no rule for the resource at all, everybody or nobody may.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
+
+from broker_core.errors import SecurityDisabled
+from broker_core.security.acl import (
+    OPERATIONS_OF,
+    WILDCARD,
+    Acl,
+    AclFilter,
+    Operation,
+    PatternType,
+    Permission,
+    ResourceType,
+)
+from broker_core.security.principal import Principal
+
+_EVERY_PRINCIPAL: Final = "User:*"
+#: Who may do one of these may describe as well.
+_IMPLY_DESCRIBE: Final = frozenset(
+    {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
+)
+_DECISIONS_MAX: Final = 10_000
+#: A bound of what a client with the right to alter the cluster can make us keep.
+ACLS_MAX: Final = 100_000
+
+_Key = tuple[ResourceType, str]
+
+
+class Authorizer:
+    """The rules, and what follows from them."""
+
+    def __init__(
+        self, *, super_users: Iterable[Principal] = (), allow_if_no_acl: bool = False
+    ) -> None:
+        self._super_users = frozenset(super_users)
+        self._allow_if_no_acl = allow_if_no_acl
+        self._acls: set[Acl] = set()
+        self._literal: dict[_Key, list[Acl]] = {}
+        self._prefixed: dict[_Key, list[Acl]] = {}
+        # Decisions since the last change: most requests are like the one before.
+        self._decisions: dict[tuple[Principal, str, Operation, ResourceType, str], bool] = {}
+
+    def __len__(self) -> int:
+        return len(self._acls)
+
+    # -------------------------------------------------------------------------------------- rules
+
+    def find(self, wanted: AclFilter) -> list[Acl]:
+        """The rules that are meant, in order."""
+        return sorted(acl for acl in self._acls if wanted.fits(acl))
+
+    def add(self, acls: Iterable[Acl]) -> None:
+        """Add rules; those that are there already make no difference."""
+        for acl in acls:
+            if acl not in self._acls:
+                self._acls.add(acl)
+                self._index(acl).append(acl)
+        self._decisions.clear()
+
+    def remove(self, acls: Iterable[Acl]) -> None:
+        """Delete rules."""
+        for acl in acls:
+            if acl in self._acls:
+                self._acls.remove(acl)
+                self._index(acl).remove(acl)
+        self._decisions.clear()
+
+    def _index(self, acl: Acl) -> list[Acl]:
+        index = self._literal if acl.pattern_type is PatternType.LITERAL else self._prefixed
+        return index.setdefault((acl.resource_type, acl.resource_name), [])
+
+    def to_stored(self) -> list[list[Any]]:
+        """As JSON."""
+        return [[*map(_plain, acl)] for acl in sorted(self._acls)]
+
+    def load(self, stored: list[list[Any]]) -> None:
+        """Read back what `to_stored` gave."""
+        self.add(
+            Acl(
+                ResourceType(each[0]),
+                each[1],
+                PatternType(each[2]),
+                each[3],
+                each[4],
+                Operation(each[5]),
+                Permission(each[6]),
+            )
+            for each in stored
+        )
+
+    # ---------------------------------------------------------------------------------- decisions
+
+    def allows(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        """Whether somebody at an address may do something with a resource."""
+        key = (principal, host, operation, resource_type, name)
+        decision = self._decisions.get(key)
+        if decision is None:
+            decision = self._decide(*key)
+            if len(self._decisions) >= _DECISIONS_MAX:
+                self._decisions.clear()
+            self._decisions[key] = decision
+        return decision
+
+    def _decide(
+        self,
+        principal: Principal,
+        host: str,
+        operation: Operation,
+        resource_type: ResourceType,
+        name: str,
+    ) -> bool:
+        if principal in self._super_users:
+            return True
+        found = allowed = False
+        for acl in self._rules_for(resource_type, name):
+            found = True
+            if not _concerns(acl, principal, host):
+                continue
+            if acl.permission is Permission.DENY:
+                if acl.operation in {Operation.ALL, operation}:
+                    return False
+            elif _covers(acl.operation, operation):
+                allowed = True
+        return allowed or (not found and self._allow_if_no_acl)
+
+    def _rules_for(self, resource_type: ResourceType, name: str) -> Iterator[Acl]:
+        yield from self._literal.get((resource_type, name), ())
+        if name != WILDCARD:
+            yield from self._literal.get((resource_type, WILDCARD), ())
+        if self._prefixed:
+            for end in range(1, len(name) + 1):
+                yield from self._prefixed.get((resource_type, name[:end]), ())
+
+    def allows_any(
+        self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
+    ) -> bool:
+        """Whether there may be a resource of the type with which somebody may do something."""
+        if principal in self._super_users:
+            return True
+        mine = [
+            acl
+            for acl in self._acls
+            if acl.resource_type is resource_type and _concerns(acl, principal, host)
+        ]
+        denied = [
+            acl
+            for acl in mine
+            if acl.permission is Permission.DENY and acl.operation in {Operation.ALL, operation}
+        ]
+        if any(
+            acl.resource_name == WILDCARD and acl.pattern_type is PatternType.LITERAL
+            for acl in denied
+        ):
+            return False
+        if self._allow_if_no_acl:
+            return True
+        return any(
+            acl.permission is Permission.ALLOW
+            and _covers(acl.operation, operation)
+            and not any(_dominates(each, acl) for each in denied)
+            for acl in mine
+        )
+
+    def authorized_operations(
+        self, principal: Principal, host: str, resource_type: ResourceType, name: str
+    ) -> int:
+        """The bits of what somebody may do, as Metadata and others show them."""
+        return sum(
+            1 << operation
+            for operation in OPERATIONS_OF[resource_type]
+            if self.allows(principal, host, operation, resource_type, name)
+        )
+
+
+def require(authorizer: Authorizer | None) -> Authorizer:
+    """The authorizer; raises SecurityDisabled where there is none."""
+    if authorizer is None:
+        raise SecurityDisabled("No Authorizer is configured.")
+    return authorizer
+
+
+def _plain(value: object) -> object:
+    return int(value) if isinstance(value, int) else value
+
+
+def _concerns(acl: Acl, principal: Principal, host: str) -> bool:
+    return acl.principal in {_EVERY_PRINCIPAL, str(principal)} and acl.host in {WILDCARD, host}
+
+
+def _covers(given: Operation, wanted: Operation) -> bool:
+    if given in {Operation.ALL, wanted}:
+        return True
+    if wanted is Operation.DESCRIBE:
+        return given in _IMPLY_DESCRIBE
+    return wanted is Operation.DESCRIBE_CONFIGS and given is Operation.ALTER_CONFIGS
+
+
+def _dominates(deny: Acl, allow: Acl) -> bool:
+    """Whether a rule that denies leaves nothing of one that allows."""
+    if deny.pattern_type is PatternType.PREFIXED:
+        return allow.resource_name.startswith(deny.resource_name)
+    return allow.pattern_type is deny.pattern_type and allow.resource_name == deny.resource_name

@@ -1,0 +1,110 @@
+"""The question behind every rule, and what rules have in common."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
+from broker_core.security.authorizer import Authorizer
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+Entry = dict[str, Any]
+
+#: Whether the handler is to be called.
+Rule = Callable[["Guard"], bool]
+
+_NO_ID: Final = bytes(16)
+
+
+class Guard:
+    """One request before its handler."""
+
+    __slots__ = ("_authorizer", "body", "broker", "request")
+
+    def __init__(self, broker: Broker, request: Request, authorizer: Authorizer) -> None:
+        self.broker = broker
+        self.request = request
+        self.body = request.body
+        self._authorizer = authorizer
+
+    def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
+        """Whether the client may do that."""
+        request = self.request
+        return self._authorizer.allows(
+            request.principal, request.host, operation, resource_type, name
+        )
+
+    def may_topic(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do that with a topic."""
+        return self.may(operation, ResourceType.TOPIC, name)
+
+    def may_group(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do that with a group."""
+        return self.may(operation, ResourceType.GROUP, name)
+
+    def may_transact(self, operation: Operation, name: str) -> bool:
+        """Whether the client may do that with a transactional id."""
+        return self.may(operation, ResourceType.TRANSACTIONAL_ID, name)
+
+    def may_cluster(self, operation: Operation) -> bool:
+        """Whether the client may do that with the cluster."""
+        return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
+
+    def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
+        """Whether there may be a resource with which the client may do that."""
+        request = self.request
+        return self._authorizer.allows_any(
+            request.principal, request.host, operation, resource_type
+        )
+
+    def operations(self, resource_type: ResourceType, name: str) -> int:
+        """Bits of what the client may do with a resource."""
+        request = self.request
+        return self._authorizer.authorized_operations(
+            request.principal, request.host, resource_type, name
+        )
+
+    def topic_name(self, entry: Entry, field: str = "name") -> str | None:
+        """The topic's name in an element of the request, looked up where there is only an id."""
+        topic_id = entry.get("topic_id", _NO_ID)
+        if topic_id != _NO_ID:
+            topic = self.broker.topics.by_id(topic_id)
+            return None if topic is None else topic.name
+        name: str | None = entry[field]
+        return name
+
+    # ------------------------------------------------------------------------------ common actions
+
+    def keep(self, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
+        """Leave in a list of the request what is permitted; returns the rest."""
+        return keep(self.body, field, permitted)
+
+    def add(self, field: str, entries: Iterable[Entry]) -> None:
+        """Put more elements into a list of the response."""
+        refused = list(entries)
+        if not refused:
+            return
+
+        def amend(response: Entry) -> None:
+            response[field] = [*response.get(field, ()), *refused]
+
+        self.request.amend = amend
+
+    def refuse(self, response: Entry) -> bool:
+        """Answer in the handler's place."""
+        self.request.reply(response)
+        return False
+
+
+def keep(holder: Entry, field: str, permitted: Callable[[Entry], bool]) -> list[Entry]:
+    """Leave in a list what is permitted; returns the rest."""
+    kept: list[Entry] = []
+    refused: list[Entry] = []
+    for entry in holder[field]:
+        (kept if permitted(entry) else refused).append(entry)
+    holder[field] = kept
+    return refused

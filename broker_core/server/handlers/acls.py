@@ -1,0 +1,107 @@
+"""DescribeAcls, CreateAcls, DeleteAcls."""
+
+from __future__ import annotations
+
+import logging
+from itertools import groupby
+from typing import TYPE_CHECKING, Any
+
+from broker_core import errors
+from broker_core.security.acl import Acl, AclFilter
+from broker_core.security.authorizer import ACLS_MAX, require
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+
+def _rule(acl: Acl) -> dict[str, Any]:
+    return {
+        "principal": acl.principal,
+        "host": acl.host,
+        "operation": acl.operation,
+        "permission_type": acl.permission,
+    }
+
+
+def _resource(acl: Acl) -> dict[str, Any]:
+    return {
+        "resource_type": acl.resource_type,
+        "resource_name": acl.resource_name,
+        "pattern_type": acl.pattern_type,
+    }
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """DescribeAcls."""
+    try:
+        found = require(broker.authorizer).find(AclFilter.parse(request.body))
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error), "resources": []})
+        return
+    resources = []
+    for resource, acls in groupby(found, key=lambda acl: acl[:3]):
+        rules = list(acls)
+        resources.append(_resource(rules[0]) | {"acls": [_rule(acl) for acl in rules]})
+        assert resource == rules[0][:3]
+    request.reply({"error_code": errors.NONE, "error_message": None, "resources": resources})
+
+
+def handle_create(broker: Broker, request: Request) -> None:
+    """CreateAcls."""
+    results: list[dict[str, Any]] = []
+    wanted: list[Acl] = []
+    for asked in request.body["creations"]:
+        result: dict[str, Any] = {"error_code": errors.NONE, "error_message": None}
+        results.append(result)
+        try:
+            authorizer = require(broker.authorizer)
+            acl = Acl.parse(asked)
+            if len(authorizer) + len(wanted) >= ACLS_MAX:
+                raise errors.InvalidRequest(f"this broker keeps at most {ACLS_MAX} ACLs")
+            wanted.append(acl)
+        except errors.BrokerError as error:
+            result["error_code"] = error.code
+            result["error_message"] = str(error)
+    if wanted and broker.authorizer is not None:
+        broker.authorizer.add(wanted)
+        try:
+            broker.settings.save()
+        except errors.KafkaStorageError as error:
+            for result in results:
+                result["error_code"] = error.code
+        logger.info("%s created %d ACLs", request.principal, len(wanted))
+    request.reply({"results": results})
+
+
+def handle_delete(broker: Broker, request: Request) -> None:
+    """DeleteAcls."""
+    results: list[dict[str, Any]] = []
+    gone: set[Acl] = set()
+    for asked in request.body["filters"]:
+        try:
+            found = require(broker.authorizer).find(AclFilter.parse(asked))
+        except errors.BrokerError as error:
+            results.append(
+                {"error_code": error.code, "error_message": str(error), "matching_acls": []}
+            )
+            continue
+        gone.update(found)
+        matching = [
+            _resource(acl) | _rule(acl) | {"error_code": errors.NONE, "error_message": None}
+            for acl in found
+        ]
+        results.append(
+            {"error_code": errors.NONE, "error_message": None, "matching_acls": matching}
+        )
+    if gone and broker.authorizer is not None:
+        broker.authorizer.remove(gone)
+        try:
+            broker.settings.save()
+        except errors.KafkaStorageError as error:
+            for result in results:
+                result["error_code"] = error.code
+        logger.info("%s deleted %d ACLs", request.principal, len(gone))
+    request.reply({"filter_results": results})

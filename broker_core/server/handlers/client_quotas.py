@@ -1,0 +1,61 @@
+"""DescribeClientQuotas, AlterClientQuotas (KIP-546)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker_core import errors
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """DescribeClientQuotas."""
+    body = request.body
+    try:
+        entries = [
+            {
+                "entity": [{"entity_type": kind, "entity_name": name} for kind, name in entity],
+                "values": [{"key": key, "value": value} for key, value in values.items()],
+            }
+            for entity, values in broker.quotas.describe(body["components"], body["strict"])
+        ]
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error), "entries": None})
+        return
+    request.reply({"error_code": errors.NONE, "error_message": None, "entries": entries})
+
+
+def handle_alter(broker: Broker, request: Request) -> None:
+    """AlterClientQuotas."""
+    body = request.body
+    results: list[dict[str, Any]] = []
+    changed = 0
+    for asked in body["entries"]:
+        result: dict[str, Any] = {
+            "error_code": errors.NONE,
+            "error_message": None,
+            "entity": asked["entity"],
+        }
+        results.append(result)
+        try:
+            entity = broker.quotas.check(asked["entity"], asked["ops"])
+            if not body["validate_only"]:
+                broker.quotas.alter(entity, asked["ops"])
+                changed += 1
+        except errors.BrokerError as error:
+            result["error_code"] = error.code
+            result["error_message"] = str(error)
+    if changed:
+        try:
+            broker.settings.save()
+        except errors.KafkaStorageError as error:
+            for result in results:
+                result["error_code"] = error.code
+        logger.info("%s changed %d quotas", request.principal, changed)
+    request.reply({"entries": results})

@@ -1,0 +1,61 @@
+"""DescribeUserScramCredentials, AlterUserScramCredentials (KIP-554)."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from broker_core import errors
+from broker_core.security.scram import BY_NAME
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """DescribeUserScramCredentials: which mechanisms users have, never what belongs to them."""
+    asked = request.body["users"]
+    names = list(broker.scram_users) if not asked else [each["name"] for each in asked]
+    results: list[dict[str, Any]] = []
+    for name in dict.fromkeys(names):
+        result: dict[str, Any] = {"user": name, "error_code": errors.NONE, "error_message": None}
+        results.append(result)
+        try:
+            if names.count(name) > 1:
+                raise errors.DuplicateResource(
+                    f"Cannot describe SCRAM credentials for the same user twice: {name}"
+                )
+            result["credential_infos"] = [
+                {"mechanism": BY_NAME[mechanism].number, "iterations": credential.iterations}
+                for mechanism, credential in broker.scram_users.of(name).items()
+            ]
+        except errors.BrokerError as error:
+            result["error_code"] = error.code
+            result["error_message"] = str(error)
+    request.reply({"error_code": errors.NONE, "error_message": None, "results": results})
+
+
+def handle_alter(broker: Broker, request: Request) -> None:
+    """AlterUserScramCredentials."""
+    body = request.body
+    outcome = broker.scram_users.alter(body["deletions"], body["upsertions"])
+    try:
+        broker.settings.save()
+    except errors.KafkaStorageError as error:
+        outcome = dict.fromkeys(outcome, error)
+    logger.info("%s changed the credentials of %d users", request.principal, len(outcome))
+    request.reply(
+        {
+            "results": [
+                {
+                    "user": user,
+                    "error_code": errors.NONE if error is None else error.code,
+                    "error_message": None if error is None else str(error),
+                }
+                for user, error in outcome.items()
+            ]
+        }
+    )
