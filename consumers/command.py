@@ -100,7 +100,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.newest_fixes import Standstill
     from consumers.resolver import Resolver
-    from consumers.worker import TopicsDiffer, Worker, WorkerSettings, describe
+    from consumers.session import TopicsDiffer, WorkerSettings
+    from consumers.worker import Worker, describe
     from geoservice.fallback import from_arguments
     from waylog.notify import notify_ready
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging

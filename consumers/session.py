@@ -1,0 +1,499 @@
+"""One life of the clients of a consumer group's member: from joining to what they can't survive.
+
+Records are consumed in batches and handed to a processor; what it returns is produced with
+`acks=all`, and a partition's offset is committed only after all results of its records were
+acknowledged. The next batch gathers meanwhile. A partition that is assigned waits until its state
+is restored; one that is revoked takes its state along.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, Generic
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from consumers.processor import Processor, StateT
+from consumers.records import OutputRecord
+from consumers.restore import Restorer
+from waylog.interceptors import Telemetry, performance_logged
+from waylog.kafka import client_config, consumer_config, producer_config
+from waylog.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class WorkerSettings:
+    """Bounds of one worker."""
+
+    batch_records: int = 2000
+    #: How long an idle worker waits before it looks after everything else.
+    batch_wait_s: float = 0.05
+    #: From one batch to the next while records keep coming: a result waits half of it on average,
+    #: and what a batch costs the log (a request and a sync for each partition) is shared by all
+    #: its records. A record that comes alone waits for `gather_s` only.
+    batch_interval_s: float = 0.03
+    #: After the first record of a batch: those of other partitions are on their way too.
+    gather_s: float = 0.003
+    commit_interval_s: float = 0.2
+    #: How long a clean stop, or giving a partition away, waits for acknowledgements.
+    drain_s: float = 10.0
+    restart_pause_s: float = 1.0
+    restart_pause_s_max: float = 30.0
+    report_interval_s: float = 30.0
+
+
+class TopicsDiffer(Exception):
+    """The topic to consume and the topic of states cannot be used together."""
+
+
+class SessionFailed(Exception):
+    """The clients cannot go on; new ones can."""
+
+
+@dataclass
+class Counters:
+    """What a worker has done since it was started."""
+
+    records: int = 0
+    results: int = 0
+    batches: int = 0
+    sessions: int = 0
+    cpu_s: float = 0.0
+
+
+@dataclass(frozen=True, eq=False)
+class Membership(Generic[StateT]):
+    """What a worker is in the group: the same over all its sessions."""
+
+    bootstrap_servers: str
+    group: str
+    topic: str
+    processor: Processor[StateT]
+    client_id: str
+    telemetry: Telemetry
+    settings: WorkerSettings
+    on_ready: Callable[[], None]
+    counters: Counters = field(default_factory=Counters)
+    stopping: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False)
+class _Assignment(Generic[StateT]):
+    """One partition while it is ours. Assigned again, it is another object."""
+
+    partition: int
+    state: StateT
+    position: int = -1  # behind the last record that was processed
+    acknowledged: int = -1  # behind the last record whose results are acknowledged
+    committed: int = -1  # acknowledged >= committed: what the group knows
+    restored: bool = False
+    revoked: threading.Event = field(default_factory=threading.Event)
+
+
+@dataclass(eq=False)
+class _Batch(Generic[StateT]):
+    """Results on their way to the log, and the offsets they stand for."""
+
+    ends: list[tuple[_Assignment[StateT], int]]
+    missing: int
+    error: KafkaError | None = None
+
+    def delivered(self, error: KafkaError | None, _message: Message) -> None:
+        """A result was acknowledged, or never will be."""
+        self.missing -= 1
+        if error is not None:
+            self.error = error
+
+
+class Session(Generic[StateT]):
+    """One life of a worker's clients."""
+
+    def __init__(self, membership: Membership[StateT]) -> None:
+        self.telemetry = membership.telemetry
+        self._on_ready = membership.on_ready
+        self._processor = membership.processor
+        self._settings = membership.settings
+        self._counters = membership.counters
+        self._stopping = membership.stopping
+        self._topic = membership.topic
+        self._assignments: dict[int, _Assignment[StateT]] = {}
+        self._unacknowledged: deque[_Batch[StateT]] = deque()
+        self._restored: deque[_Assignment[StateT]] = deque()
+        self._fatal: KafkaError | None = None
+        self._down_said = -1e9
+        self._committing = False
+        self._next_commit = 0.0
+        self._batch_began = 0.0
+        servers, client_id = membership.bootstrap_servers, membership.client_id
+        self._consumer = Consumer(
+            consumer_config(
+                servers,
+                client_id,
+                membership.group,
+                # What is read ahead is memory, and no faster than the batches are processed.
+                queued_min_messages=2 * self._settings.batch_records,
+                queued_max_messages_kbytes=4 * 1024,
+            )
+            | {"on_commit": self._on_commit, "error_cb": self._on_error}
+        )
+        self._producer = LibrdkafkaProducer(
+            producer_config(
+                servers,
+                client_id,
+                # However long the broker is away, a result waits for it. What can't be
+                # delivered even then is an error that new clients may not have.
+                delivery_timeout_ms=0,
+                # Long enough for a batch; a flush ends it.
+                linger_ms=100,
+                queue_buffering_max_messages=8_000,
+                queue_buffering_max_kbytes=8 * 1024,
+            )
+            | {"error_cb": self._on_error}
+        )
+        self._restorer = Restorer(
+            client_config(servers, f"{client_id}-restore"), membership.processor.state_topic
+        )
+
+    def run(self) -> None:
+        """Until the worker stops; raises SessionFailed."""
+        try:
+            if not self._await_topics():
+                return
+            self._consumer.subscribe(
+                [self._topic],
+                on_assign=self._on_assign,
+                on_revoke=self._on_revoke,
+                on_lost=self._on_lost,
+            )
+            self._on_ready()
+            self._loop()
+            if self._drain():
+                self._commit_now(list(self._assignments.values()))
+        except KafkaException as error:
+            raise SessionFailed(str(error.args[0])) from error
+        finally:
+            self._close()
+
+    def _loop(self) -> None:
+        settings = self._settings
+        counters = self._counters
+        reported, last_report = Counters(**vars(counters)), time.monotonic()
+        cpu_before = time.process_time()
+        while not self._stopping.is_set():
+            messages = self._next_messages()
+            self._resume_restored()
+            batch = self._sort(messages)
+            if batch:
+                self._process(batch)
+            self._write_late_results()
+            self._await_acknowledgements()
+            self._commit_soon()
+            now = time.monotonic()
+            if now - last_report >= settings.report_interval_s:
+                cpu = time.process_time()
+                counters.cpu_s += cpu - cpu_before
+                cpu_before = cpu
+                self._report(reported, now - last_report)
+                reported, last_report = Counters(**vars(counters)), now
+        counters.cpu_s += time.process_time() - cpu_before
+
+    def _report(self, since: Counters, seconds: float) -> None:
+        records = self._counters.records - since.records
+        cpu_s = self._counters.cpu_s - since.cpu_s
+        logger.info(
+            "%d records in %.0f s, %d results, %.1f us CPU a record, lag %d",
+            records,
+            seconds,
+            self._counters.results - since.results,
+            cpu_s * 1e6 / records if records else 0.0,
+            self._lag(),
+        )
+
+    # ---- records ----
+
+    def _next_messages(self) -> list[Message]:
+        """Records, as soon as there are some and the last batch is long enough ago."""
+        settings = self._settings
+        # `consume` alone waits for its whole time unless a batch is full.
+        first = self._consumer.poll(settings.batch_wait_s)
+        if first is None:
+            return []
+        wait_s = self._batch_began + settings.batch_interval_s - time.monotonic()
+        time.sleep(max(wait_s, settings.gather_s))
+        self._batch_began = time.monotonic()
+        return [first, *self._consumer.consume(settings.batch_records - 1, 0)]
+
+    def _sort(self, messages: list[Message]) -> dict[int, list[Message]]:
+        """Records by partition; errors are dealt with."""
+        batch: dict[int, list[Message]] = {}
+        for message in messages:
+            error = message.error()
+            if error is not None:
+                self._on_message_error(error)
+                continue
+            partition = message.partition()
+            records = batch.get(partition)  # type: ignore[arg-type]
+            if records is None:
+                assignment = self._assignments.get(partition)  # type: ignore[arg-type]
+                if assignment is None or not assignment.restored:
+                    # Taken away while the records were on their way: they are not committed,
+                    # and its new owner gets them.
+                    continue
+                records = batch[partition] = []  # type: ignore[index]
+            records.append(message)
+        return batch
+
+    @performance_logged
+    def _process(self, batch: dict[int, list[Message]]) -> None:
+        assignments = [self._assignments[partition] for partition in batch]
+        states = {assignment.partition: assignment.state for assignment in assignments}
+        outputs = self._processor.process(batch, states, now_ms())
+        ends = []
+        for assignment in assignments:
+            records = batch[assignment.partition]
+            assignment.position = records[-1].offset() + 1  # type: ignore[operator]
+            ends.append((assignment, assignment.position))
+            self._counters.records += len(records)
+        self._counters.batches += 1
+        self._write(outputs, ends)
+
+    def _write_late_results(self) -> None:
+        states = {
+            partition: assignment.state
+            for partition, assignment in self._assignments.items()
+            if assignment.restored
+        }
+        outputs = self._processor.late_results(states, now_ms())
+        if outputs:
+            self._write(outputs, [])
+
+    def _write(
+        self, outputs: list[OutputRecord], ends: list[tuple[_Assignment[StateT], int]]
+    ) -> None:
+        self._counters.results += len(outputs)
+        results = _Batch(ends, len(outputs))
+        self._unacknowledged.append(results)
+        for output in outputs:
+            self._produce(output, results)
+
+    def _produce(self, output: OutputRecord, batch: _Batch[StateT]) -> None:
+        topic, partition, key, value, headers = output
+        more: dict[str, Any] = {"headers": headers, "on_delivery": batch.delivered}
+        if partition is not None:
+            more["partition"] = partition
+        while True:
+            try:
+                self._producer.produce(topic, value, key, **more)
+                return
+            except BufferError:
+                # The log does not keep up: neither do we.
+                self._producer.poll(0.05)
+                self._check_fatal()
+                if self._stopping.is_set():
+                    raise SessionFailed("stopped while the log does not keep up") from None
+
+    def _await_acknowledgements(self) -> None:
+        """Send what is queued, one request a partition, and wait until it is stored.
+
+        One batch at a time: with more requests under way than an idempotent producer may have (5),
+        librdkafka's thread spins until the log has answered.
+        """
+        self._producer.poll(0)
+        self._reap()
+        while self._unacknowledged and not self._stopping.is_set():
+            self._producer.flush(0.05)
+            self._reap()
+
+    def _reap(self) -> None:
+        """Note what is acknowledged, in order."""
+        self._check_fatal()
+        while self._unacknowledged:
+            batch = self._unacknowledged[0]
+            if batch.error is not None:
+                raise SessionFailed(f"a result was not stored: {batch.error.str()}")
+            if batch.missing:
+                return
+            self._unacknowledged.popleft()
+            for assignment, end in batch.ends:
+                assignment.acknowledged = end
+
+    def _drain(self) -> bool:
+        """Wait for all acknowledgements, up to a limit; returns whether all came."""
+        deadline = time.monotonic() + self._settings.drain_s
+        while self._unacknowledged and time.monotonic() < deadline:
+            self._producer.flush(0.05)
+            self._reap()
+        return not self._unacknowledged
+
+    # ---- offsets ----
+
+    def _commit_soon(self) -> None:
+        now = time.monotonic()
+        if self._committing or now < self._next_commit:
+            return
+        offsets = self._uncommitted(list(self._assignments.values()))
+        if not offsets:
+            return
+        self._next_commit = now + self._settings.commit_interval_s
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=True)
+            self._committing = True
+        except KafkaException as error:
+            logger.info("offsets are committed later: %s", error.args[0].str())
+
+    def _commit_now(self, assignments: list[_Assignment[StateT]]) -> None:
+        offsets = self._uncommitted(assignments)
+        if not offsets:
+            return
+        try:
+            self._consumer.commit(offsets=offsets, asynchronous=False)
+        except KafkaException as error:
+            # They will be processed again: at least once.
+            logger.warning("the last offsets were not committed: %s", error.args[0].str())
+            return
+        for assignment in assignments:
+            assignment.committed = assignment.acknowledged
+
+    def _uncommitted(self, assignments: list[_Assignment[StateT]]) -> list[TopicPartition]:
+        return [
+            TopicPartition(self._topic, assignment.partition, assignment.acknowledged)
+            for assignment in assignments
+            if assignment.acknowledged > assignment.committed
+        ]
+
+    def _on_commit(self, error: KafkaError | None, offsets: list[TopicPartition]) -> None:
+        self._committing = False
+        if error is not None:
+            logger.info("offsets are committed again: %s", error.str())
+            return
+        for offset in offsets:
+            assignment = self._assignments.get(offset.partition)
+            if assignment is not None and offset.error is None:
+                assignment.committed = max(assignment.committed, offset.offset)
+
+    # ---- the group ----
+
+    def _on_assign(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        consumer.incremental_assign(partitions)
+        consumer.pause(partitions)
+        assignments = [
+            _Assignment(each.partition, self._processor.new_state()) for each in partitions
+        ]
+        for assignment in assignments:
+            self._assignments[assignment.partition] = assignment
+            self._restorer.restore(
+                assignment.partition,
+                assignment.state.restore,
+                partial(self._restored.append, assignment),
+                assignment.revoked,
+            )
+        logger.info("assigned %s", sorted(each.partition for each in partitions))
+
+    def _resume_restored(self) -> None:
+        while self._restored:
+            assignment = self._restored.popleft()
+            if assignment.revoked.is_set():
+                continue
+            assignment.restored = True
+            self._consumer.resume([TopicPartition(self._topic, assignment.partition)])
+        if self._restorer.failed is not None:
+            raise SessionFailed(f"a state was not restored: {self._restorer.failed}")
+
+    def _on_revoke(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # The next owner reads what we have written: first it must be there.
+        leaving = self._take(partitions)
+        try:
+            if self._drain():
+                self._commit_now(leaving)
+        except SessionFailed as error:
+            logger.warning("giving partitions away uncommitted: %s", error)
+        consumer.incremental_unassign(partitions)
+        logger.info("revoked %s", sorted(each.partition for each in partitions))
+
+    def _on_lost(self, consumer: Consumer, partitions: list[TopicPartition]) -> None:
+        # Somebody else owns them already: nothing may be committed.
+        self._take(partitions)
+        consumer.incremental_unassign(partitions)
+        logger.warning("lost %s", sorted(each.partition for each in partitions))
+
+    def _take(self, partitions: list[TopicPartition]) -> list[_Assignment[StateT]]:
+        taken = []
+        for each in partitions:
+            assignment = self._assignments.pop(each.partition, None)
+            if assignment is not None:
+                assignment.revoked.set()
+                taken.append(assignment)
+        return taken
+
+    # ---- trouble ----
+
+    def _on_message_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            raise SessionFailed(error.str())
+        if error.code() != KafkaError._PARTITION_EOF:
+            logger.warning("consuming: %s", error.str())
+
+    def _on_error(self, error: KafkaError) -> None:
+        if error.fatal():
+            self._fatal = error
+        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+            now = time.monotonic()
+            if now - self._down_said > self._settings.report_interval_s:
+                self._down_said = now
+                logger.warning("no broker can be reached; waiting for one")
+
+    def _check_fatal(self) -> None:
+        if self._fatal is not None:
+            raise SessionFailed(self._fatal.str())
+
+    def _await_topics(self) -> bool:
+        """Wait until the topics are there; returns False when the worker stops before."""
+        names = (self._topic, self._processor.state_topic)
+        said = False
+        while not self._stopping.is_set():
+            counts = [self._partition_count(name) for name in names]
+            if all(counts):
+                if counts[0] != counts[1]:
+                    raise TopicsDiffer(
+                        f"topic {names[0]} has {counts[0]} partitions and topic {names[1]} has "
+                        f"{counts[1]}: a device must be in the same partition of both"
+                    )
+                return True
+            if not said:
+                logger.info("waiting for the topics %s and %s", *names)
+                said = True
+            self._stopping.wait(0.2)
+        return False
+
+    def _partition_count(self, topic: str) -> int:
+        try:
+            metadata = self._consumer.list_topics(topic, timeout=2.0).topics.get(topic)
+        except KafkaException:
+            return 0
+        return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
+
+    def _lag(self) -> int:
+        """Records that wait in our partitions, as far as is known without asking."""
+        lag = 0
+        for assignment in list(self._assignments.values()):
+            _, high = self._consumer.get_watermark_offsets(
+                TopicPartition(self._topic, assignment.partition), cached=True
+            )
+            lag += max(0, high - max(0, assignment.position))
+        return lag
+
+    def _close(self) -> None:
+        self._restorer.close()
+        self._consumer.close()
+        # What is left was not committed either, and comes again.
+        self._producer.purge()
+        self._producer.flush(1.0)
