@@ -9,10 +9,13 @@ from setuptools import Extension, setup
 EXTENSIONS = [
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "gateway/known_fixes.pyx",
     "gateway/mqtt/codec.pyx",
+    "gateway/mqtt/fixes.pyx",
     "gateway/mqtt/session.pyx",
     "gateway/mqtt/shell.pyx",
     "gateway/mqtt/topics.pyx",
+    "gateway/receipts.pyx",
     "geoservice/index.pyx",
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",

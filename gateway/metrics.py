@@ -6,14 +6,27 @@ collector turns them into metrics when they are asked for.
 
 from __future__ import annotations
 
-from bisect import bisect_left
 from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
-_BUCKETS_S: Final = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
+LATENCY_BUCKETS_S: Final = (
+    0.005,
+    0.01,
+    0.02,
+    0.03,
+    0.05,
+    0.075,
+    0.1,
+    0.25,
+    0.5,
+    1.0,
+    2.5,
+    5.0,
+    10.0,
+)
 
 
 class GatewayMetrics:
@@ -31,16 +44,11 @@ class GatewayMetrics:
         self.pushes: dict[str, int] = {}  # addresses and fixes sent, by channel
         self.view_records: dict[str, int] = {}  # read from the log, by topic
         self.skipped = 0  # events a slow viewer did not get
-        self._latency_counts = [0] * (len(_BUCKETS_S) + 1)
-        self._latency_sum = 0.0
+        #: From the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
+        self.latency_counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
+        self.latency_sum = 0.0
         #: Gauges: read when they are asked for.
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
-
-    def acknowledged(self, source: str, seconds: float) -> None:
-        """Count one fix that the log has acknowledged after `seconds`."""
-        self.fixes[source] = self.fixes.get(source, 0) + 1
-        self._latency_counts[bisect_left(_BUCKETS_S, seconds)] += 1
-        self._latency_sum += seconds
 
     def request(self, route: str, status: int) -> None:
         """Count one answered HTTP request."""
@@ -92,14 +100,16 @@ class GatewayMetrics:
         yield requests
         buckets: list[tuple[str, float]] = []
         total = 0
-        for bound, count in zip((*_BUCKETS_S, float("inf")), self._latency_counts, strict=True):
+        for bound, count in zip(
+            (*LATENCY_BUCKETS_S, float("inf")), self.latency_counts, strict=True
+        ):
             total += count
             buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
         yield HistogramMetricFamily(
             "waylog_gateway_ack_seconds",
             "From the submission of a fix to the log's acknowledgement.",
             buckets=buckets,
-            sum_value=self._latency_sum,
+            sum_value=self.latency_sum,
         )
         for name, (documentation, read) in self.gauges.items():
             yield GaugeMetricFamily(f"waylog_gateway_{name}", documentation, value=read())

@@ -14,8 +14,10 @@ from collections.abc import Callable
 from typing import Final
 
 from gateway.formats import Context, owntracks, positions
+from gateway.formats.values import DEVICE_CHARACTERS_MAX
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Completion, Identity, Parse, Submitter
+from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
 from gateway.mqtt.packets import ReasonCode
 from waylog.messages import Rejected
 
@@ -25,21 +27,6 @@ SOURCE: Final = "mqtt"
 
 #: Topics below `owntracks/<user>/<device>/` that are addressed to a client, not to the platform.
 _BETWEEN_CLIENTS: Final = frozenset({"cmd", "info"})
-
-
-class TopicRoute:
-    """What happens to messages that one client publishes to one topic."""
-
-    __slots__ = ("allowed", "device", "parse", "topic", "user")
-
-    def __init__(
-        self, topic: str, allowed: bool, parse: Parse | None, user: str, device: str | None
-    ) -> None:
-        self.topic = topic
-        self.allowed = allowed
-        self.parse = parse  # None: nothing for the log
-        self.user = user
-        self.device = device
 
 
 Submission = tuple[int, list[Completion]]
@@ -55,7 +42,7 @@ class Ingest:
         clock_ms: Callable[[], int],
         counters: Counter[str],
     ) -> None:
-        self._submitter = submitter
+        self.submitter = submitter
         self._rules = rules
         self._clock_ms = clock_ms
         self._counters = counters
@@ -65,14 +52,17 @@ class Ingest:
         allowed = self._rules.may_publish(identity, topic)
         levels = topic.split("/")
         parse: Parse | None = None
+        form = FORM_OTHER
         if levels[0] == "owntracks" and len(levels) in {3, 4}:
             if levels[-1] not in _BETWEEN_CLIENTS or len(levels) == 3:
-                parse = owntracks.parse
+                parse, form = owntracks.parse, FORM_OWNTRACKS
         elif levels[0] == "devices" and len(levels) == 4 and levels[3] == "position":
-            parse = positions.parse
+            parse, form = positions.parse, FORM_POSITION
         if parse is None or not levels[1] or not levels[2]:
-            return TopicRoute(topic, allowed, None, identity.user, None)
-        return TopicRoute(topic, allowed, parse, levels[1], levels[2])
+            return TopicRoute(topic, allowed, None)
+        if max(len(levels[1]), len(levels[2])) > DEVICE_CHARACTERS_MAX:
+            form = FORM_OTHER
+        return TopicRoute(topic, allowed, parse, f"{levels[1]}/{levels[2]}", form)
 
     def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
         """The reason code to acknowledge with, once all the appends are done.
@@ -83,7 +73,7 @@ class Ingest:
         if not route.allowed:
             self._counters["publishes_not_allowed"] += 1
             rejected = self._rejected("no right to publish to this topic", identity, route, payload)
-            return ReasonCode.NOT_AUTHORIZED, [self._submitter.submit_rejected(rejected)]
+            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
         if route.parse is None:
             return ReasonCode.SUCCESS, []
         context = Context(
@@ -95,8 +85,8 @@ class Ingest:
             # A bug of a parser must not make a phone repeat one message for ever.
             logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
             rejected = self._rejected("the parser failed", identity, route, payload)
-            return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self._submitter.submit_rejected(rejected)]
-        submitter = self._submitter
+            return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
+        submitter = self.submitter
         completions: list[Completion] = [submitter.submit_location(fix) for fix in parsed.fixes]
         if parsed.events:
             completions += [submitter.submit_event(event) for event in parsed.events]
@@ -120,7 +110,7 @@ class Ingest:
             raw=client_id.encode(),
             user=username,
         )
-        self._submitter.submit_rejected(rejected).add_done_callback(_retrieve)
+        self.submitter.submit_rejected(rejected).add_done_callback(_retrieve)
 
     def _rejected(
         self, reason: str, identity: Identity, route: TopicRoute, payload: bytes

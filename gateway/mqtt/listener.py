@@ -31,7 +31,7 @@ from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue
 from gateway.mqtt.session import message_of
 from gateway.mqtt.settings import Settings
-from gateway.mqtt.shell import MqttProtocol, Shell, when_all_are_done
+from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
@@ -266,7 +266,7 @@ class MqttServer(Shell):
         route = self.ingest.route(due.identity, will.topic)
         code, completions = self.ingest.submit(due.identity, route, will.payload)
         if completions:
-            when_all_are_done(completions, partial(self._will_stored, due, code))
+            AllOf(completions).add_done_callback(partial(self._will_stored, due, code))
         elif code == ReasonCode.SUCCESS:
             self._forward_will(due)
 

@@ -1,13 +1,18 @@
 """Between the event loop and the state machines, as far as every message passes there."""
 
 from gateway.mqtt.codec cimport Publish
+from gateway.mqtt.fixes cimport TopicRoute
 from gateway.mqtt.session cimport Hub, Link
+from gateway.receipts cimport FixAppender, Receipt
 
 
 cdef class Shell:
     cdef readonly Hub router
     cdef readonly object time          # callable: s
     cdef readonly object ingest
+    cdef FixAppender _appender         # None: whoever appends here, fixes go there one by one
+    cdef double _sampled               # when a fix last went the way on which calls are recorded
+    cdef long _unrecorded              # fixes since then
     cdef public bint saturated         # too much waits for the log: no connection is read
     cdef public int in_flight
     cdef public Py_ssize_t in_flight_bytes
@@ -19,6 +24,8 @@ cdef class Shell:
 
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
+    cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
+    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
     cdef int _stored(self, PendingPublish pending, completion) except -1
 
 

@@ -6,14 +6,24 @@ to one client leaves in one write at its end.
 """
 
 cimport cython
+from libc.stdint cimport int64_t
 
 from gateway.mqtt.codec cimport Publish
+from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute, wall_clock_ms
 from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, Hub, Link
+from gateway.receipts cimport FixAppender, Receipt
 
+from gateway.formats import owntracks, positions
 from gateway.mqtt.packets import ReasonCode
+from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
+
+cdef double SAMPLE_S = 1 / RECORDS_PER_S
+cdef str SUBMIT_LOCATION = "Submitter.submit_location"
+cdef str POSITIONS = positions.SOURCE
+cdef str OWNTRACKS = owntracks.SOURCE
 
 
 @cython.freelist(256)
@@ -34,6 +44,8 @@ cdef class Shell:
     def __init__(self, Hub router, ingest, loop):
         self.router = router
         self.ingest = ingest
+        if isinstance(ingest.submitter, FixAppender):
+            self._appender = ingest.submitter
         self.time = loop.time
         self.stalled = {}  # protocols not read because of `saturated`
         self._call_soon = loop.call_soon
@@ -44,27 +56,68 @@ cdef class Shell:
 
     cdef int _publish(self, Link connection, Publish packet, double now) except -1:
         """Store a message; it is acknowledged when the log has it."""
-        cdef PendingPublish pending
+        cdef TopicRoute route = connection.route
+        cdef Receipt receipt
         cdef list completions
-        route = connection.route
+        self.router.counters["publishes"] += 1
         if route is None or route.topic != packet.topic:
             route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
-        self.router.counters["publishes"] += 1
+        if self._appender is not None and route.form:
+            receipt = self._append(route, packet.payload, now)
+            if receipt is not None:
+                self._wait(connection, packet, 0, receipt)
+                return 0
         code, completions = self.ingest.submit(connection.session.identity, route, packet.payload)
         if not completions:
             connection.acknowledge(packet, code, now)
-            return 0
-        pending = PendingPublish.__new__(PendingPublish)
+        elif len(completions) == 1:
+            self._wait(connection, packet, code, completions[0])
+        else:
+            self._wait(connection, packet, code, AllOf(completions))
+        return 0
+
+    cdef Receipt _append(self, TopicRoute route, bytes payload, double now):
+        """Append an ordinary fix; None to have it looked at more closely.
+
+        Some of them are, so that the interceptors of Submitter.submit_location see them too: as
+        many as are recorded. All are counted there.
+        """
+        cdef int64_t key = 0
+        cdef bytes record
+        cdef Receipt receipt
+        if now - self._sampled >= SAMPLE_S:
+            self._sampled = now
+            count_calls(self._appender.telemetry, SUBMIT_LOCATION, self._unrecorded)
+            self._unrecorded = 0
+            return None
+        record = route.record(payload, wall_clock_ms(), &key)
+        if record is None:
+            return None
+        self._unrecorded += 1
+        receipt = self._appender.known(key)
+        if receipt is not None:
+            return receipt
+        return self._appender.append_new(
+            key,
+            route._device,
+            record,
+            POSITIONS if route.form == FORM_POSITION else OWNTRACKS,
+            None,
+        )
+
+    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1:
+        """Acknowledge a packet when the log has answered."""
+        cdef PendingPublish pending = PendingPublish.__new__(PendingPublish)
         pending.shell = self
         pending.connection = connection
         pending.packet = packet
         pending.code = code
         self.in_flight += 1
         self.in_flight_bytes += len(packet.payload)
-        if len(completions) == 1:
-            completions[0].add_done_callback(pending)
+        if isinstance(completion, Receipt):
+            (<Receipt> completion).add_done_callback(pending)
         else:
-            when_all_are_done(completions, pending)
+            completion.add_done_callback(pending)
         if (
             self.in_flight >= self._in_flight_max
             or self.in_flight_bytes >= self._in_flight_bytes_max
@@ -77,7 +130,7 @@ cdef class Shell:
         self.in_flight_bytes -= len(pending.packet.payload)
         if self.saturated:
             self.relieve()
-        if completion.cancelled() or completion.exception() is not None:
+        if has_failed(completion):
             self.router.counters["appends_failed"] += 1
             # Without an acknowledgement the client sends it again on its next connection.
             pending.connection.close(
@@ -226,19 +279,29 @@ cdef class MqttProtocol:
         return f"{name[0]}:{name[1]}" if name else "?"
 
 
-def when_all_are_done(list completions, callback):
-    """Call `callback` once, with the first that failed or with the last."""
-    cdef Py_ssize_t missing = len(completions)
+cdef bint has_failed(completion) except -1:
+    if isinstance(completion, Receipt):
+        return (<Receipt> completion)._error is not None
+    return completion.cancelled() or completion.exception() is not None
 
-    def done(completion):
-        nonlocal missing
-        if missing <= 0:
-            return
-        missing -= 1
-        if completion.cancelled() or completion.exception() is not None:
-            missing = 0
-        if not missing:
-            callback(completion)
 
-    for each in completions:
-        each.add_done_callback(done)
+class AllOf:
+    """Several completions as one, which fails with the first that does."""
+
+    def __init__(self, completions):
+        self._completions = completions
+
+    def add_done_callback(self, callback):
+        """Call `callback` once, with the first that failed or with the last."""
+        missing = len(self._completions)
+
+        def done(completion):
+            nonlocal missing
+            if missing <= 0:
+                return
+            missing = 0 if has_failed(completion) else missing - 1
+            if not missing:
+                callback(completion)
+
+        for each in self._completions:
+            each.add_done_callback(done)

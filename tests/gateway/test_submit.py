@@ -8,7 +8,8 @@ import re
 import pytest
 
 from gateway.known_fixes import KnownFixes, fix_key
-from gateway.submit import RECORD_BYTES_MAX, Submitter
+from gateway.receipts import RECORD_BYTES_MAX
+from gateway.submit import Submitter
 from gateway.traceparent import TraceSource
 from tests.gateway.records import MemoryLog, MemoryTelemetry, fix
 from waylog.kafka import AppendError, AppendQueueFull

@@ -1,0 +1,114 @@
+"""Which fixes are in the log already: what makes a repeated fix be stored once."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+
+cdef extern from "Python.h":
+    Py_hash_t _Py_HashBytes(const void* source, Py_ssize_t size) nogil
+
+DEFAULT_CAPACITY = 500_000
+
+cdef enum:
+    NAME_BYTES_MAX = 1024  # of device and id together; longer ones take a detour
+    SLOTS_MIN = 1024
+
+
+cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -1:
+    """`fix_key` for a device in UTF-8 and the bytes of an id."""
+    cdef char[NAME_BYTES_MAX] name
+    cdef Py_ssize_t device_size = PyBytes_GET_SIZE(device)
+    if device_size + 1 + size > NAME_BYTES_MAX:
+        return hash(device + b"\0" + fix_id[:size])
+    memcpy(name, PyBytes_AS_STRING(device), device_size)
+    name[device_size] = 0
+    memcpy(name + device_size + 1, fix_id, size)
+    return _Py_HashBytes(name, device_size + 1 + size)
+
+
+def fix_key(str device, str fix_id):
+    """What stays in memory of a fix: 64 bits.
+
+    The device goes in beside the id, so that nobody can occupy the ids of another's device.
+    Python's string hash is keyed by a secret of the process: collisions cannot be made on purpose.
+    """
+    cdef bytes encoded = fix_id.encode("utf-8", "surrogatepass")
+    return key_of(
+        device.encode("utf-8", "surrogatepass"),
+        PyBytes_AS_STRING(encoded),
+        PyBytes_GET_SIZE(encoded),
+    )
+
+
+cdef uint64_t* find(const Table* table, uint64_t key) noexcept nogil:
+    """The slot of a key, or the empty one where it would be: half of all are empty at least."""
+    cdef uint64_t at = key & table.mask
+    while table.slots[at] and table.slots[at] != key:
+        at = (at + 1) & table.mask
+    return table.slots + at
+
+
+cdef int create(Table* table, uint64_t slots) except -1:
+    table.slots = <uint64_t*> PyMem_Calloc(slots, sizeof(uint64_t))
+    if table.slots is NULL:
+        raise MemoryError
+    table.mask = slots - 1
+    table.filled = 0
+    return 0
+
+
+cdef int grow(Table* table) except -1:
+    cdef Table larger
+    cdef uint64_t at
+    create(&larger, 2 * (table.mask + 1))
+    for at in range(table.mask + 1):
+        if table.slots[at]:
+            find(&larger, table.slots[at])[0] = table.slots[at]
+    larger.filled = table.filled
+    PyMem_Free(table.slots)
+    table[0] = larger
+    return 0
+
+
+cdef class KnownFixes:
+    """A set of keys that forgets the oldest: two generations, each half of the capacity.
+
+    When the younger generation is full it becomes the older, which is dropped whole; that costs
+    nothing a key, and at least half the capacity is always remembered. Open addressing: 16 to 32
+    bytes a key.
+    """
+
+    def __cinit__(self, capacity=DEFAULT_CAPACITY):
+        self._generation_size = max(1, capacity // 2)
+        create(&self._younger, SLOTS_MIN)
+        create(&self._older, SLOTS_MIN)
+
+    def __dealloc__(self):
+        PyMem_Free(self._younger.slots)
+        PyMem_Free(self._older.slots)
+
+    cdef bint holds(self, int64_t key) noexcept:
+        # 0 stands for "empty".
+        cdef uint64_t sought = <uint64_t> key if key else 1
+        return find(&self._younger, sought)[0] != 0 or find(&self._older, sought)[0] != 0
+
+    def __contains__(self, int64_t key):
+        return self.holds(key)
+
+    def __len__(self):
+        return self._younger.filled + self._older.filled
+
+    cpdef add(self, int64_t key):
+        """Remember a key; a key that is remembered stays so for longer."""
+        cdef uint64_t sought = <uint64_t> key if key else 1
+        cdef uint64_t* slot = find(&self._younger, sought)
+        if not slot[0]:
+            slot[0] = sought
+            self._younger.filled += 1
+            if 2 * self._younger.filled > self._younger.mask:
+                grow(&self._younger)
+        if self._younger.filled >= self._generation_size:
+            PyMem_Free(self._older.slots)
+            self._older = self._younger
+            create(&self._younger, SLOTS_MIN)

@@ -1,0 +1,31 @@
+from libc.stdint cimport int64_t
+
+cpdef enum:
+    FORM_OTHER = 0
+    FORM_POSITION = 1
+    FORM_OWNTRACKS = 2
+
+
+cdef struct Text:
+    const char* start  # NULL: not there
+    Py_ssize_t size
+
+
+cdef class TopicRoute:
+    cdef readonly str topic
+    cdef readonly bint allowed
+    cdef readonly object parse
+    cdef bytes _device
+    cdef Py_ssize_t _user_size
+    cdef int form
+
+    cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key)
+    cdef char* _put_head(
+        self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
+        int64_t received,
+    ) noexcept
+
+
+cdef int64_t wall_clock_ms() noexcept

@@ -1,0 +1,29 @@
+from typing import Final
+
+from gateway.mqtt.application import Parse
+
+FORM_OTHER: Final = 0
+FORM_POSITION: Final = 1
+FORM_OWNTRACKS: Final = 2
+
+class TopicRoute:
+    """What happens to messages that one client publishes to one topic."""
+
+    topic: str
+    allowed: bool
+    parse: Parse | None
+    def __init__(
+        self,
+        topic: str,
+        allowed: bool,
+        parse: Parse | None,
+        device: str | None = None,
+        form: int = FORM_OTHER,
+    ) -> None: ...
+    @property
+    def user(self) -> str: ...
+    @property
+    def device(self) -> str: ...
+    def record_of(self, payload: bytes, received: int) -> tuple[bytes, int] | None: ...
+
+def is_plain(name: str) -> bool: ...

@@ -1,0 +1,419 @@
+"""The fixes that nearly all devices send, from their JSON to the log's record in one pass.
+
+What is read here is what `gateway.formats.positions` and `gateway.formats.owntracks` would make the
+same fix of (a test compares them on everything); whatever is the least unusual is left to them.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memchr, memcmp, memcpy
+from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
+
+from gateway.known_fixes cimport key_of
+
+from hashlib import blake2b
+
+from gateway.formats.positions import UNIQUE_ID_CHARACTERS
+from gateway.formats.values import DAY_MS, YEAR_2000_MS
+from waylog.messages import fix_id
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char* text, char** end, object overflow) except? -1
+
+cdef enum:
+    PAYLOAD_BYTES_MAX = 1024  # of what is read here
+    DEVICE_BYTES_MAX = 256
+    RECORD_BYTES_MAX = 4096   # always enough for both, with all names of members
+    ID_BYTES_MAX = 64
+    OTHERS_MAX = 32           # members that become attributes
+    SPEED_KMH_MAX = 400
+    NOT_GIVEN = -2
+
+cdef int64_t LATEST_AHEAD_MS = DAY_MS
+cdef int64_t EARLIEST_MS = YEAR_2000_MS
+cdef Py_ssize_t UNIQUE_BYTES = UNIQUE_ID_CHARACTERS
+
+# 10^0 to 10^22 are exact, and so is an integer of 15 digits: their quotient is the nearest double.
+cdef double[23] POWERS_OF_TEN = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+]
+
+# Speeds in whole km/h, which is what OwnTracks sends, as m/s.
+cdef list SPEEDS = [repr(round(kmh / 3.6, 4)).encode() for kmh in range(SPEED_KMH_MAX + 1)]
+
+
+cdef struct Value:
+    Text text        # of a string without its quotes
+    double number    # of a number
+    char kind        # '"', '0' number, 't', 'f', 'n', '[' a list of strings and numbers
+    bint whole       # a number without fraction
+
+
+include "scanner.pxi"
+
+
+cdef int64_t wall_clock_ms() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_REALTIME, &now)
+    return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+
+
+cdef inline char* put(char* out, const char* text, Py_ssize_t size) noexcept:
+    memcpy(out, text, size)
+    return out + size
+
+
+cdef char* put_integer(char* out, int64_t value) noexcept:
+    cdef char[20] digits
+    cdef int count = 0
+    while True:
+        digits[count] = 48 + value % 10
+        value //= 10
+        count += 1
+        if not value:
+            break
+    while count:
+        count -= 1
+        out[0] = digits[count]
+        out += 1
+    return out
+
+
+cdef inline char* put_member(
+    char* out, const char* name, Py_ssize_t size, const Text* value
+) noexcept:
+    """A member that may be missing or unknown; `name` with its comma, quotes and colon."""
+    if value.start is NULL or value.size < 0:
+        return out
+    return put(put(out, name, size), value.start, value.size)
+
+
+cdef class TopicRoute:
+    """What happens to messages that one client publishes to one topic.
+
+    `device` is the device's name as it is stored, if it is known already; `parse` None means that
+    nothing is for the log.
+    """
+
+    def __init__(self, str topic, bint allowed, parse, str device=None, int form=FORM_OTHER):
+        self.topic = topic
+        self.allowed = allowed
+        self.parse = parse
+        if device is not None and is_plain(device) and len(device) <= DEVICE_BYTES_MAX:
+            self._device = device.encode()
+            self._user_size = device.index("/")
+            self.form = form
+
+    @property
+    def user(self):
+        """The user that the topic names."""
+        return self.topic.split("/")[1]
+
+    @property
+    def device(self):
+        """The device that the topic names."""
+        return self.topic.split("/")[2]
+
+    cdef bytes record(self, bytes payload, int64_t received, int64_t* key):
+        """The record of a fix and its key for `known_fixes`; None to have it read by `parse`."""
+        if not self.form or not self.allowed or PyBytes_GET_SIZE(payload) > PAYLOAD_BYTES_MAX:
+            return None
+        if self.form == FORM_POSITION:
+            return self._position(payload, received, key)
+        return self._owntracks(payload, received, key)
+
+    def record_of(self, bytes payload, int64_t received):
+        """The same for Python."""
+        cdef int64_t key = 0
+        record = self.record(payload, received, &key)
+        return None if record is None else (record, key)
+
+    cdef bytes _position(self, bytes payload, int64_t received, int64_t* key):
+        cdef Text identity, accuracy, altitude, vertical, speed, course, battery, charging
+        cdef Text trigger, lat_text, lon_text
+        cdef double lat = 0, lon = 0
+        cdef int64_t time = 0
+        cdef Text name
+        cdef Value value
+        cdef Text* target
+        cdef const char* position = object_start(PyBytes_AS_STRING(payload))
+        cdef bytes made
+        identity.start = accuracy.start = altitude.start = vertical.start = speed.start = NULL
+        course.start = battery.start = charging.start = trigger.start = NULL
+        lat_text.start = lon_text.start = NULL
+        while position is not NULL and position[0] != b"}":
+            position = read_member(position, &name, &value)
+            if position is NULL:
+                return None
+            if is_named(&name, b"lat", 3):
+                target = &lat_text
+                lat = value.number
+            elif is_named(&name, b"lon", 3):
+                target = &lon_text
+                lon = value.number
+            elif is_named(&name, b"time", 4):
+                if value.kind != b"0" or not value.whole or time:
+                    return None
+                time = <int64_t> value.number
+                continue
+            elif is_named(&name, b"id", 2):
+                target = &identity
+            elif is_named(&name, b"trigger", 7):
+                if not is_alphanumeric(&value.text):
+                    return None
+                target = &trigger
+            elif is_named(&name, b"accuracy", 8):
+                target = &accuracy
+            elif is_named(&name, b"altitude", 8):
+                target = &altitude
+            elif is_named(&name, b"vertical_accuracy", 17):
+                target = &vertical
+            elif is_named(&name, b"speed", 5):
+                target = &speed
+            elif is_named(&name, b"course", 6):
+                if value.number >= 360:
+                    return None
+                target = &course
+            elif is_named(&name, b"battery", 7):
+                if value.number > 100:
+                    return None
+                target = &battery
+            elif is_named(&name, b"charging", 8):
+                target = &charging
+            else:
+                return None
+            if target.start is not NULL:
+                return None  # a member that stands twice
+            if target is &identity or target is &trigger:
+                if value.kind != b'"' or has_space(&value.text):
+                    return None
+            elif target is &charging:
+                if value.kind != b"t" and value.kind != b"f":
+                    return None
+            elif value.kind != b"0":
+                return None
+            elif value.number < 0 and not (
+                target is &lat_text or target is &lon_text or target is &altitude
+            ):
+                return None
+            target[0] = value.text
+        if position is NULL or not at_end(payload, position + 1):
+            return None
+        if (
+            lat_text.start is NULL or lon_text.start is NULL
+            or not -90 <= lat <= 90 or not -180 <= lon <= 180
+            or not EARLIEST_MS <= time <= received + LATEST_AHEAD_MS
+            or (trigger.start is not NULL and not 0 < trigger.size <= ID_BYTES_MAX)
+        ):
+            return None
+        if identity.start is NULL or identity.size < UNIQUE_BYTES:
+            if identity.start is not NULL and not identity.size:
+                return None
+            made = fix_id(
+                self._device.decode(), time, lat, lon, string_of(&trigger), string_of(&identity)
+            ).encode()
+            identity.start = PyBytes_AS_STRING(made)
+            identity.size = PyBytes_GET_SIZE(made)
+        elif identity.size > ID_BYTES_MAX:
+            return None
+        key[0] = key_of(self._device, identity.start, identity.size)
+        cdef char[RECORD_BYTES_MAX] out
+        cdef char* end = self._put_head(out, &identity, &lat_text, &lon_text, time, received)
+        end = put_member(end, b',"accuracy":', 12, &accuracy)
+        end = put_member(end, b',"altitude":', 12, &altitude)
+        end = put_member(end, b',"vertical_accuracy":', 21, &vertical)
+        end = put_member(end, b',"speed":', 9, &speed)
+        end = put_member(end, b',"course":', 10, &course)
+        end = put_member(end, b',"battery":', 11, &battery)
+        end = put_member(end, b',"charging":', 12, &charging)
+        if trigger.start is not NULL:
+            end = put(put_member(end, b',"trigger":"', 12, &trigger), b'"', 1)
+        end = put(end, b',"source":"positions"}', 22)
+        return PyBytes_FromStringAndSize(out, end - out)
+
+    cdef char* _put_head(
+        self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
+        int64_t received,
+    ) noexcept:
+        cdef const char* device = PyBytes_AS_STRING(self._device)
+        out = put(put(out, b'{"id":"', 7), identity.start, identity.size)
+        out = put(put(out, b'","device":"', 12), device, PyBytes_GET_SIZE(self._device))
+        out = put(put(out, b'","user":"', 10), device, self._user_size)
+        out = put(put(out, b'","lat":', 8), lat.start, lat.size)
+        out = put(put(out, b',"lon":', 7), lon.start, lon.size)
+        out = put_integer(put(out, b',"time":', 8), time)
+        return put_integer(put(out, b',"received":', 12), received)
+
+    cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key):
+        cdef Text lat_text, lon_text, identity, trigger, acc, alt, vac, cog, batt, tst, bs
+        cdef Text[OTHERS_MAX] others  # with name, quotes and colon
+        cdef int count = 0
+        cdef double lat = 0, lon = 0
+        cdef int64_t time = 0, speed = NOT_GIVEN
+        cdef int charging = 0, index
+        cdef bint is_location = False
+        cdef Text name
+        cdef Value value
+        cdef Text* target
+        cdef const char* start
+        cdef const char* position = object_start(PyBytes_AS_STRING(payload))
+        cdef bytes made, speed_text
+        cdef char[DEVICE_BYTES_MAX + 32 + ID_BYTES_MAX] seed
+        cdef char* end
+        lat_text.start = lon_text.start = identity.start = trigger.start = acc.start = NULL
+        alt.start = vac.start = cog.start = batt.start = tst.start = bs.start = NULL
+        while position is not NULL and position[0] != b"}":
+            start = position
+            position = read_member(position, &name, &value)
+            if position is NULL:
+                return None
+            target = NULL
+            if is_named(&name, b"_type", 5):
+                if is_location or value.kind != b'"' or not is_named(&value.text, b"location", 8):
+                    return None
+                is_location = True
+                continue
+            if is_named(&name, b"lat", 3):
+                target = &lat_text
+                lat = value.number
+            elif is_named(&name, b"lon", 3):
+                target = &lon_text
+                lon = value.number
+            elif is_named(&name, b"tst", 3):
+                if not value.whole:
+                    return None
+                target = &tst
+                time = <int64_t> value.number * 1000
+            elif is_named(&name, b"_id", 3):
+                target = &identity
+            elif is_named(&name, b"t", 1):
+                target = &trigger
+            elif is_named(&name, b"acc", 3):
+                target = &acc
+            elif is_named(&name, b"alt", 3):
+                target = &alt
+            elif is_named(&name, b"vac", 3):
+                target = &vac
+            elif is_named(&name, b"vel", 3):
+                if speed != NOT_GIVEN or value.kind != b"0" or not value.whole:
+                    return None
+                if value.number > SPEED_KMH_MAX:
+                    return None
+                speed = -1 if value.number < 0 else <int64_t> value.number
+                continue
+            elif is_named(&name, b"cog", 3):
+                if value.number >= 360:
+                    return None
+                target = &cog
+            elif is_named(&name, b"batt", 4):
+                if value.number > 100:
+                    return None
+                target = &batt
+            elif is_named(&name, b"bs", 2):
+                if value.kind != b"0" or not value.whole or not 0 <= value.number <= 3:
+                    return None
+                target = &bs
+                charging = <int> value.number
+            elif is_left_out(&name):
+                continue
+            if target is NULL:
+                if value.kind == b"n" or (value.kind == b'"' and not value.text.size):
+                    continue
+                if count == OTHERS_MAX or name.size == 0:
+                    return None
+                others[count].start = name.start
+                others[count].size = value.text.start + value.text.size - name.start
+                if value.kind == b'"':
+                    others[count].size += 1
+                count += 1
+                continue
+            if target.start is not NULL:
+                return None
+            if target is &identity or target is &trigger:
+                if value.kind != b'"' or not 0 < value.text.size <= ID_BYTES_MAX:
+                    return None
+                if not is_alphanumeric(&value.text):
+                    return None
+            elif value.kind != b"0":
+                return None
+            target[0] = value.text
+            if value.number < 0 and (
+                target is &acc or target is &vac or target is &cog or target is &batt
+            ):
+                target.size = -1  # what apps write for "unknown"
+        if position is NULL or not at_end(payload, position + 1):
+            return None
+        if (
+            not is_location or lat_text.start is NULL or lon_text.start is NULL
+            or tst.start is NULL or not -90 <= lat <= 90 or not -180 <= lon <= 180
+            or not EARLIEST_MS <= time <= received + LATEST_AHEAD_MS
+        ):
+            return None
+        if identity.start is NULL:
+            made = fix_id(
+                self._device.decode(), time, lat, lon, string_of(&trigger), None
+            ).encode()
+        else:
+            # waylog.messages.fix_id for an app's own message id.
+            end = put(seed, PyBytes_AS_STRING(self._device), PyBytes_GET_SIZE(self._device))
+            end[0] = 0
+            end = put_integer(end + 1, time)
+            end[0] = 0
+            end = put(end + 1, identity.start, identity.size)
+            made = blake2b(
+                PyBytes_FromStringAndSize(seed, end - seed), digest_size=12
+            ).hexdigest().encode()
+        identity.start = PyBytes_AS_STRING(made)
+        identity.size = PyBytes_GET_SIZE(made)
+        key[0] = key_of(self._device, identity.start, identity.size)
+        cdef char[RECORD_BYTES_MAX] out
+        end = self._put_head(out, &identity, &lat_text, &lon_text, time, received)
+        end = put_member(end, b',"accuracy":', 12, &acc)
+        end = put_member(end, b',"altitude":', 12, &alt)
+        end = put_member(end, b',"vertical_accuracy":', 21, &vac)
+        if speed >= 0:
+            speed_text = SPEEDS[speed]
+            end = put(put(end, b',"speed":', 9), speed_text, PyBytes_GET_SIZE(speed_text))
+        end = put_member(end, b',"course":', 10, &cog)
+        end = put_member(end, b',"battery":', 11, &batt)
+        if charging == 1:
+            end = put(end, b',"charging":false', 17)
+        elif charging:
+            end = put(end, b',"charging":true', 16)
+        if trigger.start is not NULL:
+            end = put(put_member(end, b',"trigger":"', 12, &trigger), b'"', 1)
+        end = put(end, b',"source":"owntracks"', 21)
+        if count:
+            end = put(end, b',"attributes":{', 15)
+            for index in range(count):
+                if index:
+                    end = put(end, b",", 1)
+                end = put(put(end, b'"', 1), others[index].start, others[index].size)
+            end = put(end, b"}", 1)
+        end = put(end, b"}", 1)
+        return PyBytes_FromStringAndSize(out, end - out)
+
+
+cdef bint is_left_out(const Text* name) noexcept:
+    """Members of a location that are neither read nor kept as attributes."""
+    return (
+        is_named(name, b"topic", 5)
+        or is_named(name, b"source", 6)
+        or is_named(name, b"qos", 3)
+        or is_named(name, b"retained", 8)
+        or is_named(name, b"modeId", 6)
+    )
+
+
+cdef str string_of(const Text* text):
+    return None if text.start is NULL else text.start[:text.size].decode("ascii")
+
+
+def is_plain(str name):
+    """Whether a device's name is stored as it is: ASCII, and nothing that a name may not have."""
+    user, _, device = name.partition("/")
+    # What begins like a token may be one: `gateway.formats` looks at it more closely.
+    return bool(user) and bool(device) and not device.startswith("wl_") and all(
+        "!" <= character <= "~" and character not in '"\\/+#' for character in user + device
+    )

@@ -1,0 +1,181 @@
+# Reads plain JSON: ASCII, no escapes, no exponents, nothing nested but short lists; a part of
+# fixes.pyx. All functions read bytes that end with a zero, which is no part of any JSON, and return
+# NULL for what they do not read.
+
+
+cdef inline const char* skip_space(const char* position) noexcept:
+    while position[0] == b" " or position[0] == b"\n" or position[0] == b"\r" or position[0] == b"\t":
+        position += 1
+    return position
+
+
+cdef const char* object_start(const char* position) noexcept:
+    """The first member's name, or the closing brace."""
+    position = skip_space(position)
+    if position[0] != b"{":
+        return NULL
+    return skip_space(position + 1)
+
+
+cdef bint at_end(bytes payload, const char* position) noexcept:
+    """Whether nothing but space follows."""
+    return skip_space(position) == PyBytes_AS_STRING(payload) + PyBytes_GET_SIZE(payload)
+
+
+cdef inline bint is_named(const Text* text, const char* name, Py_ssize_t size) noexcept:
+    return text.size == size and memcmp(text.start, name, size) == 0
+
+
+cdef inline bint is_digit(char character) noexcept:
+    return 48 <= character <= 57
+
+
+cdef bint is_alphanumeric(const Text* text) noexcept:
+    cdef Py_ssize_t index
+    cdef char each
+    for index in range(text.size):
+        each = text.start[index]
+        if not (is_digit(each) or 65 <= each <= 90 or 97 <= each <= 122):
+            return False
+    return True
+
+
+cdef inline bint has_space(const Text* text) noexcept:
+    return memchr(text.start, b" ", text.size) != NULL
+
+
+cdef const char* read_string(const char* position, Text* text) noexcept:
+    """A string of visible ASCII without quotes and backslashes; spaces only inside."""
+    if position[0] != b'"':
+        return NULL
+    position += 1
+    text.start = position
+    while 32 <= position[0] < 127 and position[0] != b'"' and position[0] != b"\\":
+        position += 1
+    if position[0] != b'"':
+        return NULL
+    text.size = position - text.start
+    if text.size and (text.start[0] == b" " or position[-1] == b" "):
+        return NULL
+    return position + 1
+
+
+cdef const char* read_number(const char* position, Value* value) except? NULL:
+    """A number of at most 17 digits."""
+    cdef uint64_t digits = 0
+    cdef int count = 0, decimals = 0
+    cdef bint negative = position[0] == b"-"
+    value.text.start = position
+    if negative:
+        position += 1
+    if position[0] == b"0" and is_digit(position[1]):
+        return NULL
+    while is_digit(position[0]):
+        digits = 10 * digits + (position[0] - 48)
+        count += 1
+        position += 1
+        if count > 17:
+            return NULL
+    if not count:
+        return NULL
+    value.whole = position[0] != b"."
+    if not value.whole:
+        position += 1
+        while is_digit(position[0]):
+            digits = 10 * digits + (position[0] - 48)
+            decimals += 1
+            position += 1
+            if count + decimals > 17:
+                return NULL
+        if not decimals:
+            return NULL
+    if position[0] == b"e" or position[0] == b"E":
+        return NULL
+    value.text.size = position - value.text.start
+    if count + decimals <= 15:
+        value.number = <double> digits / POWERS_OF_TEN[decimals]
+        if negative:
+            value.number = -value.number
+    else:
+        value.number = PyOS_string_to_double(value.text.start, &end_of_number, None)
+    value.kind = b"0"
+    return position
+
+
+cdef char* end_of_number  # where PyOS_string_to_double stopped: known already
+
+
+cdef const char* read_list(const char* position, Value* value) except? NULL:
+    """A list of strings and numbers."""
+    cdef Value item
+    value.text.start = position
+    position = skip_space(position + 1)
+    if position[0] == b"]":
+        position += 1
+    else:
+        while True:
+            if position[0] == b'"':
+                position = read_string(position, &item.text)
+            else:
+                position = read_number(position, &item)
+            if position is NULL:
+                return NULL
+            position = skip_space(position)
+            if position[0] == b"]":
+                position += 1
+                break
+            if position[0] != b",":
+                return NULL
+            position = skip_space(position + 1)
+    value.text.size = position - value.text.start
+    value.kind = b"["
+    return position
+
+
+cdef const char* read_member(const char* position, Text* name, Value* value) except? NULL:
+    """A member and the comma behind it; returns the next member's name, or the closing brace."""
+    position = read_string(position, name)
+    if position is NULL:
+        return NULL
+    position = skip_space(position)
+    if position[0] != b":":
+        return NULL
+    position = skip_space(position + 1)
+    value.kind = position[0]
+    value.number = 0
+    value.whole = False
+    if position[0] == b'"':
+        position = read_string(position, &value.text)
+    elif position[0] == b"-" or is_digit(position[0]):
+        position = read_number(position, value)
+    elif position[0] == b"[":
+        position = read_list(position, value)
+    else:
+        value.text.start = position
+        if stands_here(position, b"true", 4):
+            position += 4
+        elif stands_here(position, b"null", 4):
+            position += 4
+        elif stands_here(position, b"false", 5):
+            position += 5
+        else:
+            return NULL
+        value.text.size = position - value.text.start
+    if position is NULL:
+        return NULL
+    position = skip_space(position)
+    if position[0] == b"}":
+        return position
+    if position[0] != b",":
+        return NULL
+    position = skip_space(position + 1)
+    return position if position[0] == b'"' else NULL
+
+
+cdef inline bint stands_here(const char* position, const char* word, int size) noexcept:
+    """Whether a word stands here; stops at the first difference, before the end of the bytes."""
+    cdef int index
+    for index in range(size):
+        if position[index] != word[index]:
+            return False
+    return True

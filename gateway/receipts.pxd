@@ -1,0 +1,40 @@
+from libc.stdint cimport int64_t, uint64_t
+
+from gateway.known_fixes cimport KnownFixes
+
+
+cdef class Receipt:
+    cdef bint _done
+    cdef object _error
+    cdef object _callbacks
+
+    cpdef bint done(self)
+    cpdef exception(self)
+    cpdef add_done_callback(self, callback)
+    cpdef finish(self, error)
+
+
+cdef class FixReceipt(Receipt):
+    cdef FixAppender _appender
+    cdef int64_t _key
+    cdef str _source
+    cdef double _started
+
+
+cdef class FixAppender:
+    cdef readonly KnownFixes known_fixes
+    cdef readonly object metrics
+    cdef object _send
+    cdef dict _in_flight
+    cdef Receipt _stored
+    cdef char[55] _trace_head
+    cdef uint64_t _traces
+    cdef dict _fixes
+    cdef list _latency_counts
+
+    cdef Receipt known(self, int64_t key)
+    cdef bytes start_trace(self)
+    cdef Receipt append_new(
+        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+    )
+    cdef int _answered(self, FixReceipt receipt, error) except -1

@@ -1,0 +1,35 @@
+from collections.abc import Callable
+from typing import Any, Final
+
+from confluent_kafka import KafkaError, Message
+
+from gateway.known_fixes import KnownFixes
+from gateway.metrics import GatewayMetrics
+from gateway.submit import Log
+from waylog.kafka import AppendError
+from waylog.messages import Fix
+
+RECORD_BYTES_MAX: Final = 900_000
+
+class Receipt:
+    """What the log says to one record: a future for those who cannot afford a future."""
+
+    def __init__(self) -> None: ...
+    def done(self) -> bool: ...
+    def cancelled(self) -> bool: ...
+    def exception(self) -> AppendError | None: ...
+    def add_done_callback(self, callback: Callable[[Any], object]) -> None: ...
+    def __call__(self, error: KafkaError | None, message: Message) -> None: ...
+    def finish(self, error: AppendError | None) -> None: ...
+
+class FixAppender:
+    """The base of gateway.submit.Submitter: appends fixes, each once."""
+
+    known_fixes: KnownFixes
+    metrics: GatewayMetrics
+    def __init__(self, log: Log, known_fixes: KnownFixes, metrics: GatewayMetrics) -> None: ...
+    @property
+    def in_flight(self) -> int: ...
+    def append_fix(
+        self, key: int, fix: Fix, encode: Callable[[Fix], bytes], traceparent: bytes | None
+    ) -> Receipt: ...

@@ -1,0 +1,187 @@
+"""The way of a fix into the log, as far as every fix takes it: receipts, and what hands them out.
+
+The acknowledgement to a device hangs on a receipt: it is done when every in-sync replica has the
+record (acks=all), or when the log is known to have it already.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from libc.stdint cimport int64_t, uint64_t
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
+
+from gateway.known_fixes cimport KnownFixes
+
+import os
+from bisect import bisect_left
+
+from gateway.metrics import LATENCY_BUCKETS_S
+from waylog.kafka import AppendError
+from waylog.topics import LOCATION
+
+#: A record beyond it would be refused by the broker (message.max.bytes is 1 MB).
+RECORD_BYTES_MAX = 900_000
+
+cdef enum:
+    TRACE_BYTES = 55
+
+cdef str TRACE_HEADER = "traceparent"
+cdef str TOPIC = LOCATION
+cdef Py_ssize_t BYTES_MAX = RECORD_BYTES_MAX
+
+
+cdef inline double monotonic_s() noexcept:
+    cdef timespec now
+    clock_gettime(CLOCK_MONOTONIC, &now)
+    return <double> now.tv_sec + now.tv_nsec * 1e-9
+
+
+cdef class Receipt:
+    """What the log says to one record: a future for those who cannot afford a future.
+
+    Callbacks are called as soon as the log has answered, and not through the event loop: of the
+    time a fix costs, futures and their turns of the loop were the greatest part.
+    """
+
+    cpdef bint done(self):
+        """Whether the log has answered."""
+        return self._done
+
+    def cancelled(self):
+        """Never; for those who take futures, too."""
+        return False
+
+    cpdef exception(self):
+        """Why the log did not acknowledge the record; None when it did or has not answered yet."""
+        return self._error
+
+    cpdef add_done_callback(self, callback):
+        """Call `callback(self)` when the log answers; at once when it has."""
+        if self._done:
+            callback(self)
+        elif self._callbacks is None:
+            # One callback, or a list of them: nearly always there is exactly one.
+            self._callbacks = callback
+        elif type(self._callbacks) is list:
+            self._callbacks.append(callback)
+        else:
+            self._callbacks = [self._callbacks, callback]
+
+    def __call__(self, error, message):
+        """For Log.send: the log has answered."""
+        self.finish(None if error is None else AppendError(error.str()))
+
+    cpdef finish(self, error):
+        """The log has answered."""
+        cdef object callbacks = self._callbacks
+        self._done = True
+        self._error = error
+        self._callbacks = None
+        if callbacks is None:
+            return
+        if type(callbacks) is list:
+            for callback in callbacks:
+                callback(self)
+        else:
+            callbacks(self)
+
+
+cdef class FixReceipt(Receipt):
+    """Of a fix, which is known as soon as the log has it."""
+
+    cpdef finish(self, error):
+        self._appender._answered(self, error)
+        Receipt.finish(self, error)
+
+
+cdef class FixAppender:
+    """The base of gateway.submit.Submitter: appends fixes, each once, however often it comes."""
+
+    def __init__(self, log, KnownFixes known_fixes, metrics):
+        self.known_fixes = known_fixes
+        self.metrics = metrics
+        self._send = log.send
+        self._in_flight = {}
+        self._stored = Receipt()
+        self._stored.finish(None)
+        # Ids of traces are a random prefix of the process and a count: unique, and cheap.
+        self._traces = int.from_bytes(os.urandom(6), "big") + 1
+        head = b"00-%b%016x-%016x-00" % (os.urandom(8).hex().encode(), 0, 0)
+        memcpy(self._trace_head, PyBytes_AS_STRING(head), TRACE_BYTES)
+        self._fixes = metrics.fixes
+        self._latency_counts = metrics.latency_counts
+
+    @property
+    def in_flight(self):
+        """Fixes that wait for their acknowledgement."""
+        return len(self._in_flight)
+
+    cdef Receipt known(self, int64_t key):
+        """The receipt of a fix that the log has, or is about to have; None for a new one."""
+        cdef Receipt receipt = self._stored
+        if not self.known_fixes.holds(key):
+            receipt = self._in_flight.get(key)
+            if receipt is None:
+                return None
+        self.metrics.repeated += 1
+        return receipt
+
+    cdef bytes start_trace(self):
+        """A `traceparent` of a new trace, not sampled (W3C Trace Context, level 1)."""
+        cdef bytes text = PyBytes_FromStringAndSize(self._trace_head, TRACE_BYTES)
+        cdef char* start = PyBytes_AS_STRING(text)
+        cdef uint64_t number = self._traces
+        cdef int digit
+        self._traces += 1
+        for digit in range(16):
+            start[34 - digit] = b"0123456789abcdef"[number & 15]
+            number >>= 4
+        memcpy(start + 36, start + 19, 16)
+        return text
+
+    cdef Receipt append_new(
+        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+    ):
+        """Append a fix that is not `known`; never raises."""
+        cdef FixReceipt receipt = FixReceipt.__new__(FixReceipt)
+        receipt._appender = self
+        receipt._key = key
+        receipt._source = source
+        receipt._started = monotonic_s()
+        self._in_flight[key] = receipt
+        try:
+            if len(value) > BYTES_MAX:
+                raise AppendError(f"a record of {len(value)} bytes is too large")
+            self._send(
+                TOPIC,
+                value,
+                device,
+                [(TRACE_HEADER, self.start_trace() if traceparent is None else traceparent)],
+                receipt,
+            )
+        except AppendError as error:
+            receipt.finish(error)
+        return receipt
+
+    def append_fix(self, int64_t key, fix, encode, bytes traceparent):
+        """Append a fix, unless it is known by its key; `encode` makes its record."""
+        cdef Receipt receipt = self.known(key)
+        if receipt is not None:
+            return receipt
+        return self.append_new(
+            key, fix.device.encode(), encode(fix), fix.source or "", traceparent
+        )
+
+    cdef int _answered(self, FixReceipt receipt, error) except -1:
+        cdef double seconds
+        cdef Py_ssize_t bucket
+        del self._in_flight[receipt._key]
+        if error is not None:
+            self.metrics.append_failures += 1
+            return 0
+        self.known_fixes.add(receipt._key)
+        seconds = monotonic_s() - receipt._started
+        self._fixes[receipt._source] = self._fixes.get(receipt._source, 0) + 1
+        bucket = bisect_left(LATENCY_BUCKETS_S, seconds)
+        self._latency_counts[bucket] += 1
+        self.metrics.latency_sum += seconds
+        return 0
