@@ -8,15 +8,15 @@ from __future__ import annotations
 
 import base64
 import binascii
-import ipaddress
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from aiohttp import web
 
+from gateway.addresses import is_loopback
 from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
-from gateway.formats.values import SECRET_PARAMETERS
+from gateway.formats.values import SECRET_PARAMETERS, parameters
 from gateway.services import SERVICES
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX
 
@@ -137,16 +137,6 @@ def same_origin(request: web.Request) -> bool:
     return bool(separator) and authority.lower() == request.headers.get("Host", "").lower()
 
 
-def is_loopback(host: str) -> bool:
-    """127.0.0.0/8, ::1 or localhost."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def _host_of(authority: str) -> str:
     if authority.startswith("["):
         return authority[1:].partition("]")[0]
@@ -167,19 +157,27 @@ def require_device(identity: Identity, device: str) -> None:
 
 def parameters_without_secrets(request: web.Request) -> dict[str, str]:
     """The parameters of the URL; the values of repeated ones are joined by ";"."""
-    if not request.query_string:
-        return {}
-    result: dict[str, str] = {}
-    for name, value in request.query.items():
-        if name not in SECRET_PARAMETERS and not value.startswith(TOKEN_PREFIX):
-            result[name] = f"{result[name]};{value}" if name in result else value
-    return result
+    return without_secrets(parameters(request.query.items())) if request.query_string else {}
+
+
+def without_secrets(query: Mapping[str, str]) -> dict[str, str]:
+    """Parameters that are no credentials."""
+    return {
+        name: value
+        for name, value in query.items()
+        if name not in SECRET_PARAMETERS and not value.startswith(TOKEN_PREFIX)
+    }
 
 
 def kept_headers(request: web.Request) -> dict[str, str]:
     """Headers that help to understand a message later; no credentials."""
+    return kept_of(request.headers)
+
+
+def kept_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """The same of any headers."""
     return {
-        name: request.headers[name][:_HEADER_CHARACTERS_MAX].encode("ascii", "replace").decode()
+        name: headers[name][:_HEADER_CHARACTERS_MAX].encode("ascii", "replace").decode()
         for name in _KEPT_HEADERS
-        if name in request.headers
+        if name in headers
     }

@@ -115,11 +115,24 @@ class Authenticator:
             return Identity(ANONYMOUS)
         return identity
 
-    async def _identity(self, user: str | None, secret: str) -> Identity | None:
+    def key_of(self, user: str | None, secret: str) -> bytes:
+        """By what a verdict on these credentials is remembered."""
         text = secret if user is None else f"{user}\0{secret}"
-        key = blake2b(
+        return blake2b(
             text.encode("utf-8", "surrogatepass"), key=self._cache_key, digest_size=16
         ).digest()
+
+    def recall(self, key: bytes) -> Identity | None:
+        """The identity that a remembered, still valid verdict gives; None: ask for a new one."""
+        try:
+            self._notice_changes()
+            verdict = self._kept(key)
+        except sqlite3.Error:
+            return None
+        return None if verdict is None else verdict.identity
+
+    async def _identity(self, user: str | None, secret: str) -> Identity | None:
+        key = self.key_of(user, secret)
         try:
             self._notice_changes()
             verdict = self._kept(key)

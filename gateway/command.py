@@ -9,7 +9,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from gateway.access import is_loopback
+from gateway.addresses import is_loopback
 from gateway.limits import HttpLimits
 from waylog.cli import CommandError
 from waylog.config import (

@@ -7,13 +7,14 @@ import logging
 import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
-import msgspec
 from aiohttp import web
 
 from gateway import reading
+from gateway.addresses import Addresses
 from gateway.answers import Refused, json_answer, refusal_answer
+from gateway.front import Accept, FrontServer
 from gateway.ingest import Ingest
 from gateway.log_range import LogRanges
 from gateway.openapi import openapi
@@ -29,6 +30,8 @@ from waylog.config import Endpoint
 logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+INGEST: Final = web.AppKey("ingest", Ingest)
 
 _BACKLOG: Final = 1024
 _SHUTDOWN_S: Final = 5.0
@@ -96,7 +99,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
     )
     application[SERVICES] = services
-    ingest = Ingest(services)
+    ingest = application[INGEST] = Ingest(services)
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)
     pages = Pages(ingest.osmand_at_root())
@@ -128,32 +131,25 @@ def build_application(services: Services, client_id: str) -> web.Application:
     return application
 
 
-class _FullHouse(asyncio.Protocol):
-    """Answers a connection beyond the limit, and closes it."""
-
-    BODY: Final = msgspec.json.encode({"error": "too many connections"})
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        transport.write(
-            b"HTTP/1.1 503 Service Unavailable\r\nRetry-After: 2\r\nConnection: close\r\n"
-            b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%b"
-            % (len(self.BODY), self.BODY)
-        )
-        transport.close()
-
-
 class HttpServer:
     """A running listener."""
 
-    def __init__(self, runner: web.AppRunner, server: asyncio.Server, endpoint: Endpoint) -> None:
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        front: FrontServer,
+        server: asyncio.Server,
+        endpoint: Endpoint,
+    ) -> None:
         self._runner = runner
+        self._front = front
         self._server = server
         self.endpoint = endpoint  # with the port the system has chosen
 
     async def close(self) -> None:
         """Stop listening, let requests end, close connections."""
         self._server.close()
+        await self._front.close(_SHUTDOWN_S)
         await self._runner.cleanup()
 
 
@@ -179,19 +175,14 @@ async def start_http(
     accept = runner.server
     assert accept is not None
 
+    addresses = Addresses(limits)
+    front = FrontServer(services, runner.app[INGEST], addresses, cast(Accept, accept))
     services.metrics.gauge(
-        "http_connections", "Open HTTP connections.", lambda: len(accept.connections)
+        "http_connections", "Open HTTP connections.", lambda: len(front.connections)
     )
-
-    def protocol() -> asyncio.Protocol:
-        if len(accept.connections) >= limits.connections_max:
-            services.metrics.connections_refused += 1
-            return _FullHouse()
-        return accept()
-
     try:
         server = await asyncio.get_running_loop().create_server(
-            protocol,
+            front.connection,
             endpoint.host,
             endpoint.port,
             backlog=_BACKLOG,
@@ -199,7 +190,8 @@ async def start_http(
             family=socket.AF_UNSPEC,
         )
     except OSError:
+        await front.close(0)
         await runner.cleanup()
         raise
     port = server.sockets[0].getsockname()[1]
-    return HttpServer(runner, server, Endpoint(endpoint.host, port))
+    return HttpServer(runner, front, server, Endpoint(endpoint.host, port))

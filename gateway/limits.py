@@ -25,6 +25,11 @@ class HttpLimits:
     header_line_bytes_max: int = 8190
     headers_max: int = 100
     connections_max: int = 10_000
+    #: By address; loopback is not limited.
+    connections_per_address_max: int = 1_000
+    requests_per_s_per_address: float = 1_000.0
+    #: Wrong credentials. Beyond it those of nobody known are not even verified.
+    failures_per_minute_per_address: float = 60.0
     #: How long a request waits for the log; the answer is then 503, and a repeat joins the wait.
     append_timeout_s: float = 10.0
     #: How long an answer waits for the address of the fix it acknowledges.
@@ -60,6 +65,10 @@ class TokenBucket:
             return False
         self._tokens -= count
         return True
+
+    def give_back(self, count: float = 1) -> None:
+        """Undo `take`."""
+        self._tokens += count
 
 
 class BudgetExceeded(Exception):

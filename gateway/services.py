@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass, field
 
 from aiohttp import web
 
+from gateway.addresses import TrustedProxies
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
@@ -39,6 +41,12 @@ class Services:
     #: Reading without credentials is allowed to programs on this machine.
     local_viewer: bool = False
     limits: HttpLimits = field(default_factory=HttpLimits)
+    #: Proxies whose X-Forwarded-For, or whose PROXY header, is believed.
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    #: Connections of those proxies begin with a PROXY header.
+    proxy_protocol: bool = False
+    #: Clients that a PROXY header has named, by connection.
+    remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 
 
 SERVICES = web.AppKey("services", Services)

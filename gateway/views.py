@@ -280,13 +280,25 @@ class LocationView(_View):
             watcher.on_events(events)
 
 
+class _Waiter:
+    """Somebody who wants to know when the address of a fix is there."""
+
+    __slots__ = ("callback", "time_ms", "timer")
+
+    timer: asyncio.TimerHandle
+
+    def __init__(self, time_ms: int, callback: Callable[[], object]) -> None:
+        self.time_ms = time_ms
+        self.callback = callback
+
+
 class AddressView(_View):
     """The newest address of each device, and news of it."""
 
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
         self._subscribers: list[Callable[[str, bytes], None]] = []
-        self._waiting: dict[str, list[tuple[int, asyncio.Future[None]]]] = {}
+        self._waiting: dict[str, list[_Waiter]] = {}
 
     def latest(self, device: str) -> Address | None:
         """The address of the newest resolved fix."""
@@ -299,25 +311,43 @@ class AddressView(_View):
         """
         self._subscribers.append(subscriber)
 
-    async def wait(self, device: str, time_ms: int, timeout_s: float) -> bool:
-        """Wait for the address of a fix of that time or a newer one; False when it is late."""
+    def when(
+        self, device: str, time_ms: int, timeout_s: float, callback: Callable[[], object]
+    ) -> None:
+        """Call back as soon as there is the address of a fix of that time or a newer one, or when
+        that is late; at once when it is there.
+        """
         entry = self._newest.get(device)
         if entry is not None and entry[0] >= time_ms:
-            return True
-        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        waiter = (time_ms, future)
+            callback()
+            return
+        waiter = _Waiter(time_ms, callback)
         self._waiting.setdefault(device, []).append(waiter)
-        try:
-            async with asyncio.timeout(timeout_s):
-                await future
-            return True
-        except TimeoutError:
-            return False
-        finally:
-            waiters = self._waiting[device]
-            waiters.remove(waiter)
-            if not waiters:
-                del self._waiting[device]
+        loop = asyncio.get_running_loop()
+        waiter.timer = loop.call_later(timeout_s, self._late, device, waiter)
+
+    async def wait(self, device: str, time_ms: int, timeout_s: float) -> bool:
+        """The same as a coroutine; False when it is late."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def done() -> None:
+            if not future.done():
+                future.set_result(None)
+
+        self.when(device, time_ms, timeout_s, done)
+        await future
+        entry = self._newest.get(device)
+        return entry is not None and entry[0] >= time_ms
+
+    def _late(self, device: str, waiter: _Waiter) -> None:
+        self._stop_waiting(device, waiter)
+        waiter.callback()
+
+    def _stop_waiting(self, device: str, waiter: _Waiter) -> None:
+        waiters = self._waiting[device]
+        waiters.remove(waiter)
+        if not waiters:
+            del self._waiting[device]
 
     def on_records(self, records: Sequence[Record]) -> None:
         """Take records of topic `address`; for LogReader."""
@@ -359,6 +389,8 @@ class AddressView(_View):
             watcher.on_events(events)
 
     def _wake(self, device: str, live: int) -> None:
-        for time_ms, future in self._waiting[device]:
-            if live >= time_ms and not future.done():
-                future.set_result(None)
+        for waiter in list(self._waiting[device]):
+            if live >= waiter.time_ms:
+                self._stop_waiting(device, waiter)
+                waiter.timer.cancel()
+                waiter.callback()

@@ -1,0 +1,163 @@
+"""Who connects from where, and how much one address may do.
+
+An address is an IPv4 address or the /64 network of an IPv6 address: whoever has one of those has
+all of it. Loopback is not limited: what comes from there is a proxy, or the machine itself.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import Final, TypeAlias
+
+from gateway.limits import HttpLimits, TokenBucket
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_ADDRESSES_MAX: Final = 50_000
+_SECONDS_A_MINUTE: Final = 60
+
+
+def party_of(address: str) -> str:
+    """What is counted as one party: the address itself, or the /64 of IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.version == 6 and parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+def is_loopback(host: str) -> bool:
+    """127.0.0.0/8, ::1 or localhost."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class TrustedProxies:
+    """Whose word about who is behind them is taken."""
+
+    def __init__(self, networks: Sequence[str] = ()) -> None:
+        """Raises ValueError for what is no network."""
+        self._networks: list[Network] = [ipaddress.ip_network(each) for each in networks]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: str) -> bool:
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+    def client(self, peer: str, forwarded_for: str | None) -> str:
+        """The address of the client behind trusted proxies.
+
+        Of `X-Forwarded-For` the last one that is no trusted proxy: everything to its left was
+        written by people we do not know.
+        """
+        if forwarded_for is None or peer not in self:
+            return peer
+        for hop in reversed(forwarded_for.split(",")):
+            address = hop.strip()
+            try:
+                ipaddress.ip_address(address)
+            except ValueError:
+                return peer
+            peer = address
+            if address not in self:
+                return address
+        return peer
+
+
+class _Party:
+    __slots__ = ("connections", "failures", "requests")
+
+    def __init__(self, requests: TokenBucket, failures: TokenBucket) -> None:
+        self.connections = 0
+        self.requests = requests
+        self.failures = failures
+
+
+class Addresses:
+    """Counts by address; of one listener, on one event loop."""
+
+    def __init__(self, limits: HttpLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._parties: OrderedDict[str, _Party] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._parties)
+
+    def connect(self, address: str) -> bool:
+        """Count a connection; False (and not counted) when the address has too many."""
+        if is_loopback(address):
+            return True
+        party = self._party(address)
+        if party.connections >= self._limits.connections_per_address_max:
+            return False
+        party.connections += 1
+        return True
+
+    def disconnect(self, address: str) -> None:
+        """A counted connection has ended."""
+        party = self._parties.get(party_of(address))
+        if party is not None and party.connections > 0:
+            party.connections -= 1
+
+    def may_ask(self, address: str) -> bool:
+        """Count a request; False when the address asks too often."""
+        return is_loopback(address) or self._party(address).requests.take()
+
+    def may_fail(self, address: str) -> bool:
+        """Whether the address may show credentials that nobody has verified yet."""
+        if is_loopback(address):
+            return True
+        bucket = self._party(address).failures
+        if not bucket.take():
+            return False
+        bucket.give_back()
+        return True
+
+    def failed(self, address: str) -> None:
+        """The address has shown wrong credentials."""
+        if not is_loopback(address):
+            self._party(address).failures.take()
+
+    def _party(self, address: str) -> _Party:
+        key = party_of(address)
+        party = self._parties.get(key)
+        if party is not None:
+            self._parties.move_to_end(key)
+            return party
+        limits = self._limits
+        party = self._parties[key] = _Party(
+            TokenBucket(limits.requests_per_s_per_address, self._clock),
+            TokenBucket(
+                limits.failures_per_minute_per_address / _SECONDS_A_MINUTE,
+                self._clock,
+                burst=limits.failures_per_minute_per_address,
+            ),
+        )
+        if len(self._parties) > _ADDRESSES_MAX:
+            self._forget_one()
+        return party
+
+    def _forget_one(self) -> None:
+        # Who is connected is not forgotten, or the count of connections would be wrong.
+        for key, party in self._parties.items():
+            if not party.connections:
+                del self._parties[key]
+                return
+        self._parties.popitem(last=False)

@@ -1,0 +1,508 @@
+"""The front of the HTTP listener: plain requests are served here, all others by aiohttp.
+
+A connection begins here. As long as it carries plain requests (gateway.request_head) each is
+parsed, submitted and answered without a task or a future: what a request of one fix costs is then
+mostly what its fix costs. The first request that is anything else takes the whole connection, with
+all its bytes, to aiohttp's protocol, where it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Any, Final, cast
+
+from gateway.access import credentials_of, kept_of, without_secrets
+from gateway.addresses import Addresses, is_loopback
+from gateway.answers import Refused, unavailable
+from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
+from gateway.exchange import Exchange, response
+from gateway.formats import Context
+from gateway.ingest import Ingest, named_device
+from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
+from gateway.request_head import HEAD_BYTES_MAX, RequestHead, recognise
+from gateway.services import Services
+from gateway.users import DEVICE_NAME
+from waylog.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+#: A request with a larger body is aiohttp's, which has a budget for those.
+BODY_BYTES_MAX: Final = 64 * 1024
+#: Requests of one connection that wait for the log; no more is read meanwhile.
+PIPELINED_MAX: Final = 64
+#: Bytes of requests that have not come whole, over all connections.
+_PARTIAL_BYTES_MAX: Final = 64 * 1024 * 1024
+_SWEEP_S: Final = 0.5
+
+_STARTS: Final = (b"GET /", b"POST /")
+_LONGEST_START: Final = b"POST /"
+
+Accept = Callable[[], asyncio.Protocol]
+
+
+def _may_begin(start: bytes) -> bool:
+    """Whether a plain request may begin with these bytes."""
+    return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
+
+
+class FrontServer:
+    """What all connections of a listener share; also looks after those that are slow."""
+
+    def __init__(self, services: Services, ingest: Ingest, addresses: Addresses, accept: Accept):
+        self.services = services
+        self.ingest = ingest
+        self.addresses = addresses
+        self.accept = accept
+        self.connections: set[FrontConnection] = set()
+        self.partial_bytes = 0
+        self.closing = False
+        self.date = b""
+        self._loop = asyncio.get_running_loop()
+        self._sweep()
+
+    def connection(self) -> asyncio.Protocol:
+        """For create_server."""
+        return FrontConnection(self)
+
+    def full(self) -> bool:
+        """Whether one more connection would be too many."""
+        return len(self.connections) >= self.services.limits.connections_max
+
+    async def close(self, timeout_s: float) -> None:
+        """Take no more requests, and let those that are here be answered."""
+        self.closing = True
+        for connection in list(self.connections):
+            connection.close_when_idle()
+        deadline = self._loop.time() + timeout_s
+        while any(each.busy for each in self.connections) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        self._timer.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+        self.date = formatdate(usegmt=True).encode()
+        now = self._loop.time()
+        for connection in list(self.connections):
+            connection.look_after(now)
+
+
+class FrontConnection(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_address",
+        "_authenticating",
+        "_context",
+        "_counted",
+        "_exchanges",
+        "_head",
+        "_head_bytes",
+        "_identity",
+        "_inner",
+        "_key",
+        "_pending",
+        "_proxy",
+        "_reading",
+        "_since",
+        "_transport",
+        "_writable",
+        "server",
+    )
+
+    def __init__(self, server: FrontServer) -> None:
+        self.server = server
+        self._transport: asyncio.Transport | None = None
+        self._inner: asyncio.Protocol | None = None
+        self._address = ""
+        self._counted = False
+        self._proxy: ProxyHeaderReader | None = None
+        # Bytes that are no whole request yet, or wait for their turn.
+        self._pending = b""
+        # The last head that was recognised, and what follows from it: the next one is the same.
+        self._head_bytes = b""
+        self._head: RequestHead | None = None
+        self._key: bytes | None = None
+        self._identity: Identity | None = None
+        self._context: Context | None = None
+        self._authenticating: asyncio.Task[None] | None = None
+        self._exchanges: deque[Exchange] = deque()
+        self._reading = True
+        self._writable = True
+        # Since when nothing has happened, or a request is incomplete.
+        self._since = 0.0
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        server = self.server
+        self._transport = cast(asyncio.Transport, transport)
+        self._since = server._loop.time()
+        peer = transport.get_extra_info("peername")
+        self._address = peer[0] if isinstance(peer, tuple) and peer else ""
+        if server.full():
+            server.services.metrics.connections_refused += 1
+            self._refuse_connection("too many connections")
+            return
+        if server.services.proxy_protocol and self._address in server.services.proxies:
+            self._proxy = ProxyHeaderReader()
+        elif not self._count():
+            return
+        server.connections.add(self)
+
+    def _count(self) -> bool:
+        """Count the connection for its address; False when it has been refused."""
+        if not self.server.addresses.connect(self._address):
+            self.server.services.metrics.connections_refused += 1
+            self._refuse_connection("too many connections from your address")
+            return False
+        self._counted = True
+        return True
+
+    def _refuse_connection(self, reason: str) -> None:
+        assert self._transport is not None
+        headers = {"Retry-After": "2", "Connection": "close"}
+        body = b'{"error":"%b"}' % reason.encode()
+        self._transport.write(response(503, body, self.server.date, headers))
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        server = self.server
+        server.connections.discard(self)
+        server.services.remotes.pop(self._transport, None)
+        self._keep(b"")
+        if self._counted:
+            server.addresses.disconnect(self._address)
+        if self._authenticating is not None:
+            self._authenticating.cancel()
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+            self._inner = None
+        self._transport = None
+
+    def eof_received(self) -> bool | None:
+        if self._inner is not None:
+            return self._inner.eof_received()
+        # Half a connection is enough for the answers that are still to come.
+        self.close_when_idle()
+        return bool(self._exchanges or self._authenticating)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        if self._inner is not None:
+            self._inner.pause_writing()
+        else:
+            self._adapt_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._inner is not None:
+            self._inner.resume_writing()
+        else:
+            self._adapt_reading()
+
+    @property
+    def busy(self) -> bool:
+        """Whether a request waits for its answer here."""
+        return bool(self._exchanges or self._authenticating)
+
+    def close_when_idle(self) -> None:
+        """Close as soon as everything is answered; aiohttp closes what is its own."""
+        if self._inner is None and not self.busy and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._inner is None and self._transport is not None:
+            self._transport.abort()
+
+    def look_after(self, now: float) -> None:
+        """End what takes too long; called twice a second."""
+        if self._inner is not None or self._transport is None:
+            return
+        limits = self.server.services.limits
+        if self._exchanges:
+            oldest = self._exchanges[0]
+            if oldest.started + limits.append_timeout_s < now:
+                oldest.late()
+        elif self._authenticating is None:
+            head_is_there = b"\r\n\r\n" in self._pending
+            if now - self._since > (
+                limits.body_timeout_s if head_is_there else limits.header_timeout_s
+            ):
+                if head_is_there:
+                    # Nobody may be there to read it, but the time-out is worth a word.
+                    body = b'{"error":"the body did not come in time"}'
+                    self._transport.write(
+                        response(408, body, self.server.date, {"Connection": "close"})
+                    )
+                self._transport.close()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._inner is not None:
+            self._inner.data_received(data)
+            return
+        if self._pending:
+            data = self._pending + data
+        if self._proxy is not None:
+            self._read_proxy_header(data)
+            return
+        if self._authenticating is not None or not self._reading:
+            self._keep(data)
+            return
+        self._process(data)
+
+    def _read_proxy_header(self, data: bytes) -> None:
+        assert self._proxy is not None and self._transport is not None
+        header = self._proxy.read(data)
+        if header is None:
+            self._keep(data)
+            return
+        self._proxy = None
+        self._keep(b"")
+        if isinstance(header, ProxyHeader):
+            if header.address is not None:
+                self._address = header.address
+                self.server.services.remotes[self._transport] = header.address
+            if self._count() and header.size < len(data):
+                self._process(data[header.size :])
+            return
+        logger.warning("a proxy sent no PROXY header: %s", header)
+        self._transport.close()
+
+    def _process(self, data: bytes) -> None:
+        """Serve as many requests as `data` has whole."""
+        position, size = 0, len(data)
+        while position < size:
+            end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
+            if end < 0:
+                start = data[position : position + len(_LONGEST_START)]
+                if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
+                    self._hand_over(data[position:])
+                    return
+                break
+            head_bytes = data[position:end]
+            if head_bytes != self._head_bytes:
+                self._recognise(head_bytes)
+            head = self._head
+            if head is None or head.body_bytes > BODY_BYTES_MAX:
+                self._hand_over(data[position:])
+                return
+            body_end = end + 4 + head.body_bytes
+            if body_end > size:
+                break
+            if len(self._exchanges) >= PIPELINED_MAX:
+                self._reading = False
+                self._adapt_reading()
+                break
+            identity = self._identity_now()
+            if identity is None:
+                self._authenticate(data[position:])
+                return
+            self._serve(head, identity, data[end + 4 : body_end])
+            position = body_end
+            if self._transport is None or self._transport.is_closing():
+                return
+        self._keep(data[position:])
+
+    def _keep(self, data: bytes) -> None:
+        server = self.server
+        if data:
+            if server.partial_bytes + len(data) - len(self._pending) > _PARTIAL_BYTES_MAX:
+                assert self._transport is not None
+                self._refuse_connection("too many incomplete requests at once")
+                data = b""
+            elif not self._pending:
+                self._since = server._loop.time()
+        server.partial_bytes += len(data) - len(self._pending)
+        self._pending = data
+
+    def _recognise(self, head_bytes: bytes) -> None:
+        self._head_bytes = head_bytes
+        head = self._head = recognise(head_bytes)
+        self._key = self._identity = self._context = None
+        if head is None:
+            return
+        authenticator = self.server.services.authenticator
+        try:
+            credentials = credentials_of(head.headers, head.query, head.token)
+        except Refused:
+            self._head = None
+            return
+        if credentials is not None:
+            if authenticator.open_mode:
+                # Names instead of verdicts: rare enough for the complete server.
+                self._head = None
+                return
+            self._key = authenticator.key_of(credentials.user, credentials.secret)
+        elif authenticator.open_mode:
+            named = head.query.get("u") or head.headers.get("X-Limit-U") or ANONYMOUS
+            self._identity = Identity(named if DEVICE_NAME.fullmatch(named) else ANONYMOUS)
+        else:
+            self._head = None
+
+    def _identity_now(self) -> Identity | None:
+        """Who sends, if a verdict on that is remembered."""
+        if self._key is None:
+            return self._identity
+        identity = self.server.services.authenticator.recall(self._key)
+        if identity is not self._identity:
+            self._identity = identity
+            self._context = None
+        return identity
+
+    def _authenticate(self, data: bytes) -> None:
+        """Ask for a verdict, and go on with `data` when it is there."""
+        assert self._head is not None
+        self._keep(data)
+        self._authenticating = self.server._loop.create_task(self._await_verdict(self._head))
+
+    async def _await_verdict(self, head: RequestHead) -> None:
+        services = self.server.services
+        credentials = credentials_of(head.headers, head.query, head.token)
+        assert credentials is not None
+        identity = None
+        address = services.proxies.client(self._address, head.headers.get("X-Forwarded-For"))
+        if self.server.addresses.may_fail(address):
+            try:
+                authenticator = services.authenticator
+                if credentials.user is None:
+                    identity = await authenticator.authenticate_token(credentials.secret)
+                else:
+                    identity = await authenticator.authenticate(
+                        credentials.user, credentials.secret
+                    )
+            except AuthenticationUnavailable:
+                identity = None
+        self._authenticating = None
+        data = self._pending
+        if self._transport is None:
+            return
+        if identity is None:
+            # The complete server says why.
+            self._hand_over(data)
+        else:
+            self._keep(b"")
+            self._process(data)
+
+    def _serve(self, head: RequestHead, identity: Identity, body: bytes) -> None:
+        server = self.server
+        if not is_loopback(self._address) or server.services.proxies:
+            address = server.services.proxies.client(
+                self._address, head.headers.get("X-Forwarded-For")
+            )
+            if not server.addresses.may_ask(address):
+                self._refuse(head, unavailable("too many requests from your address"))
+                return
+        context = self._context
+        if context is None:
+            context = self._context = self._context_of(head, identity)
+        context = Context(
+            context.user,
+            context.device,
+            now_ms(),
+            context.any_user,
+            None,
+            context.query,
+            context.headers,
+            context.content_type,
+            context.encryption_key,
+        )
+        try:
+            parsed = head.format.parse(body, context)
+            if parsed.refused is not None:
+                raise Refused(413, parsed.refused)
+            server.ingest.admit(parsed, identity)
+        except Refused as refusal:
+            self._refuse(head, refusal)
+            return
+        except Exception:
+            # A bug of a parser must not make a phone repeat one message for ever.
+            logger.exception("the parser of %s failed", head.format.name)
+            self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
+            return
+        exchange = Exchange(self, head, identity, parsed)
+        self._exchanges.append(exchange)
+        exchange.submit(head.headers.get("traceparent"))
+
+    def _refuse(self, head: RequestHead, refusal: Refused) -> None:
+        exchange = Exchange(self, head, Identity(""), parsed=cast(Any, None))
+        self._exchanges.append(exchange)
+        exchange.refuse(refusal)
+
+    def _context_of(self, head: RequestHead, identity: Identity) -> Context:
+        query = without_secrets(head.query)
+        return Context(
+            user=identity.user,
+            device=named_device(identity, query, head.headers, head.device),
+            received=0,
+            any_user=identity.admin or self.server.services.authenticator.open_mode,
+            query=query,
+            headers=kept_of(head.headers),
+            content_type=head.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            encryption_key=identity.rights.encryption_key,
+        )
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def answered(self, route: str, status: int) -> None:
+        """An exchange has its answer: write all that have their turn."""
+        self.server.services.metrics.request(route, status)
+        exchanges, transport = self._exchanges, self._transport
+        while exchanges and (answer := exchanges[0].answer) is not None:
+            exchanges.popleft()
+            if transport is not None:
+                transport.write(answer)
+        if transport is None:
+            return
+        if not exchanges:
+            self._since = self.server._loop.time()
+            if self.server.closing:
+                transport.close()
+                return
+        if not self._reading:
+            self._adapt_reading()
+
+    def _adapt_reading(self) -> None:
+        """Read on exactly while the client reads, and not too much waits."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wanted = self._writable and len(self._exchanges) < PIPELINED_MAX
+        if not wanted:
+            self._reading = False
+            transport.pause_reading()
+        elif not self._reading:
+            self._reading = True
+            transport.resume_reading()
+            if self._pending and self._authenticating is None:
+                data = self._pending
+                self._keep(b"")
+                self._process(data)
+
+    # --- the complete server --------------------------------------------------------------------
+
+    def _hand_over(self, data: bytes) -> None:
+        """Give the connection to aiohttp, once everything before is answered."""
+        transport = self._transport
+        assert transport is not None
+        if self._exchanges:
+            # Seldom: different kinds of requests in one pipeline.
+            self._keep(data)
+            self._reading = False
+            transport.pause_reading()
+            return
+        self._keep(b"")
+        if not self._reading:
+            self._reading = True
+            transport.resume_reading()
+        inner = self._inner = self.server.accept()
+        inner.connection_made(transport)
+        inner.data_received(data)
