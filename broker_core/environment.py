@@ -174,7 +174,9 @@ class SystemDisk:
     def replace(self, path: Path, data: Buffer) -> None:
         """See Disk."""
         temporary = path.with_name(path.name + ".tmp")
-        with temporary.open("wb") as file:
+        # The owner's alone: some of these files hold what belongs to a password.
+        descriptor = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())

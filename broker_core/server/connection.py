@@ -291,6 +291,13 @@ class Connection(asyncio.BufferedProtocol):
         if not self._pending:
             self.close()
 
+    def give_up(self) -> None:
+        """Close at once, and release what the request that has not arrived holds."""
+        self.frame_since = None
+        self._reader = FrameReader(self._listener.shared_buffer, frame_bytes_max=0)
+        self._reserve(0)
+        self.abort()
+
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:

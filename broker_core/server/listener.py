@@ -121,20 +121,22 @@ class Listener:
         """Requests that are not complete hold `more` bytes; the oldest go when it is too much."""
         limits = self.limits
         limits.request_bytes += more
-        if more <= 0 or limits.request_bytes <= limits.request_bytes_max:
+        if more <= 0:
             return
-        oldest = min(
-            (each for each in self._connections if each.frame_since is not None),
-            key=lambda each: each.frame_since or 0.0,
-            default=None,
-        )
-        if oldest is not None:
+        while limits.request_bytes > limits.request_bytes_max:
+            oldest = min(
+                (each for each in self._connections if each.frame_since is not None),
+                key=lambda each: each.frame_since or 0.0,
+                default=None,
+            )
+            if oldest is None:
+                return
             logger.warning(
                 "%s:%s is disconnected: queued.max.request.bytes=%d, and its request is the oldest",
                 *oldest.peer[:2],
                 limits.request_bytes_max,
             )
-            oldest.abort()
+            oldest.give_up()
 
     def _sweep(self) -> None:
         now = self.now()
