@@ -177,6 +177,14 @@ class BrokerConfig:
     )
     group_max_size: int = _setting("group.max.size", 2**31 - 1, int, low=1)
 
+    group_consumer_session_timeout_ms: int = _setting(
+        "group.consumer.session.timeout.ms", 45_000, int, low=1
+    )
+    group_consumer_heartbeat_interval_ms: int = _setting(
+        "group.consumer.heartbeat.interval.ms", 5_000, int, low=1
+    )
+    group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
+
     #: Kafka has 50, see offsets.topic.num.partitions.
     transaction_topic_partitions: int = _setting(
         "transaction.state.log.num.partitions", 4, int, low=1

@@ -69,6 +69,8 @@ def _properties(node: int, listener: int, controllers: list[int], data: Path) ->
         "min.insync.replicas": max(1, replication - 1),
         "auto.create.topics.enable": "false",
         "group.initial.rebalance.delay.ms": 0,
+        "group.consumer.min.heartbeat.interval.ms": 500,
+        "group.consumer.heartbeat.interval.ms": 500,
     } | internal
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 

@@ -15,10 +15,12 @@ from typing import Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
+from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
-from broker_core.coordinator.offsets import CommittedOffset, encode_group_key, encode_group_value
+from broker_core.coordinator.offsets import encode_group_key, encode_group_value
 from broker_core.coordinator.roster import Roster
 from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.subscription import subscribed_topics
 
 logger = logging.getLogger(__name__)
 
@@ -26,7 +28,7 @@ logger = logging.getLogger(__name__)
 _NEW_MEMBER_TIMEOUT_MS: Final = 5 * 60_000
 
 
-class Group:
+class Group(GroupOffsets):
     """One group: its members, its generation and its committed offsets."""
 
     def __init__(
@@ -38,15 +40,12 @@ class Group:
         initial_rebalance_delay_ms: int,
         size_max: int,
     ) -> None:
-        self.group_id = group_id
+        super().__init__(group_id)
         self.state = GroupState.EMPTY
         #: Only grows; names one assignment of partitions.
         self.generation = 0
         self.protocol: str | None = None
         self.roster = Roster()
-        self.offsets: dict[tuple[str, int], CommittedOffset] = {}
-        #: Offsets that a transaction decides about, by the producer id that has it.
-        self.pending_offsets: dict[int, dict[tuple[str, int], CommittedOffset]] = {}
         #: Wall ms of the last change of state, for the expiry of offsets.
         self.state_changed_ms = -1
         self._effects = effects
@@ -467,15 +466,13 @@ class Group:
             return errors.NONE
         return self.roster.check(member_id, instance_id) or self._check_generation(generation)
 
-    def is_unstable(self, place: tuple[str, int]) -> bool:
-        """Whether a transaction that is not decided has a newer offset of a partition."""
-        return any(place in offsets for offsets in self.pending_offsets.values())
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A transaction is decided: its offsets count now, or never did."""
-        pending = self.pending_offsets.pop(producer_id, None)
-        if pending and committed:
-            self.offsets.update(pending)
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads a topic, or might: metadata that cannot be read could say so."""
+        for member in self.members.values():
+            topics = subscribed_topics(member.protocols[0][1] if member.protocols else b"")
+            if topics is None or topic in topics:
+                return True
+        return False
 
     # ------------------------------------------------------------------------------------- shared
 

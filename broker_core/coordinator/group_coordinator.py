@@ -8,22 +8,21 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from broker_core import errors
+from broker_core.coordinator import consumer_group_records
+from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings
+from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.group import Group
+from broker_core.coordinator.group_loading import GroupLoader
 from broker_core.coordinator.member import JoinRequest, join_error, sync_error
 from broker_core.coordinator.offsets import (
     CommittedOffset,
-    GroupKey,
-    OffsetKey,
-    decode_group_value,
-    decode_key,
-    decode_offset_value,
     encode_group_key,
     encode_offset_key,
     encode_offset_value,
 )
 from broker_core.coordinator.states import GroupState
-from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.coordinator.topic_view import TopicView
 
 logger = logging.getLogger(__name__)
 
@@ -39,6 +38,7 @@ class GroupSettings(NamedTuple):
     size_max: int = 2**31 - 1
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
+    consumer: ConsumerGroupSettings = ConsumerGroupSettings()
 
 
 class OffsetToCommit(NamedTuple):
@@ -55,11 +55,15 @@ class OffsetToCommit(NamedTuple):
 class GroupCoordinator:
     """The groups; a step returns nothing, its effects are in `take_effects()`."""
 
-    def __init__(self, settings: GroupSettings, *, new_id: Callable[[], str]) -> None:
+    def __init__(
+        self, settings: GroupSettings, *, topics: TopicView, new_id: Callable[[], str]
+    ) -> None:
         self._settings = settings
+        self._topics = topics
         self._new_id = new_id
         self._effects: list[Effect] = []
-        self.groups: dict[str, Group] = {}
+        self.groups: dict[str, Group | ConsumerGroup] = {}
+        self._loader = GroupLoader(self.groups, self._new_classic, self._new_consumer)
         # (monotonic ms, group id). An entry may be too early, never too late: heartbeats only move
         # deadlines away, and `_schedule` adds an entry when one has moved closer.
         self._deadlines: list[tuple[int, str]] = []
@@ -92,13 +96,19 @@ class GroupCoordinator:
             self._effects.append(Respond(token, join_error(code, request.member_id)))
             return
         group = self._group(request.group_id)
+        if isinstance(group, ConsumerGroup):
+            if group.members:
+                code = errors.InconsistentGroupProtocol.code
+                self._effects.append(Respond(token, join_error(code, request.member_id)))
+                return
+            group = self._become_classic(group)
         group.join(request, token, now)
         self._schedule(group)
 
     def sync_group(self, request: dict[str, Any], token: Token, now: Moment) -> None:
         """SyncGroup."""
         group = self.groups.get(request["group_id"])
-        if group is None:
+        if not isinstance(group, Group):
             self._effects.append(Respond(token, sync_error(errors.UnknownMemberId.code)))
             return
         group.sync(
@@ -122,7 +132,7 @@ class GroupCoordinator:
     ) -> int:
         """Heartbeat; returns the error code of the answer."""
         group = self.groups.get(group_id)
-        if group is None:
+        if not isinstance(group, Group):
             return errors.UnknownMemberId.code
         return group.heartbeat(member_id, instance_id, generation, now)
 
@@ -133,9 +143,72 @@ class GroupCoordinator:
         group = self.groups.get(group_id)
         if group is None:
             return [errors.UnknownMemberId.code for _ in members]
+        if isinstance(group, ConsumerGroup):
+            return [
+                self._remove_consumer(group, member_id, instance_id, now)
+                for member_id, instance_id in members
+            ]
         codes = [group.leave(member_id, instance_id, now) for member_id, instance_id in members]
         self._schedule(group)
         return codes
+
+    def consumer_heartbeat(self, asked: ConsumerHeartbeat, token: Token, now: Moment) -> None:
+        """ConsumerGroupHeartbeat; responds with "error_code", and "error_message" of a refusal."""
+        records: list[tuple[bytes, bytes | None]] = []
+        try:
+            group = self._consumer_group(asked, records)
+            was_known = asked.member_id in group.members
+            response, made = group.heartbeat(asked, now)
+        except errors.BrokerError as error:
+            self._effects.append(
+                Respond(token, {"error_code": error.code, "error_message": str(error)})
+            )
+            return
+        self.groups[group.group_id] = group
+        if not was_known or made:
+            # Otherwise the deadlines have only moved away.
+            self._schedule(group)
+        self._append_records(group, records + made, [Respond(token, response)])
+
+    def _consumer_group(
+        self, asked: ConsumerHeartbeat, records: list[tuple[bytes, bytes | None]]
+    ) -> ConsumerGroup:
+        group = self.groups.get(asked.group_id)
+        if isinstance(group, ConsumerGroup):
+            return group
+        if asked.epoch != 0 or (group is not None and group.state is not GroupState.EMPTY):
+            raise errors.GroupIdNotFound(f"Group {asked.group_id} is not a consumer group.")
+        new = self._new_consumer(asked.group_id)
+        if group is not None:
+            new.take_offsets(group)
+            records.append((encode_group_key(asked.group_id), None))
+        return new
+
+    def _become_classic(self, group: ConsumerGroup) -> Group:
+        """A group that nobody is in can go on with the other protocol."""
+        new = self._new_classic(group.group_id)
+        new.take_offsets(group)
+        self.groups[group.group_id] = new
+        self._append_records(new, consumer_group_records.group_tombstones(group.group_id), [])
+        return new
+
+    def _remove_consumer(
+        self, group: ConsumerGroup, member_id: str, instance_id: str | None, now: Moment
+    ) -> int:
+        code, records = group.remove(member_id, instance_id, now)
+        self._append_records(group, records, [])
+        return code
+
+    def _append_records(
+        self,
+        group: Group | ConsumerGroup,
+        records: list[tuple[bytes, bytes | None]],
+        responses: list[Respond],
+    ) -> None:
+        if records:
+            self._effects.append(Append(group.group_id, records, responses))
+        else:
+            self._effects += responses
 
     def commit_offsets(
         self,
@@ -228,7 +301,7 @@ class GroupCoordinator:
                     group.offsets.pop(place, None)
                 else:
                     group.offsets[place] = committed
-            if append.stabilises is not None:
+            if append.stabilises is not None and isinstance(group, Group):
                 group.stabilise(append.stabilises, now)
                 self._schedule(group)
         self._effects.extend(append.responses)
@@ -248,11 +321,13 @@ class GroupCoordinator:
         for token, response in append.responses:
             if "codes" in response:
                 failed: dict[str, Any] = {"codes": dict.fromkeys(response["codes"], code)}
+            elif "member_epoch" in response:
+                failed = {"error_code": code}
             else:
                 failed = join_error(code, response.get("member_id", ""))
             self._effects.append(Respond(token, failed))
         group = self.groups.get(append.group_id)
-        if group is not None and append.stabilises is not None:
+        if isinstance(group, Group) and append.stabilises is not None:
             group.cannot_stabilise(append.stabilises, now)
             self._schedule(group)
 
@@ -271,7 +346,7 @@ class GroupCoordinator:
             return
         del self.groups[group_id]
         append = self._removal(group, list(group.offsets))
-        append.records.append((encode_group_key(group_id), None))
+        append.records += _tombstones(group)
         append.responses.append(Respond(token, {"error_code": errors.NONE}))
         self._effects.append(append)
 
@@ -284,14 +359,20 @@ class GroupCoordinator:
             response = {"error_code": errors.GroupIdNotFound.code, "codes": {}}
             self._effects.append(Respond(token, response))
             return
-        if group.state is not GroupState.EMPTY:
-            # Which topics a member subscribes to is in metadata that we never open.
+        if isinstance(group, Group) and group.members and group.protocol_type != "consumer":
+            # Only of consumers it is known where they say what they read.
             response = {"error_code": errors.NonEmptyGroup.code, "codes": {}}
             self._effects.append(Respond(token, response))
             return
-        wanted = list(places)
-        append = self._removal(group, [place for place in wanted if place in group.offsets])
-        done = {"error_code": errors.NONE, "codes": dict.fromkeys(wanted, errors.NONE)}
+        codes = {
+            place: errors.GroupSubscribedToTopic.code
+            if group.is_subscribed(place[0])
+            else errors.NONE
+            for place in places
+        }
+        removed = [place for place, code in codes.items() if not code and place in group.offsets]
+        append = self._removal(group, removed)
+        done = {"error_code": errors.NONE, "codes": codes}
         append.responses.append(Respond(token, done))
         self._effects.append(append)
 
@@ -315,11 +396,13 @@ class GroupCoordinator:
                 <= limit
             ]
             append = self._removal(group, expired)
-            is_idle = not group.roster.pending and not group.pending_offsets
+            is_idle = not group.pending_offsets and not (
+                isinstance(group, Group) and group.roster.pending
+            )
             if len(expired) == len(group.offsets) and is_idle:
                 if not expired and group.state_changed_ms > limit:
                     continue
-                append.records.append((encode_group_key(group.group_id), None))
+                append.records += _tombstones(group)
                 del self.groups[group.group_id]
             if append.records:
                 logger.info("group %s: %d offsets expire", group.group_id, len(expired))
@@ -332,7 +415,7 @@ class GroupCoordinator:
             if places:
                 self._effects.append(self._removal(group, places))
 
-    def _removal(self, group: Group, places: list[tuple[str, int]]) -> Append:
+    def _removal(self, group: Group | ConsumerGroup, places: list[tuple[str, int]]) -> Append:
         return Append(
             group.group_id,
             [(encode_offset_key(group.group_id, *place), None) for place in places],
@@ -353,11 +436,14 @@ class GroupCoordinator:
                 continue
             del self._scheduled[group_id]
             group = self.groups.get(group_id)
-            if group is not None:
+            if isinstance(group, ConsumerGroup):
+                self._append_records(group, group.tick(now), [])
+            elif group is not None:
                 group.tick(now)
+            if group is not None:
                 self._schedule(group)
 
-    def _schedule(self, group: Group) -> None:
+    def _schedule(self, group: Group | ConsumerGroup) -> None:
         due = group.next_deadline()
         scheduled = self._scheduled.get(group.group_id)
         if due is not None and (scheduled is None or due < scheduled):
@@ -373,39 +459,36 @@ class GroupCoordinator:
 
         `producer_id` is that of the transaction that decides about the record.
         """
-        try:
-            parsed = decode_key(key)
-            if isinstance(parsed, OffsetKey):
-                place = (parsed.topic, parsed.partition)
-                if producer_id is not None and value is not None:
-                    pending = self._group(parsed.group_id).pending_offsets
-                    pending.setdefault(producer_id, {})[place] = decode_offset_value(value)
-                elif value is not None:
-                    self._group(parsed.group_id).offsets[place] = decode_offset_value(value)
-                elif parsed.group_id in self.groups:
-                    self.groups[parsed.group_id].offsets.pop(place, None)
-            elif isinstance(parsed, GroupKey):
-                if value is not None:
-                    self._group(parsed.group_id).restore(decode_group_value(value), now)
-                else:
-                    self.groups.pop(parsed.group_id, None)
-        except RemoteProtocolError as error:
-            logger.error("a record of __consumer_offsets is skipped: %s", error)
+        self._loader.load(key, value, now, producer_id)
 
-    def finish_loading(self) -> None:
+    def finish_loading(self, now: Moment) -> None:
         """All records have been taken over: sessions begin."""
         for group in self.groups.values():
+            if isinstance(group, ConsumerGroup):
+                group.finish_loading(now)
             self._schedule(group)
 
-    def _group(self, group_id: str) -> Group:
+    def _group(self, group_id: str) -> Group | ConsumerGroup:
         group = self.groups.get(group_id)
         if group is None:
-            group = Group(
-                group_id,
-                self._effects,
-                new_id=self._new_id,
-                initial_rebalance_delay_ms=self._settings.initial_rebalance_delay_ms,
-                size_max=self._settings.size_max,
-            )
-            self.groups[group_id] = group
+            group = self.groups[group_id] = self._new_classic(group_id)
         return group
+
+    def _new_classic(self, group_id: str) -> Group:
+        return Group(
+            group_id,
+            self._effects,
+            new_id=self._new_id,
+            initial_rebalance_delay_ms=self._settings.initial_rebalance_delay_ms,
+            size_max=self._settings.size_max,
+        )
+
+    def _new_consumer(self, group_id: str) -> ConsumerGroup:
+        return ConsumerGroup(group_id, self._settings.consumer, self._topics)
+
+
+def _tombstones(group: Group | ConsumerGroup) -> list[tuple[bytes, bytes | None]]:
+    """A group is gone."""
+    if isinstance(group, ConsumerGroup):
+        return consumer_group_records.group_tombstones(group.group_id)
+    return [(encode_group_key(group.group_id), None)]

@@ -1,4 +1,4 @@
-"""The states of a classic group."""
+"""The states of a group."""
 
 from __future__ import annotations
 
@@ -12,4 +12,6 @@ class GroupState(Enum):
     PREPARING_REBALANCE = "PreparingRebalance"
     COMPLETING_REBALANCE = "CompletingRebalance"
     STABLE = "Stable"
+    ASSIGNING = "Assigning"
+    RECONCILING = "Reconciling"
     DEAD = "Dead"

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
+from broker_core.coordinator.consumer_group import ConsumerGroupSettings
 from broker_core.coordinator.effects import Append, Moment, Respond
 from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
@@ -47,6 +48,32 @@ class _AppendWait:
         self._groups.perform()
 
 
+class SubscribableTopics:
+    """The topics as groups see them; see TopicView."""
+
+    def __init__(self, topics: TopicRegistry) -> None:
+        self._topics = topics
+
+    @property
+    def version(self) -> int:
+        """See TopicView."""
+        return self._topics.version
+
+    def names(self) -> Iterator[str]:
+        """See TopicView."""
+        return (topic.name for topic in self._topics if not topic.is_internal)
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """See TopicView."""
+        topic = self._topics.get(name)
+        return None if topic is None else (topic.topic_id, len(topic.partitions))
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """See TopicView."""
+        topic = self._topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+
 class Groups:
     """Performs the coordinator's effects and calls it when time has come."""
 
@@ -72,9 +99,19 @@ class Groups:
                 size_max=config.group_max_size,
                 offset_metadata_bytes_max=config.offset_metadata_max_bytes,
                 offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+                consumer=ConsumerGroupSettings(
+                    session_timeout_ms=config.group_consumer_session_timeout_ms,
+                    heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+                    size_max=config.group_consumer_max_size,
+                ),
             ),
-            new_id=lambda: str(uuid.uuid4()),
+            topics=SubscribableTopics(topics),
+            new_id=self.new_member_id,
         )
+
+    def new_member_id(self) -> str:
+        """An id that nobody has."""
+        return str(uuid.uuid4())
 
     def moment(self) -> Moment:
         """Now."""
@@ -89,7 +126,7 @@ class Groups:
             self.coordinator.load(key, value, now, producer_id)
 
         count = self._topic.read_all(take, self.end_transaction)
-        self.coordinator.finish_loading()
+        self.coordinator.finish_loading(now)
         if count:
             logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
         self._set_timer()

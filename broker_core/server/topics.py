@@ -70,6 +70,8 @@ class TopicRegistry:
         self._directory = config.log_dir
         self._topics: dict[str, Topic] = {}
         self._by_id: dict[bytes, Topic] = {}
+        #: Another number after every change of what topics and partitions there are.
+        self.version = 0
         self.defaults = replace(
             LogConfig.from_properties(config.topic_defaults),
             producer_id_expiration_ms=config.producer_id_expiration_ms,
@@ -175,6 +177,7 @@ class TopicRegistry:
         self._check_room(count - len(topic.partitions))
         for index in range(len(topic.partitions), count):
             self._open_partition(topic, index)
+        self.version += 1
         self._save()
         logger.info("topic %s has %d partitions now", topic.name, count)
 
@@ -193,6 +196,7 @@ class TopicRegistry:
         """Delete a topic with its records."""
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
+        self.version += 1
         self._save()
         for partition in topic.partitions:
             partition.mark_deleted(errors.UnknownTopicOrPartition.code)
@@ -221,6 +225,7 @@ class TopicRegistry:
     def _register(self, topic: Topic) -> None:
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
+        self.version += 1
 
     def _save(self) -> None:
         stored = {

@@ -27,6 +27,7 @@ class BrokerProcess:
             "auto.create.topics.enable": "false",
             "log.flush.interval.messages": "1",
             "group.initial.rebalance.delay.ms": "0",
+            "group.consumer.heartbeat.interval.ms": "500",
         } | {name.replace("_", "."): value for name, value in properties.items()}
         self.bootstrap_servers = ""
         self.output: list[str] = []

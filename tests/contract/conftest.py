@@ -84,22 +84,21 @@ def producer(bootstrap_servers: str) -> Callable[..., Producer]:
 
 @pytest.fixture
 def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
-    """Makes confluent-kafka consumers, and closes them."""
+    """Makes confluent-kafka consumers, and closes them; None leaves a setting out."""
     made: list[Consumer] = []
 
     def make(**options: Any) -> Consumer:
         settings = {key.replace("_", "."): value for key, value in options.items()}
+        given = {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"group-{uuid.uuid4().hex[:12]}",
+            "auto.offset.reset": "earliest",
+            "enable.auto.commit": False,
+            "session.timeout.ms": 6000,
+            "heartbeat.interval.ms": 500,
+        } | settings
         each = Consumer(
-            {
-                "bootstrap.servers": bootstrap_servers,
-                "group.id": f"group-{uuid.uuid4().hex[:12]}",
-                "auto.offset.reset": "earliest",
-                "enable.auto.commit": False,
-                "session.timeout.ms": 6000,
-                "heartbeat.interval.ms": 500,
-            }
-            | settings,
-            logger=_LOGGER,
+            {name: value for name, value in given.items() if value is not None}, logger=_LOGGER
         )
         made.append(each)
         return each

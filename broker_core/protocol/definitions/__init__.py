@@ -6,10 +6,15 @@ from broker_core.protocol.definitions.add_offsets_to_txn import ADD_OFFSETS_TO_T
 from broker_core.protocol.definitions.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
 from broker_core.protocol.definitions.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
+from broker_core.protocol.definitions.alter_partition_reassignments import (
+    ALTER_PARTITION_REASSIGNMENTS,
+)
 from broker_core.protocol.definitions.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
 )
 from broker_core.protocol.definitions.api_versions import API_VERSIONS
+from broker_core.protocol.definitions.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
+from broker_core.protocol.definitions.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from broker_core.protocol.definitions.create_acls import CREATE_ACLS
 from broker_core.protocol.definitions.create_partitions import CREATE_PARTITIONS
 from broker_core.protocol.definitions.create_topics import CREATE_TOPICS
@@ -29,6 +34,7 @@ from broker_core.protocol.definitions.describe_transactions import DESCRIBE_TRAN
 from broker_core.protocol.definitions.describe_user_scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
+from broker_core.protocol.definitions.elect_leaders import ELECT_LEADERS
 from broker_core.protocol.definitions.end_txn import END_TXN
 from broker_core.protocol.definitions.fetch import FETCH
 from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
@@ -39,6 +45,9 @@ from broker_core.protocol.definitions.join_group import JOIN_GROUP
 from broker_core.protocol.definitions.leave_group import LEAVE_GROUP
 from broker_core.protocol.definitions.list_groups import LIST_GROUPS
 from broker_core.protocol.definitions.list_offsets import LIST_OFFSETS
+from broker_core.protocol.definitions.list_partition_reassignments import (
+    LIST_PARTITION_REASSIGNMENTS,
+)
 from broker_core.protocol.definitions.list_transactions import LIST_TRANSACTIONS
 from broker_core.protocol.definitions.metadata import METADATA
 from broker_core.protocol.definitions.offset_commit import OFFSET_COMMIT
@@ -58,13 +67,22 @@ APIS: Final[dict[int, Api]] = {
     for api in (
         ADD_OFFSETS_TO_TXN,
         ADD_PARTITIONS_TO_TXN,
+        ALTER_CLIENT_QUOTAS,
         ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        ALTER_USER_SCRAM_CREDENTIALS,
         API_VERSIONS,
+        CONSUMER_GROUP_DESCRIBE,
+        CONSUMER_GROUP_HEARTBEAT,
+        CREATE_ACLS,
         CREATE_PARTITIONS,
         CREATE_TOPICS,
+        DELETE_ACLS,
         DELETE_GROUPS,
         DELETE_RECORDS,
         DELETE_TOPICS,
+        DESCRIBE_ACLS,
+        DESCRIBE_CLIENT_QUOTAS,
         DESCRIBE_CLUSTER,
         DESCRIBE_CONFIGS,
         DESCRIBE_GROUPS,
@@ -72,6 +90,8 @@ APIS: Final[dict[int, Api]] = {
         DESCRIBE_PRODUCERS,
         DESCRIBE_TOPIC_PARTITIONS,
         DESCRIBE_TRANSACTIONS,
+        DESCRIBE_USER_SCRAM_CREDENTIALS,
+        ELECT_LEADERS,
         END_TXN,
         FETCH,
         FIND_COORDINATOR,
@@ -82,6 +102,7 @@ APIS: Final[dict[int, Api]] = {
         LEAVE_GROUP,
         LIST_GROUPS,
         LIST_OFFSETS,
+        LIST_PARTITION_REASSIGNMENTS,
         LIST_TRANSACTIONS,
         METADATA,
         OFFSET_COMMIT,
@@ -91,13 +112,6 @@ APIS: Final[dict[int, Api]] = {
         PRODUCE,
         SASL_AUTHENTICATE,
         SASL_HANDSHAKE,
-        DESCRIBE_ACLS,
-        CREATE_ACLS,
-        DELETE_ACLS,
-        DESCRIBE_CLIENT_QUOTAS,
-        ALTER_CLIENT_QUOTAS,
-        DESCRIBE_USER_SCRAM_CREDENTIALS,
-        ALTER_USER_SCRAM_CREDENTIALS,
         SYNC_GROUP,
         TXN_OFFSET_COMMIT,
         WRITE_TXN_MARKERS,
@@ -115,9 +129,12 @@ __all__ = [
     "ADVERTISED_FROM",
     "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
+    "ALTER_PARTITION_REASSIGNMENTS",
     "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
+    "CONSUMER_GROUP_DESCRIBE",
+    "CONSUMER_GROUP_HEARTBEAT",
     "CREATE_ACLS",
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
@@ -135,6 +152,7 @@ __all__ = [
     "DESCRIBE_TOPIC_PARTITIONS",
     "DESCRIBE_TRANSACTIONS",
     "DESCRIBE_USER_SCRAM_CREDENTIALS",
+    "ELECT_LEADERS",
     "END_TXN",
     "FETCH",
     "FIND_COORDINATOR",
@@ -145,6 +163,7 @@ __all__ = [
     "LEAVE_GROUP",
     "LIST_GROUPS",
     "LIST_OFFSETS",
+    "LIST_PARTITION_REASSIGNMENTS",
     "LIST_TRANSACTIONS",
     "METADATA",
     "OFFSET_COMMIT",

@@ -5,7 +5,7 @@ from broker_core.protocol.schema import Api
 OFFSET_COMMIT = Api(
     key=8,
     name="OffsetCommit",
-    versions=(2, 9),
+    versions=(2, 10),
     flexible_from=8,
     request="""
     group_id string 0+

@@ -5,7 +5,7 @@ from broker_core.protocol.schema import Api
 OFFSET_FETCH = Api(
     key=9,
     name="OffsetFetch",
-    versions=(1, 9),
+    versions=(1, 10),
     flexible_from=6,
     request="""
     group_id string 0-7

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.states import GroupState
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
@@ -14,7 +15,7 @@ from broker_core.server.request import Request
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-_TYPE: Final = "classic"
+_CLASSIC, _CONSUMER = "classic", "consumer"
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 _NOT_ASKED: Final = -(2**31)
 
@@ -30,14 +31,18 @@ def handle_list(broker: Broker, request: Request) -> None:
                     "group_id": group.group_id,
                     "protocol_type": group.protocol_type or "",
                     "group_state": group.state.value,
-                    "group_type": _TYPE,
+                    "group_type": _type(group),
                 }
                 for group in broker.groups.coordinator.groups.values()
                 if (not states or group.state.value.lower() in states)
-                and (not types or _TYPE in types)
+                and (not types or _type(group) in types)
             ]
         }
     )
+
+
+def _type(group: Group | ConsumerGroup) -> str:
+    return _CONSUMER if isinstance(group, ConsumerGroup) else _CLASSIC
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
@@ -46,7 +51,7 @@ def handle_describe(broker: Broker, request: Request) -> None:
     described: list[dict[str, Any]] = []
     for group_id in request.body["groups"]:
         group = broker.groups.coordinator.groups.get(group_id)
-        answer = _dead(group_id, request.version) if group is None else _describe(group)
+        answer = _describe(group) if isinstance(group, Group) else _dead(group_id, request.version)
         described.append(answer | {"authorized_operations": operations})
     request.reply({"groups": described})
 

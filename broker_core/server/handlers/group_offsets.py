@@ -5,36 +5,57 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.group_coordinator import OffsetToCommit
+from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 _GROUPS_IN_BATCHES_FROM: Final = 8
+_MEMBER_EPOCHS_FROM: Final = 9
+_TOPIC_IDS_FROM: Final = 10
+_NO_ID: Final = bytes(16)
 
 
 def handle_commit(broker: Broker, request: Request) -> None:
     """OffsetCommit."""
     body = request.body
     groups = broker.groups
-    offsets = [
-        OffsetToCommit(
-            topic["name"],
-            each["partition_index"],
-            each["committed_offset"],
-            each["committed_leader_epoch"],
-            each["committed_metadata"] or "",
-            errors.NONE
-            if broker.topics.partition(topic["name"], each["partition_index"]) is not None
-            else errors.UnknownTopicOrPartition.code,
-        )
-        for topic in body["topics"]
-        for each in topic["partitions"]
-    ]
+    by_id = request.version >= _TOPIC_IDS_FROM
+    offsets: list[OffsetToCommit] = []
+    unknown: list[dict[str, Any]] = []
+    for asked in body["topics"]:
+        topic = broker.topics.by_id(asked["topic_id"]) if by_id else None
+        if by_id and topic is None:
+            unknown.append(_unknown_topic(asked, errors.UnknownTopicId.code))
+            continue
+        name = topic.name if topic is not None else asked["name"]
+        offsets += [
+            OffsetToCommit(
+                name,
+                each["partition_index"],
+                each["committed_offset"],
+                each["committed_leader_epoch"],
+                each["committed_metadata"] or "",
+                errors.NONE
+                if broker.topics.partition(name, each["partition_index"]) is not None
+                else errors.UnknownTopicOrPartition.code,
+            )
+            for each in asked["partitions"]
+        ]
+    knows_stale_epochs = request.version >= _MEMBER_EPOCHS_FROM
 
     def answer(result: dict[str, Any]) -> None:
-        request.reply({"topics": codes_by_topic(result["codes"])})
+        codes = result["codes"]
+        if not knows_stale_epochs and errors.StaleMemberEpoch.code in codes.values():
+            codes = dict.fromkeys(codes, errors.UnsupportedVersion.code)
+        topics = codes_by_topic(codes)
+        for each in topics:
+            found = broker.topics.get(each["name"])
+            each["topic_id"] = _NO_ID if found is None else found.topic_id
+        request.reply({"topics": topics + unknown})
 
     groups.coordinator.commit_offsets(
         body["group_id"],
@@ -50,6 +71,16 @@ def handle_commit(broker: Broker, request: Request) -> None:
     groups.perform()
 
 
+def _unknown_topic(asked: dict[str, Any], code: int) -> dict[str, Any]:
+    return {
+        "topic_id": asked["topic_id"],
+        "partitions": [
+            {"partition_index": each["partition_index"], "error_code": code}
+            for each in asked["partitions"]
+        ],
+    }
+
+
 def codes_by_topic(codes: dict[tuple[str, int], int]) -> list[dict[str, Any]]:
     """Error codes as most responses about partitions have them."""
     topics: dict[str, list[dict[str, Any]]] = {}
@@ -63,42 +94,87 @@ def handle_fetch(broker: Broker, request: Request) -> None:
     body = request.body
     stable: bool = body["require_stable"]
     if request.version >= _GROUPS_IN_BATCHES_FROM:
+        by_id = request.version >= _TOPIC_IDS_FROM
         request.reply(
-            {"groups": [_committed(broker, group, stable=stable) for group in body["groups"]]}
+            {
+                "groups": [
+                    _committed(broker, group, stable=stable, by_id=by_id)
+                    for group in body["groups"]
+                ]
+            }
         )
     else:
-        request.reply(_committed(broker, body, stable=stable))
+        request.reply(_committed(broker, body, stable=stable, by_id=False))
 
 
-def _committed(broker: Broker, asked: dict[str, Any], *, stable: bool) -> dict[str, Any]:
+def _committed(
+    broker: Broker, asked: dict[str, Any], *, stable: bool, by_id: bool
+) -> dict[str, Any]:
     group_id = asked["group_id"]
     group = broker.groups.coordinator.groups.get(group_id)
-    offsets = group.offsets if group is not None else {}
+    code = _check_member(group, asked)
+    if code:
+        return {"group_id": group_id, "topics": [], "error_code": code}
     topics: list[dict[str, Any]] = []
-    if asked["topics"] is None:
-        wanted: dict[str, list[int]] = {}
-        for topic, partition in offsets:
-            wanted.setdefault(topic, []).append(partition)
-    else:
-        wanted = {each["name"]: each["partition_indexes"] for each in asked["topics"]}
-    for topic, indexes in wanted.items():
-        partitions = []
-        for index in indexes:
-            committed = offsets.get((topic, index))
-            code = errors.NONE
-            if stable and group is not None and group.is_unstable((topic, index)):
-                code, committed = errors.UnstableOffsetCommit.code, None
-            partitions.append(
-                {
-                    "partition_index": index,
-                    "committed_offset": committed.offset if committed else -1,
-                    "committed_leader_epoch": committed.leader_epoch if committed else -1,
-                    "metadata": committed.metadata if committed else "",
-                    "error_code": code,
-                }
-            )
-        topics.append({"name": topic, "partitions": partitions})
+    for each in _wanted(group, asked["topics"]):
+        name = each.get("name", "")
+        topic_id = each.get("topic_id", _NO_ID)
+        missing = errors.NONE
+        if by_id and not name:
+            topic = broker.topics.by_id(topic_id)
+            name = "" if topic is None else topic.name
+            missing = errors.UnknownTopicId.code if topic is None else errors.NONE
+        elif by_id:
+            topic = broker.topics.get(name)
+            if topic is None:
+                continue  # deleted since, and without a name in this version
+            topic_id = topic.topic_id
+        topics.append(
+            {
+                "name": name,
+                "topic_id": topic_id,
+                "partitions": [
+                    _committed_in(group, name, index, missing, stable=stable)
+                    for index in each["partition_indexes"]
+                ],
+            }
+        )
     return {"group_id": group_id, "topics": topics, "error_code": errors.NONE}
+
+
+def _check_member(group: GroupOffsets | None, asked: dict[str, Any]) -> int:
+    """Members of the consumer protocol say who they are, so that zombies get nothing (KIP-848)."""
+    if not isinstance(group, ConsumerGroup) or asked.get("member_epoch", -1) < 0:
+        return errors.NONE
+    return group.check_member(asked["member_id"] or "", asked["member_epoch"])
+
+
+def _wanted(
+    group: GroupOffsets | None, topics: list[dict[str, Any]] | None
+) -> list[dict[str, Any]]:
+    if topics is not None:
+        return topics
+    wanted: dict[str, list[int]] = {}
+    for topic, partition in group.offsets if group is not None else ():
+        wanted.setdefault(topic, []).append(partition)
+    return [{"name": name, "partition_indexes": indexes} for name, indexes in wanted.items()]
+
+
+def _committed_in(
+    group: GroupOffsets | None, topic: str, index: int, code: int, *, stable: bool
+) -> dict[str, Any]:
+    committed = None
+    if group is not None and not code:
+        committed = group.offsets.get((topic, index))
+        if stable and group.is_unstable((topic, index)):
+            code, committed = errors.UnstableOffsetCommit.code, None
+    return {
+        "partition_index": index,
+        "committed_offset": committed.offset if committed else -1,
+        "committed_leader_epoch": committed.leader_epoch if committed else -1,
+        "metadata": committed.metadata if committed else "",
+        "error_code": code,
+    }
 
 
 def handle_delete(broker: Broker, request: Request) -> None:

@@ -6,12 +6,49 @@ import itertools
 from typing import Any
 
 from broker_core.coordinator.effects import Append, Moment, Respond
+from broker_core.coordinator.group import Group
 from broker_core.coordinator.group_coordinator import (
     GroupCoordinator,
     GroupSettings,
     OffsetToCommit,
 )
 from broker_core.coordinator.member import JoinRequest
+
+
+class Topics:
+    """Topics that a test makes up; see TopicView."""
+
+    def __init__(self) -> None:
+        self.version = 0
+        self._partitions: dict[str, int] = {}
+
+    def create(self, name: str, partitions: int) -> None:
+        """Create a topic or change its number of partitions."""
+        self._partitions[name] = partitions
+        self.version += 1
+
+    def delete(self, name: str) -> None:
+        """Delete a topic."""
+        del self._partitions[name]
+        self.version += 1
+
+    def names(self) -> list[str]:
+        """See TopicView."""
+        return list(self._partitions)
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """See TopicView."""
+        count = self._partitions.get(name)
+        return None if count is None else (self.id_of(name), count)
+
+    def id_of(self, name: str) -> bytes:
+        """A topic's id."""
+        return name.encode().ljust(16, b"-")
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """See TopicView."""
+        name = topic_id.rstrip(b"-").decode()
+        return name if name in self._partitions else None
 
 
 class Driver:
@@ -22,25 +59,35 @@ class Driver:
         self.log: list[tuple[bytes, bytes | None]] = []
         self.answers: dict[str, dict[str, Any]] = {}
         self.disk_works = True
+        self.topics = Topics()
         self._ids = itertools.count(1)
         self._monotonic_ms = 1_000
         self._wall_ms = 1_700_000_000_000
         self.coordinator = self._new()
 
     def _new(self) -> GroupCoordinator:
-        return GroupCoordinator(self.settings, new_id=lambda: str(next(self._ids)))
+        return GroupCoordinator(
+            self.settings, topics=self.topics, new_id=lambda: str(next(self._ids))
+        )
 
     @property
     def now(self) -> Moment:
         """The time of the next step."""
         return Moment(self._monotonic_ms, self._wall_ms)
 
+    @property
+    def group(self) -> Group:
+        """The classic group "g"."""
+        group = self.coordinator.groups["g"]
+        assert isinstance(group, Group)
+        return group
+
     def restart(self) -> None:
         """A new coordinator that reads the log; what was not stored is gone."""
         self.coordinator = self._new()
         for key, value in self.log:
             self.coordinator.load(key, value, self.now)
-        self.coordinator.finish_loading()
+        self.coordinator.finish_loading(self.now)
         self.answers.clear()
 
     def perform(self) -> None:

@@ -38,7 +38,7 @@ def two_members(driver: Driver) -> tuple[str, str, int]:
 
 def state(driver: Driver) -> GroupState:
     """The group's state."""
-    return driver.coordinator.groups["g"].state
+    return driver.group.state
 
 
 def test_a_first_member_becomes_the_leader(driver: Driver) -> None:
@@ -70,7 +70,7 @@ def test_a_new_member_is_first_told_its_id(driver: Driver) -> None:
     answer = driver.join("j1", require_known_member_id=True)
     assert answer is not None
     assert answer["error_code"] == errors.MemberIdRequired.code
-    assert driver.coordinator.groups["g"].members == {}
+    assert driver.group.members == {}
     second = driver.join("j2", answer["member_id"], require_known_member_id=True)
     assert second is not None
     assert second["error_code"] == 0
@@ -116,7 +116,7 @@ def test_a_member_without_heartbeats_is_removed(driver: Driver) -> None:
     driver.advance(9_000)
     assert driver.heartbeat(leader, generation) == 0
     driver.advance(1_000)
-    assert list(driver.coordinator.groups["g"].members) == [leader]
+    assert list(driver.group.members) == [leader]
     assert driver.heartbeat(leader, generation) == errors.RebalanceInProgress.code
     assert driver.heartbeat(follower, generation) == errors.UnknownMemberId.code
     again = driver.join("j9", leader)
@@ -135,7 +135,7 @@ def test_a_member_that_does_not_rejoin_is_removed_after_the_rebalance_timeout(
     assert "j9" not in driver.answers
     driver.advance(6_000)
     assert driver.answers["j9"]["generation_id"] == generation + 1
-    assert list(driver.coordinator.groups["g"].members) == [leader]
+    assert list(driver.group.members) == [leader]
 
 
 def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout(
@@ -150,7 +150,7 @@ def test_a_member_that_does_not_sync_is_removed_after_the_rebalance_timeout(
         driver.heartbeat("client-1", 2)
     driver.advance(3_000)
     # The leader never brought the assignment: the other one has to begin again.
-    assert list(driver.coordinator.groups["g"].members) == ["client-2"]
+    assert list(driver.group.members) == ["client-2"]
     assert driver.answers["s2"]["error_code"] == errors.RebalanceInProgress.code
 
 
@@ -187,7 +187,7 @@ def test_a_follower_that_joins_a_stable_group_unchanged_keeps_its_generation(
     driver: Driver,
 ) -> None:
     _, follower, generation = two_members(driver)
-    member = driver.coordinator.groups["g"].members[follower]
+    member = driver.group.members[follower]
     member.protocols = [("range", b"j9 on range")]
     answer = driver.join("j9", follower)
     assert answer is not None
@@ -235,7 +235,7 @@ def test_a_static_member_returns_to_its_place_without_a_rebalance(driver: Driver
     assert first is not None
     old_id = first["member_id"]
     driver.sync("s1", old_id, 1, **{old_id.replace("-", "_"): "mine"})
-    group = driver.coordinator.groups["g"]
+    group = driver.group
     group.members[old_id].protocols = [("range", b"j2 on range")]
     second = driver.join("j2", instance_id="a", supports_skipping_assignment=True)
     assert second is not None
@@ -265,7 +265,7 @@ def test_a_static_member_keeps_its_place_while_it_is_away(driver: Driver) -> Non
     driver.join("j2")
     driver.advance(60_000)
     assert driver.answers["j2"]["generation_id"] == 2
-    assert first["member_id"] in driver.coordinator.groups["g"].members
+    assert first["member_id"] in driver.group.members
 
 
 def test_an_assignment_that_cannot_be_stored_is_given_to_nobody(driver: Driver) -> None:
@@ -289,7 +289,7 @@ def test_a_restarted_coordinator_knows_members_and_generation(driver: Driver) ->
     assert answer is not None
     assert answer["assignment"] == b"two"
     driver.advance(10_000)
-    assert follower not in driver.coordinator.groups["g"].members
+    assert follower not in driver.group.members
 
 
 @pytest.mark.parametrize("seed", range(150))
@@ -329,7 +329,7 @@ def test_random_clients_always_converge(seed: int) -> None:
     def sync(member_id: str) -> None:
         token = f"s{next(tokens)}"
         waiting[token] = member_id
-        group = driver.coordinator.groups["g"]
+        group = driver.group
         names = {each.replace("-", "_"): f"{each}@{group.generation}" for each in group.members}
         driver.sync(token, member_id, known[member_id], **names)
 
@@ -361,7 +361,7 @@ def test_random_clients_always_converge(seed: int) -> None:
     for _ in range(40):
         collect()
         for member_id in list(known):
-            group = driver.coordinator.groups["g"]
+            group = driver.group
             member = group.members.get(member_id)
             if member is None and member_id not in group.roster.pending:
                 del known[member_id]
@@ -374,7 +374,7 @@ def test_random_clients_always_converge(seed: int) -> None:
             elif group.state is GroupState.STABLE:
                 driver.heartbeat(member_id, group.generation)
         driver.advance(2_000)
-    group = driver.coordinator.groups["g"]
+    group = driver.group
     assert group.state is GroupState.STABLE, (seed, group.state, known, waiting)
     assert group.leader in group.members
     assert all(not member.waiting for member in group.members.values())

@@ -1,0 +1,459 @@
+"""The state machine of one group of the consumer protocol (KIP-848).
+
+Members send heartbeats with their subscription; the broker decides who gets what (the target
+assignment), and leads every member to it step by step: a partition is given to its new owner after
+the old one has let go of it. Three epochs say how far that is: the group's (what is subscribed),
+that of the target assignment, and each member's.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any, Final, NamedTuple
+
+from broker_core import errors
+from broker_core.coordinator import consumer_group_records as stored
+from broker_core.coordinator.assignors import ASSIGNORS, Assignment, Subscriptions, TopicPartition
+from broker_core.coordinator.consumer_group_records import StoredRecord
+from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat
+from broker_core.coordinator.consumer_member import (
+    LEAVES,
+    LEAVES_FOR_A_WHILE,
+    NO_PLACES,
+    ConsumerMember,
+    MemberState,
+)
+from broker_core.coordinator.effects import Moment
+from broker_core.coordinator.group_offsets import GroupOffsets
+from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.topic_view import TopicView, compile_regex
+
+logger = logging.getLogger(__name__)
+
+_DEFAULT_ASSIGNOR: Final = next(iter(ASSIGNORS))
+
+
+class ConsumerGroupSettings(NamedTuple):
+    """The broker's `group.consumer.*` properties."""
+
+    session_timeout_ms: int = 45_000
+    heartbeat_interval_ms: int = 5_000
+    size_max: int = 2**31 - 1
+
+
+class ConsumerGroup(GroupOffsets):
+    """One group; see the module. Every step returns the records that it is made of."""
+
+    protocol_type: Final = "consumer"
+
+    def __init__(self, group_id: str, settings: ConsumerGroupSettings, topics: TopicView) -> None:
+        super().__init__(group_id)
+        self.members: dict[str, ConsumerMember] = {}
+        self.epoch = 0
+        self.target_epoch = 0
+        self.target: Assignment = {}
+        #: Wall ms when the last member went, for the expiry of offsets.
+        self.state_changed_ms = -1
+        self._settings = settings
+        self._topics = topics
+        self._static_members: dict[str, str] = {}
+        self._owners: dict[TopicPartition, str] = {}
+        # Partition counts of what is subscribed, by topic id, as of a version of the topics.
+        self._shape: dict[bytes, int] | None = None
+        self._topics_version = -1
+        # Monotonic ms.
+        self._session_ends: dict[str, int] = {}
+        self._revocation_ends: dict[str, int] = {}
+
+    @property
+    def state(self) -> GroupState:
+        """How far the group has come."""
+        if not self.members:
+            return GroupState.EMPTY
+        if self.epoch > self.target_epoch:
+            return GroupState.ASSIGNING
+        if all(member.is_reconciled(self.target_epoch) for member in self.members.values()):
+            return GroupState.STABLE
+        return GroupState.RECONCILING
+
+    @property
+    def assignor(self) -> str:
+        """The assignor that most members want."""
+        wanted = Counter(each.assignor for each in self.members.values() if each.assignor)
+        return wanted.most_common(1)[0][0] if wanted else _DEFAULT_ASSIGNOR
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads a topic."""
+        return any(
+            topic in member.topic_names
+            or (member.topic_regex and compile_regex(member.topic_regex).fullmatch(topic))
+            for member in self.members.values()
+        )
+
+    # ---------------------------------------------------------------------------------- heartbeat
+
+    def heartbeat(
+        self, asked: ConsumerHeartbeat, now: Moment
+    ) -> tuple[dict[str, Any], list[StoredRecord]]:
+        """A member joins, lives or leaves; returns the response and what has to be stored.
+
+        Raises BrokerError, and then nothing has changed.
+        """
+        if asked.epoch in {LEAVES, LEAVES_FOR_A_WHILE}:
+            return self._leave(asked, now)
+        regex = asked.topic_regex
+        if regex:
+            compile_regex(regex)
+        records: list[StoredRecord] = []
+        before, is_new = self._find(asked, records, now)
+        after = self._updated(before, asked)
+        if after != before or is_new:
+            records.append(stored.member_record(self.group_id, after))
+        self.members[after.member_id] = after
+        if after.instance_id is not None:
+            self._static_members[after.instance_id] = after.member_id
+        is_resubscribed = (
+            is_new
+            or after.topic_names != before.topic_names
+            or after.topic_regex != before.topic_regex
+        )
+        self._assign(records, is_resubscribed=is_resubscribed)
+        after = self._reconcile(after, asked, records, now)
+        self._session_ends[after.member_id] = now.monotonic_ms + self._settings.session_timeout_ms
+        response: dict[str, Any] = {
+            "error_code": errors.NONE,
+            "member_id": after.member_id,
+            "member_epoch": after.epoch,
+            "heartbeat_interval_ms": self._settings.heartbeat_interval_ms,
+        }
+        if asked.is_full or after.assigned != before.assigned:
+            response["assignment"] = {"topic_partitions": stored.group_places(after.assigned)}
+        return response, records
+
+    def _find(
+        self, asked: ConsumerHeartbeat, records: list[StoredRecord], now: Moment
+    ) -> tuple[ConsumerMember, bool]:
+        """The member that speaks, and whether it was not one before."""
+        known_id: str | None = asked.member_id
+        if asked.instance_id is not None:
+            known_id = self._static_members.get(asked.instance_id)
+        known = None if known_id is None else self.members.get(known_id)
+        if asked.epoch == 0:
+            if known is None:
+                if len(self.members) >= self._settings.size_max:
+                    raise errors.GroupMaxSizeReached(
+                        f"The consumer group has reached its maximum capacity of "
+                        f"{self._settings.size_max} members."
+                    )
+                logger.info("group %s: %s joins", self.group_id, asked.member_id)
+                return ConsumerMember(asked.member_id), True
+            if asked.instance_id is None:
+                return known, False
+            if known.epoch != LEAVES_FOR_A_WHILE:
+                raise errors.UnreleasedInstanceId(
+                    f"Static member {asked.member_id} with instance id {asked.instance_id} cannot "
+                    f"join the group because the instance id is owned by {known_id} member."
+                )
+            return self._replace_static(known, asked.member_id, records), False
+        if known is None:
+            raise errors.UnknownMemberId(
+                f"Member {asked.member_id} is not a member of group {self.group_id}."
+            )
+        if known_id != asked.member_id:
+            raise errors.FencedInstanceId(
+                f"Static member {asked.member_id} with instance id {asked.instance_id} was fenced "
+                f"by member {known_id}."
+            )
+        self._check_epoch(known, asked)
+        return known, False
+
+    def _check_epoch(self, member: ConsumerMember, asked: ConsumerHeartbeat) -> None:
+        if asked.epoch == member.epoch:
+            return
+        # The response with the new epoch may have been lost on its way.
+        is_late = (
+            asked.epoch == member.previous_epoch
+            and asked.owned is not None
+            and set(asked.owned) <= member.assigned
+        )
+        if asked.epoch > member.epoch or not is_late:
+            raise errors.FencedMemberEpoch(
+                f"The consumer group member has epoch {asked.epoch}, the group coordinator knows "
+                f"{member.epoch}. The member must abandon all its partitions and rejoin."
+            )
+
+    def _replace_static(
+        self, old: ConsumerMember, member_id: str, records: list[StoredRecord]
+    ) -> ConsumerMember:
+        """An instance is back: it takes over what it had."""
+        new = replace(old, member_id=member_id, epoch=0, previous_epoch=0)
+        records += stored.member_tombstones(self.group_id, old.member_id)
+        target = self.target.pop(old.member_id, NO_PLACES)
+        self.target[member_id] = target
+        del self.members[old.member_id]
+        self.members[member_id] = new
+        self._session_ends.pop(old.member_id, None)
+        self._revocation_ends.pop(old.member_id, None)
+        for place in new.holds:
+            self._owners[place] = member_id
+        records += [
+            stored.member_record(self.group_id, new),
+            stored.target_record(self.group_id, member_id, target),
+            stored.current_record(self.group_id, new),
+        ]
+        logger.info("group %s: instance %s is back", self.group_id, new.instance_id)
+        return new
+
+    def _updated(self, member: ConsumerMember, asked: ConsumerHeartbeat) -> ConsumerMember:
+        return replace(
+            member,
+            instance_id=asked.instance_id,
+            rack_id=member.rack_id if asked.rack_id is None else asked.rack_id,
+            client_id=asked.client_id,
+            client_host=asked.client_host,
+            rebalance_timeout_ms=(
+                member.rebalance_timeout_ms
+                if asked.rebalance_timeout_ms == -1
+                else asked.rebalance_timeout_ms
+            ),
+            topic_names=(
+                member.topic_names if asked.topic_names is None else frozenset(asked.topic_names)
+            ),
+            topic_regex=member.topic_regex if asked.topic_regex is None else asked.topic_regex,
+            assignor=member.assignor if asked.assignor is None else asked.assignor,
+        )
+
+    # --------------------------------------------------------------------------------- assignment
+
+    def _assign(self, records: list[StoredRecord], *, is_resubscribed: bool) -> None:
+        """Compute the target assignment where the members or their topics have changed."""
+        is_outdated = is_resubscribed
+        if is_resubscribed or self._topics_version != self._topics.version:
+            shape = self._subscribed_shape()
+            if self._shape is None:
+                # After a restart: is it still what the target assignment was computed for?
+                targeted = {place for places in self.target.values() for place in places}
+                is_outdated |= targeted != _places(shape)
+            else:
+                is_outdated |= shape != self._shape
+            self._shape = shape
+            self._topics_version = self._topics.version
+        if is_outdated:
+            self._bump(records)
+        if self.epoch == self.target_epoch:
+            return
+        subscriptions = Subscriptions(
+            {each.member_id: self._topic_ids(each) for each in self.members.values()},
+            self._subscribed_shape(),
+        )
+        target = ASSIGNORS[self.assignor](subscriptions, self.target)
+        records += [
+            stored.target_record(self.group_id, member_id, places)
+            for member_id, places in target.items()
+            if self.target.get(member_id) != places
+        ]
+        records.append(stored.target_epoch_record(self.group_id, self.epoch))
+        self.target = target
+        self.target_epoch = self.epoch
+        logger.info("group %s: epoch %d, %d members", self.group_id, self.epoch, len(self.members))
+
+    def _bump(self, records: list[StoredRecord]) -> None:
+        self.epoch += 1
+        records.append(stored.epoch_record(self.group_id, self.epoch))
+
+    def _topics_of(self, member: ConsumerMember) -> Iterable[tuple[bytes, int]]:
+        names = set(member.topic_names)
+        if member.topic_regex:
+            matches = compile_regex(member.topic_regex).fullmatch
+            names.update(name for name in self._topics.names() if matches(name))
+        return (found for name in names if (found := self._topics.find(name)) is not None)
+
+    def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
+        return frozenset(topic_id for topic_id, _ in self._topics_of(member))
+
+    def _subscribed_shape(self) -> dict[bytes, int]:
+        return {
+            topic_id: count
+            for member in self.members.values()
+            for topic_id, count in self._topics_of(member)
+        }
+
+    def _reconcile(
+        self,
+        member: ConsumerMember,
+        asked: ConsumerHeartbeat,
+        records: list[StoredRecord],
+        now: Moment,
+    ) -> ConsumerMember:
+        after = member.reconcile(
+            self.target.get(member.member_id, NO_PLACES),
+            self.target_epoch,
+            () if asked.epoch == 0 else asked.owned,
+            lambda place: place not in self._owners,
+        )
+        if after == member:
+            return member
+        records.append(stored.current_record(self.group_id, after))
+        self._hold(member, after)
+        if after.state is not MemberState.UNREVOKED_PARTITIONS:
+            self._revocation_ends.pop(after.member_id, None)
+        else:
+            self._revocation_ends[after.member_id] = now.monotonic_ms + after.rebalance_timeout_ms
+        return after
+
+    def _hold(self, before: ConsumerMember, after: ConsumerMember) -> None:
+        self.members[after.member_id] = after
+        for place in before.holds - after.holds:
+            self._owners.pop(place, None)
+        for place in after.holds:
+            self._owners[place] = after.member_id
+
+    # ------------------------------------------------------------------------------------ leaving
+
+    def _leave(
+        self, asked: ConsumerHeartbeat, now: Moment
+    ) -> tuple[dict[str, Any], list[StoredRecord]]:
+        member_id = asked.member_id
+        if asked.instance_id is not None:
+            known_id = self._static_members.get(asked.instance_id)
+            if known_id is None:
+                raise errors.UnknownMemberId(f"Instance id {asked.instance_id} is unknown.")
+            if known_id != member_id:
+                raise errors.FencedInstanceId(
+                    f"Static member {member_id} with instance id {asked.instance_id} was fenced "
+                    f"by member {known_id}."
+                )
+        member = self.members.get(member_id)
+        if member is None:
+            raise errors.UnknownMemberId(
+                f"Member {member_id} is not a member of group {self.group_id}."
+            )
+        response = {
+            "error_code": errors.NONE,
+            "member_id": member_id,
+            "member_epoch": asked.epoch,
+            "heartbeat_interval_ms": 0,
+        }
+        if asked.epoch == LEAVES_FOR_A_WHILE:
+            after = replace(
+                member,
+                epoch=LEAVES_FOR_A_WHILE,
+                state=MemberState.STABLE,
+                pending_revocation=NO_PLACES,
+            )
+            self._hold(member, after)
+            self._revocation_ends.pop(member_id, None)
+            return response, [stored.current_record(self.group_id, after)]
+        logger.info("group %s: %s leaves", self.group_id, member_id)
+        return response, self._remove(member, now)
+
+    def _remove(self, member: ConsumerMember, now: Moment) -> list[StoredRecord]:
+        del self.members[member.member_id]
+        if self._static_members.get(member.instance_id or "") == member.member_id:
+            del self._static_members[member.instance_id or ""]
+        for place in member.holds:
+            self._owners.pop(place, None)
+        self.target.pop(member.member_id, None)
+        self._session_ends.pop(member.member_id, None)
+        self._revocation_ends.pop(member.member_id, None)
+        if not self.members:
+            self.state_changed_ms = now.wall_ms
+        records = stored.member_tombstones(self.group_id, member.member_id)
+        self._bump(records)
+        return records
+
+    def remove(
+        self, member_id: str, instance_id: str | None, now: Moment
+    ) -> tuple[int, list[StoredRecord]]:
+        """An administrator removes a member; returns an error code and what has to be stored."""
+        if instance_id is not None and not member_id:
+            member_id = self._static_members.get(instance_id, "")
+        member = self.members.get(member_id)
+        if member is None:
+            return errors.UnknownMemberId.code, []
+        return errors.NONE, self._remove(member, now)
+
+    # --------------------------------------------------------------------------------------- time
+
+    def next_deadline(self) -> int | None:
+        """Monotonic ms at which `tick` has something to do; None if never."""
+        return min((*self._session_ends.values(), *self._revocation_ends.values()), default=None)
+
+    def tick(self, now: Moment) -> list[StoredRecord]:
+        """Give up members that are silent, or that keep what they were told to give up."""
+        records: list[StoredRecord] = []
+        for ends, what in ((self._session_ends, "session"), (self._revocation_ends, "rebalance")):
+            for member_id, end in list(ends.items()):
+                if end <= now.monotonic_ms and member_id in self.members:
+                    logger.info("group %s: %s of %s timed out", self.group_id, what, member_id)
+                    records += self._remove(self.members[member_id], now)
+        return records
+
+    # ------------------------------------------------------------------------------------ offsets
+
+    def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: Moment) -> int:
+        """Whether offsets may be committed; returns an error code."""
+        if epoch < 0 and not self.members:
+            return errors.NONE
+        return self.check_member(member_id, epoch)
+
+    def check_transactional_commit(
+        self, member_id: str, instance_id: str | None, epoch: int
+    ) -> int:
+        """Whether a transaction may commit offsets; returns an error code."""
+        if epoch < 0 and not member_id and instance_id is None:
+            return errors.NONE
+        code = self.check_member(member_id, epoch)
+        return errors.IllegalGeneration.code if code == errors.StaleMemberEpoch.code else code
+
+    def check_member(self, member_id: str, epoch: int) -> int:
+        """The error code for who says to be a member of an epoch, NONE if it is one."""
+        member = self.members.get(member_id)
+        if member is None:
+            return errors.UnknownMemberId.code
+        return errors.NONE if epoch == member.epoch else errors.StaleMemberEpoch.code
+
+    # ------------------------------------------------------------------------------------ loading
+
+    def restore(self, key: stored.ConsumerGroupKey, value: bytes | None) -> None:
+        """Take over a record; raises RemoteProtocolError."""
+        member_id = key.member_id
+        fields = {} if value is None else stored.decode_value(key.kind, value)
+        if key.kind == stored.GROUP and value is not None:
+            self.epoch = fields["epoch"]
+        elif key.kind == stored.TARGET and value is not None:
+            self.target_epoch = fields["assignment_epoch"]
+        elif key.kind == stored.TARGET_OF_MEMBER:
+            self.target.pop(member_id, None)
+            if value is not None:
+                self.target[member_id] = stored.read_places(fields["topic_partitions"])
+        elif key.kind == stored.MEMBER and value is None:
+            self.members.pop(member_id, None)
+        elif key.kind == stored.MEMBER:
+            member = self.members.get(member_id) or ConsumerMember(member_id)
+            self.members[member_id] = stored.member_with_metadata(member, fields)
+        elif key.kind == stored.CURRENT and value is not None:
+            member = self.members.get(member_id) or ConsumerMember(member_id)
+            self.members[member_id] = stored.member_with_assignment(member, fields)
+
+    def finish_loading(self, now: Moment) -> None:
+        """All records have been taken over: every member gets a whole session to be heard of."""
+        for member in self.members.values():
+            if member.instance_id is not None:
+                self._static_members[member.instance_id] = member.member_id
+            for place in member.holds:
+                self._owners[place] = member.member_id
+            self._session_ends[member.member_id] = (
+                now.monotonic_ms + self._settings.session_timeout_ms
+            )
+            if member.state is MemberState.UNREVOKED_PARTITIONS:
+                self._revocation_ends[member.member_id] = (
+                    now.monotonic_ms + member.rebalance_timeout_ms
+                )
+
+
+def _places(shape: dict[bytes, int]) -> set[TopicPartition]:
+    return {(topic_id, each) for topic_id, count in shape.items() for each in range(count)}

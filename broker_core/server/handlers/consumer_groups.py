@@ -1,0 +1,111 @@
+"""ConsumerGroupHeartbeat, ConsumerGroupDescribe: groups whose broker assigns (KIP-848)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.consumer_group import ConsumerGroup
+from broker_core.coordinator.consumer_group_records import group_places, read_places
+from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
+from broker_core.coordinator.consumer_member import NO_PLACES, ConsumerMember, Places
+from broker_core.server.handlers.metadata import GROUP_OPERATIONS
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+_MEMBER_ID_FROM_CLIENT_FROM: Final = 1
+_NOT_ASKED: Final = -(2**31)
+_CONSUMER_MEMBER: Final = 1
+
+
+def handle_heartbeat(broker: Broker, request: Request) -> None:
+    """ConsumerGroupHeartbeat."""
+    body = request.body
+    owned = body["topic_partitions"]
+    groups = broker.groups
+    asked = ConsumerHeartbeat(
+        body["group_id"],
+        body["member_id"],
+        body["member_epoch"],
+        body["instance_id"],
+        body["rack_id"],
+        request.client_id,
+        request.client_host,
+        body["rebalance_timeout_ms"],
+        body["subscribed_topic_names"],
+        body["subscribed_topic_regex"],
+        body["server_assignor"],
+        None if owned is None else read_places(owned),
+    )
+    try:
+        check_heartbeat(asked, needs_member_id=request.version >= _MEMBER_ID_FROM_CLIENT_FROM)
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error)})
+        return
+    if not asked.member_id:
+        asked.member_id = groups.new_member_id()
+    groups.coordinator.consumer_heartbeat(asked, request.reply, groups.moment())
+    groups.perform()
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """ConsumerGroupDescribe."""
+    operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
+    described: list[dict[str, Any]] = []
+    for group_id in request.body["group_ids"]:
+        group = broker.groups.coordinator.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            described.append(_describe(broker, group) | {"authorized_operations": operations})
+        else:
+            problem = f"Group {group_id} is not a consumer group."
+            if group is None:
+                problem = f"Group {group_id} not found."
+            described.append(
+                {
+                    "group_id": group_id,
+                    "error_code": errors.GroupIdNotFound.code,
+                    "error_message": problem,
+                }
+            )
+    request.reply({"groups": described})
+
+
+def _describe(broker: Broker, group: ConsumerGroup) -> dict[str, Any]:
+    return {
+        "error_code": errors.NONE,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.target_epoch,
+        "assignor_name": group.assignor,
+        "members": [_describe_member(broker, group, each) for each in group.members.values()],
+    }
+
+
+def _describe_member(
+    broker: Broker, group: ConsumerGroup, member: ConsumerMember
+) -> dict[str, Any]:
+    target = group.target.get(member.member_id, NO_PLACES)
+    return {
+        "member_id": member.member_id,
+        "instance_id": member.instance_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": sorted(member.topic_names),
+        "subscribed_topic_regex": member.topic_regex or None,
+        "assignment": {"topic_partitions": _named(broker, member.assigned)},
+        "target_assignment": {"topic_partitions": _named(broker, target)},
+        "member_type": _CONSUMER_MEMBER,
+    }
+
+
+def _named(broker: Broker, places: Places) -> list[dict[str, Any]]:
+    return [
+        each | {"topic_name": topic.name}
+        for each in group_places(places)
+        if (topic := broker.topics.by_id(each["topic_id"])) is not None
+    ]
