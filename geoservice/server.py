@@ -1,4 +1,4 @@
-"""The geocoder over HTTP: Nominatim's /reverse, /lookup and /status, and our /reverse/batch."""
+"""The geocoder over HTTP: Nominatim's paths, and /reverse/batch of our own."""
 
 from __future__ import annotations
 
@@ -21,6 +21,7 @@ from geoservice.nominatim import (
 )
 from geoservice.parameters import BadRequest, Parameters
 from geoservice.reverse import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
+from geoservice.search_server import NotSearchable, SearchEndpoint
 from geoservice.watch import FixedGeocoder, GeocoderSource
 
 BATCH_POINTS_MAX: Final = 10_000
@@ -32,6 +33,7 @@ _OSM_ID_DIGITS_MAX: Final = 18
 
 _GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
+_SEARCH: Final = web.AppKey("search", SearchEndpoint)
 _OUTPUT: Final = web.RequestKey("output", str)  # the format of a refusal
 _encode = msgspec.json.Encoder().encode
 _points = msgspec.json.Decoder(list[tuple[float, float]])
@@ -46,7 +48,13 @@ def make_app(
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback
-    for path, handler in (("/reverse", _reverse), ("/lookup", _lookup), ("/status", _status)):
+    app[_SEARCH] = SearchEndpoint()
+    for path, handler in (
+        ("/reverse", _reverse),
+        ("/search", _search),
+        ("/lookup", _lookup),
+        ("/status", _status),
+    ):
         app.router.add_get(path, handler)
         # What Nominatim was asked under until 2019; some clients still do.
         app.router.add_get(f"{path}.php", handler)
@@ -137,6 +145,22 @@ async def _lookup(request: web.Request) -> web.Response:
     for osm_type, osm_id in objects:
         places += geocoder.lookup(osm_type, osm_id, languages=details.languages)
     return _written(render_list(geocoder, places, output, details), output)
+
+
+async def _search(request: web.Request) -> web.Response:
+    parameters = _parameters(request)
+    output = _format(request, parameters, "jsonv2")
+    try:
+        body = request.app[_SEARCH].answer(
+            request.app[_GEOCODER].current,
+            parameters,
+            output,
+            request.headers.get("Accept-Language"),
+            str(request.url.with_query(None)),
+        )
+    except NotSearchable as error:
+        return _refusal(request, str(error), 503)
+    return _written(body, output)
 
 
 def _osm_objects(text: str) -> list[tuple[str, int]]:

@@ -25,6 +25,8 @@ UNIT: Final = 1 << 30
 CITY_DENSITY: Final = 8000.0
 #: Smaller ones have a radius of less than half a kilometre, and no sections.
 CITY_POPULATION_MIN: Final = 5000
+#: From here on a town can be searched by its names in all languages.
+OTHER_NAMES_POPULATION_MIN: Final = 50_000
 EARTH_RADIUS_KM: Final = 6371.0088
 #: A state that is a single city.
 CITY_STATE_AREA_KM2: Final = 1000.0
@@ -42,6 +44,7 @@ class _City(msgspec.Struct, gc=False):
     population: int
     timezone: str
     admin1code: str
+    alternatenames: list[str] = []
 
 
 class Country(msgspec.Struct):
@@ -63,6 +66,7 @@ class Towns:
     axes: NDArray[np.uint8]
     columns: dict[str, NDArray[np.int32]]  # numbers, of TOWN_COLUMNS
     texts: dict[str, list[str]]  # name, state, timezone; "" is unknown
+    other_names: list[list[str]]  # of larger towns: what else they are called, in any language
 
 
 def read_countries(package: Path) -> dict[str, Country]:
@@ -119,6 +123,10 @@ def read_towns(
             "state": [states.get(f"{city.countrycode}.{city.admin1code}", "") for city in ordered],
             "timezone": [city.timezone for city in ordered],
         },
+        other_names=[
+            city.alternatenames if city.population >= OTHER_NAMES_POPULATION_MIN else []
+            for city in ordered
+        ],
     )
 
 

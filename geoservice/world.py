@@ -20,6 +20,7 @@ import numpy as np
 from geoservice import format as file_format
 from geoservice.borders import Cells, build_cells, read_borders
 from geoservice.index import WorldIndex
+from geoservice.search_world import name_towns
 from geoservice.towns import (
     Strays,
     Towns,
@@ -106,6 +107,19 @@ def build_world(output: Path, report: Callable[[str], None] = lambda _step: None
         file_format.STRING_ENDS: _little_endian(np.cumsum([len(text) for text in encoded])),
         file_format.STRINGS: b"".join(encoded),
     }
+    report("indexing names")
+    sections |= name_towns(
+        [
+            (name, *others)
+            for name, others in zip(towns.texts["name"], towns.other_names, strict=True)
+        ],
+        [
+            (state, names[country], codes[country])
+            for country, (first, end) in enumerate(towns.countries)
+            for state in towns.texts["state"][first:end]
+        ],
+        [(name, code) for name, code in zip(names, codes, strict=True)],
+    )
     content_hash = file_format.write_index(output, sections)
     return Built(output, content_hash[:12], output.stat().st_size, len(codes), len(towns.axes))
 

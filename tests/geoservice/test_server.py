@@ -254,3 +254,61 @@ async def test_geopys_nominatim_client_understands_us(address: str) -> None:
     assert location.address == "Vaduz, Liechtenstein"
     assert location.raw["address"]["town"] == "Vaduz"
     assert await asyncio.to_thread(nominatim.reverse, (0, -30)) is None
+
+
+async def test_search_answers_as_nominatim_does(client: aiohttp.ClientSession) -> None:
+    async with client.get("/search?q=vaduz") as response:
+        assert response.headers["Content-Type"] == "application/json; charset=utf-8"
+        [vaduz, *_] = await response.json()
+    # Without the address: it has to be asked for here.
+    assert list(vaduz) == [
+        *("place_id", "licence", "lat", "lon", "category", "type", "place_rank", "importance"),
+        *("addresstype", "name", "display_name", "boundingbox", "timezone", "index_version"),
+    ]
+    assert vaduz["display_name"] == "Vaduz, Liechtenstein"
+    [paris] = await get(
+        client, "q=paris&limit=1&format=json&addressdetails=1&countrycodes=US,xx", path="/search"
+    )
+    assert paris["address"]["country_code"] == "us"
+    [city] = await get(client, "city=Paris&state=Texas&format=json&limit=1", path="/search")
+    assert city["display_name"] == "Paris, Texas, United States"
+    geocode = await get(client, "q=vaduz&format=geocodejson&limit=1", path="/search")
+    assert geocode["geocoding"]["query"] == "vaduz"
+    [here] = await get(client, "q=47.141,9.5209", path="/search")
+    assert here["name"] == "Vaduz"
+
+
+async def test_search_tells_xml_clients_where_more_is(client: aiohttp.ClientSession) -> None:
+    xml = await get_text(
+        client, "/search?q=vaduz&format=xml&limit=1&viewbox=9,48,10,47", "text/xml"
+    )
+    assert '<searchresults timestamp="' in xml and 'querystring="vaduz"' in xml
+    assert 'viewbox="9,48,10,47"' in xml
+    assert "/search?q=vaduz&amp;exclude_place_ids=3042030&amp;format=xml" in xml
+
+
+async def test_what_is_nowhere_gives_an_empty_list(client: aiohttp.ClientSession) -> None:
+    assert await get(client, "q=zzzqqq", path="/search") == []
+    assert await get(client, "q=", path="/search") == []
+    assert (await get(client, "q=zzzqqq&format=geojson", path="/search"))["features"] == []
+
+
+@pytest.mark.parametrize(
+    ("query", "complaint"),
+    [
+        ("", "Nothing to search for."),
+        ("q=a&city=b", "cannot be used together with 'q' parameter."),
+        ("q=a&limit=x", "Parameter 'limit' must be a number."),
+        ("q=a&viewbox=1,2,3", "Bounding box parameter needs 4 coordinates."),
+        ("q=a&viewbox=nan,1,2,3", "Bounding box parameter needs to be numbers."),
+        ("q=a&layer=castle", "Parameter 'layer' must be"),
+        ("q=a&exclude_place_ids=x", "Invalid exclude ID: x"),
+        ("q=91.0,0.5", "latitude"),
+        ("q=" + "a" * 1001, "at most 1000 characters"),
+    ],
+)
+async def test_a_bad_search_is_told_what_is_wrong(
+    client: aiohttp.ClientSession, query: str, complaint: str
+) -> None:
+    body = await get(client, query, 400, path="/search")
+    assert complaint in body["error"]["message"]
