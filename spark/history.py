@@ -19,9 +19,9 @@ from spark.history_files import RECENT_IDS, Committed, HistoryFiles
 from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
 from spark.session import DEFAULT_MASTER, close_session, open_session
-from spark.storage import Storage
 from waylog.cli import CommandError
 from waylog.kafka import LogUnreachable
+from waylog.storage import Storage
 from waylog.topics import LOCATION
 
 if TYPE_CHECKING:
@@ -97,7 +97,7 @@ class HistoryJob:
                 master=self._settings.master,
                 jars=self._settings.jars,
                 packages=self._settings.packages,
-                planning_only=self._settings.places is None and self._settings.source == "python",
+                planning_only=self._settings.source == "python",
             )
             try:
                 self._run_in(session)
@@ -217,11 +217,18 @@ class HistoryJob:
                 self._stopping.wait(self._settings.places_interval_s)
 
     def _write_places(self, session: SparkSession) -> None:
+        from spark.place_topics import publish_places, read_edits
         from spark.places_job import write_places
+        from spark.tasks import SparkEngine
 
         assert self._settings.places is not None
+        servers = self._settings.bootstrap_servers
         try:
-            write_places(session, self._settings.out, self._settings.places)
+            edits = read_edits(servers)
+            written = write_places(
+                SparkEngine(session), self._settings.out, self._settings.places, edits
+            )
+            publish_places(servers, self._settings.places, written.changed)
         except Exception as error:
             if not self._stopping.is_set():
                 logger.error("places were not computed: %s", _reason(error))

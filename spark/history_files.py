@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 from spark.landing import FOLDER, PARQUET_OPTIONS, LandedFile
 from spark.recent_ids import RecentIds
 from spark.schema import id_hashes
-from spark.storage import Storage
+from waylog.storage import Storage
 
 logger = logging.getLogger(__name__)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 from spark.landing import land
 from spark.schema import LogRecord, decode_records
 from spark.source import report_unreadable
-from spark.storage import Storage
+from waylog.storage import Storage
 
 _ROWS: Final = 10_000
 

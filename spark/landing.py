@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.schema import DAY_MS, HISTORY_SCHEMA, date_text, id_hashes
-from spark.storage import Storage
+from waylog.storage import Storage
 
 FOLDER: Final = "_landing"
 

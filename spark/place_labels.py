@@ -14,10 +14,13 @@ WEEK_MS: Final = 7 * DAY_MS
 HOME: Final = "home"
 WORK: Final = "work"
 
+_WEEK_HOURS: Final = 168
+
 # Home: most time between 22 and 6, in at least three nights.
 _NIGHT_START_H: Final = 22
 _NIGHT_HOURS: Final = 8
 _NIGHTS_MIN: Final = 3
+_NIGHTS_SURE: Final = 14
 # An hour of a night makes it one that was spent there.
 _NIGHT_MIN_MS: Final = HOUR_MS
 
@@ -26,6 +29,7 @@ _NIGHT_MIN_MS: Final = HOUR_MS
 _WORK_START_H: Final = 9
 _WORK_HOURS: Final = 8
 _WORK_DAYS_MIN: Final = 3
+_DAYS_SURE: Final = 10
 _WORK_SHARE_MIN: Final = 0.15
 # Somebody without work has favourites in those hours as well, but does not stay for hours.
 _WORK_DAY_MEAN_MS: Final = 2 * HOUR_MS
@@ -38,6 +42,13 @@ _NIGHT_SHIFT_FACTOR: Final = 1.2
 
 # 1970-01-01 was a Thursday.
 _TO_MONDAY_MS: Final = 3 * DAY_MS
+
+
+class Label(NamedTuple):
+    """What a place is, and how sure that is (0..1)."""
+
+    name: str
+    confidence: float
 
 
 class Visits(NamedTuple):
@@ -69,7 +80,22 @@ def workday_ms(time: NDArray[np.int64]) -> NDArray[np.int64]:
     return result
 
 
-def label_places(visits: Visits, count: int) -> dict[int, str]:
+def weekly_profile(start: NDArray[np.int64], end: NDArray[np.int64]) -> list[int]:
+    """Minutes in each hour of the local week, from Monday 0:00."""
+    minutes = np.zeros(_WEEK_HOURS)
+    for begin, finish in zip(
+        (start + _TO_MONDAY_MS).tolist(), (end + _TO_MONDAY_MS).tolist(), strict=True
+    ):
+        # Whole weeks fill every hour; the rest is at most 169 hours.
+        weeks, rest = divmod(finish - begin, WEEK_MS)
+        minutes += 60.0 * weeks
+        edges = np.arange(begin // HOUR_MS, (begin + rest) // HOUR_MS + 2) * HOUR_MS
+        spent = np.diff(np.clip(edges, begin, begin + rest)) / 60_000
+        np.add.at(minutes, edges[:-1] // HOUR_MS % _WEEK_HOURS, spent)
+    return [round(each) for each in minutes.tolist()]
+
+
+def label_places(visits: Visits, count: int) -> dict[int, Label]:
     """The numbers of the places that are home and work, of `count` places; both may be missing."""
     if not count:
         return {}
@@ -77,36 +103,40 @@ def label_places(visits: Visits, count: int) -> dict[int, str]:
     at_night = _by_place(visits, night_ms(visits.end) - night_ms(visits.start), count)
     at_work_hours = _by_place(visits, workday_ms(visits.end) - workday_ms(visits.start), count)
     home = int(np.argmax(at_night))
-    if _nights(visits, home) < _NIGHTS_MIN:
+    nights = _nights(visits, home)
+    if nights < _NIGHTS_MIN:
         return _with_work({}, visits, at_work_hours)
+    # Sure after two weeks of nights that were all spent there.
+    sure = float(at_night[home] / at_night.sum()) * min(1.0, nights / _NIGHTS_SURE)
     busiest = int(np.argmax(dwell))
     if (
         busiest != home
         and at_night[home] >= _NIGHT_SHIFT_SHARE * dwell[home]
         and dwell[busiest] > _NIGHT_SHIFT_FACTOR * dwell[home]
     ):
-        return {busiest: HOME, home: WORK}
-    return _with_work({home: HOME}, visits, at_work_hours)
+        return {busiest: Label(HOME, sure), home: Label(WORK, sure)}
+    return _with_work({home: Label(HOME, sure)}, visits, at_work_hours)
 
 
 def _with_work(
-    labels: dict[int, str], visits: Visits, at_work_hours: NDArray[np.float64]
-) -> dict[int, str]:
+    labels: dict[int, Label], visits: Visits, at_work_hours: NDArray[np.float64]
+) -> dict[int, Label]:
     candidates = at_work_hours.copy()
     for place in labels:
         candidates[place] = -1
     work = int(np.argmax(candidates))
     observed = _workdays(visits.start, visits.end)
-    if (
-        work not in labels
-        and len(observed)
-        and candidates[work] >= _WORK_SHARE_MIN * len(observed) * _WORK_HOURS * HOUR_MS
-    ):
-        own = visits.place == work
-        worked = workday_ms(visits.end[own]) - workday_ms(visits.start[own]) > 0
-        days = _workdays(visits.start[own][worked], visits.end[own][worked])
-        if len(days) >= _WORK_DAYS_MIN and candidates[work] >= _WORK_DAY_MEAN_MS * len(days):
-            labels[work] = WORK
+    if work in labels or not len(observed):
+        return labels
+    share = float(candidates[work]) / (len(observed) * _WORK_HOURS * HOUR_MS)
+    if share < _WORK_SHARE_MIN:
+        return labels
+    own = visits.place == work
+    worked = workday_ms(visits.end[own]) - workday_ms(visits.start[own]) > 0
+    days = _workdays(visits.start[own][worked], visits.end[own][worked])
+    if len(days) >= _WORK_DAYS_MIN and candidates[work] >= _WORK_DAY_MEAN_MS * len(days):
+        # Sure when most of the hours of two weeks were spent there.
+        labels[work] = Label(WORK, min(1.0, 1.5 * share) * min(1.0, len(days) / _DAYS_SURE))
     return labels
 
 

@@ -56,7 +56,9 @@ class PlaceNames:
         name = self._zone_name(lat, lon)
         if name is None:
             return np.full(len(times), sun_offset_ms(lon), np.int64)
-        return np.array([self._offset(name, day) for day in (times // _DAY_MS).tolist()], np.int64)
+        days, row_day = np.unique(times // _DAY_MS, return_inverse=True)
+        offsets = [self._offset(name, day) for day in days.tolist()]
+        return np.array(offsets, np.int64)[row_day]
 
     def _zone_name(self, lat: float, lon: float) -> str | None:
         if self._geocoder is None:

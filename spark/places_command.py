@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import argparse
 import logging
-from typing import Any
+from contextlib import ExitStack
+from typing import TYPE_CHECKING, Any
 
 from waylog.cli import CommandError
-from waylog.config import DataDirectory
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory
+
+if TYPE_CHECKING:
+    from spark.tasks import Engine
 
 _EPILOG = """examples:
   waylog places run --once                 compute the places of all devices from the history
   waylog places show                       as a table
   waylog places show --device demo/phone --json
+  waylog places name demo/phone 4c1f... "Grandma's" --label none
+  duckdb -c "select * from 'data/places/visits/*.parquet' where device = 'demo/phone'"
 """
 
 
@@ -35,6 +41,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--out", metavar="URL", default=str(data.places), help="folder of places.parquet")
     add("--interval", metavar="S", type=float, default=300.0, help="seconds between two runs (300)")
     add("--master", metavar="M", default="local[2]", help="Spark's master (local[2])")
+    add(
+        "--engine",
+        choices=("spark", "arrow"),
+        default="spark",
+        help="arrow: in processes of this machine, without a JVM",
+    )
+    add("--workers", metavar="N", type=int, help="processes of --engine arrow (one a core)")
+    add(
+        "--bootstrap-servers",
+        metavar="LIST",
+        help="also read names that users gave from there, and publish to topic `place`",
+    )
     show_parser = subparsers.add_parser(
         "show",
         help="show places",
@@ -47,37 +65,82 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--device", metavar="D", help="only this device (user/device)")
     add("--json", action="store_true", help="one JSON object a line")
 
+    name_parser = subparsers.add_parser(
+        "name",
+        help="name a place",
+        description="Say what a place is: a name, a label, or both. It stays through all later "
+        "computations and counts from the next one on.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = name_parser.add_argument
+    add("device", help="user/device")
+    add("place_id", help="as `places show --json` has it")
+    add("name", nargs="?", help="the new name")
+    add(
+        "--label",
+        choices=("home", "work", "none"),
+        help="what the place is; none: neither home nor work",
+    )
+    add("--places", metavar="URL", default=str(data.places), help="folder of places.parquet")
+    add("--bootstrap-servers", metavar="LIST", default=DEFAULT_BOOTSTRAP_SERVERS)
+
 
 def run(arguments: argparse.Namespace) -> int:
-    """Compute or show places."""
-    if arguments.action == "show":
-        return _show(arguments)
-    return _run(arguments)
+    """Compute, show or name places."""
+    return {"run": _run, "show": _show, "name": _name}[arguments.action](arguments)
+
+
+def _name(arguments: argparse.Namespace) -> int:
+    import time
+
+    from spark.place_edits import PlaceEdit
+    from spark.place_topics import append_edit
+    from waylog.kafka import LogUnreachable
+
+    if arguments.name is None and arguments.label is None:
+        raise CommandError("nothing to say of the place: give a name or a --label")
+    rows = load_places(arguments.places, arguments.device)
+    place = next((row for row in rows if row["place_id"] == arguments.place_id), None)
+    if place is None:
+        raise CommandError(f"{arguments.device} has no place {arguments.place_id}")
+    edit = PlaceEdit(
+        device=arguments.device,
+        place_id=arguments.place_id,
+        lat=place["lat"],
+        lon=place["lon"],
+        time=time.time_ns() // 1_000_000,
+        name=arguments.name,
+        label=arguments.label,
+    )
+    try:
+        append_edit(arguments.bootstrap_servers, edit)
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from error
+    return 0
 
 
 def _run(arguments: argparse.Namespace) -> int:
     import signal
     import threading
 
-    from spark.places_job import write_places
-    from spark.session import close_session, open_session
-    from spark.storage import Storage
+    from waylog.history_reader import HistoryReader
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
 
     configure_logging()
     logger = logging.getLogger("spark.places")
-    if not Storage(arguments.history).list_files():
+    if not HistoryReader(arguments.history).files():
         raise CommandError(f"{arguments.history}: there is no history; `waylog history run` first")
     stopping = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
-    session = open_session("waylog places", master=arguments.master)
-    try:
+    with ExitStack() as stack:
+        engine = _engine(arguments, stack)
         notify_ready()
         while True:
             try:
-                write_places(session, arguments.history, arguments.out)
+                _compute(engine, arguments)
             except Exception as error:
                 if stopping.is_set():
                     break
@@ -86,9 +149,30 @@ def _run(arguments: argparse.Namespace) -> int:
                 logger.exception("places were not computed")
             if arguments.once or stopping.wait(arguments.interval):
                 break
-    finally:
-        close_session(session)
     return 0
+
+
+def _engine(arguments: argparse.Namespace, stack: ExitStack) -> Engine:
+    from spark.tasks import LocalEngine, SparkEngine
+
+    if arguments.engine == "arrow":
+        return LocalEngine(arguments.workers)
+    from spark.session import close_session, open_session
+
+    session = open_session("waylog places", master=arguments.master, planning_only=True)
+    stack.callback(close_session, session)
+    return SparkEngine(session)
+
+
+def _compute(engine: Engine, arguments: argparse.Namespace) -> None:
+    from spark.place_topics import publish_places, read_edits
+    from spark.places_job import write_places
+
+    servers = arguments.bootstrap_servers
+    edits = read_edits(servers) if servers else []
+    written = write_places(engine, arguments.history, arguments.out, edits)
+    if servers:
+        publish_places(servers, arguments.out, written.changed)
 
 
 def _show(arguments: argparse.Namespace) -> int:
@@ -132,8 +216,8 @@ def load_places(url: str, device: str | None = None) -> list[dict[str, Any]]:
     """The places at a URL, by device and rank; raises CommandError when there are none at all."""
     import pyarrow.compute as pc
 
-    from spark.places_job import FILE
-    from spark.storage import Storage
+    from spark.places_schema import FILE
+    from waylog.storage import Storage
 
     storage = Storage(url)
     if FILE not in storage.list_files():

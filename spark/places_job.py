@@ -1,61 +1,66 @@
-"""The places job: a history in Parquet to one table of favourite places.
+"""The places job: what is new in a history since the last run, into the tables of places.
 
-Spark brings the fixes of a device together and in order; each task then goes through its devices
-one after the other, holding the fixes of one device at a time.
+In two steps, both spread over tasks: new fixes are spread over buckets of devices, then each bucket
+is brought up to date (spark.places_bucket). What is known of a device at the end of a run is kept,
+so a run reads new fixes alone. A run counts when `_state/current.json` names its tables; one that
+is cut short is done again, with the same result.
+
+Folder: `places.parquet` has the places of all devices; `visits/` and `trips/` have one file a
+bucket.
 """
 
 from __future__ import annotations
 
 import logging
-import os
 import time
+import uuid
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final, NamedTuple
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.compute as pc
+import msgspec
+import pyarrow.parquet as pq
 
-from spark.cleaning import Fixes, distances_m
-from spark.place_names import PlaceNames
-from spark.places import find_places
-from spark.schema import HISTORY_SCHEMA
-from spark.storage import Storage
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+from spark.fix_table import Shard, ShardWriter, Source, bucket_of, read_source, split
+from spark.place_edits import PlaceEdit
+from spark.places_bucket import BucketResult, BucketTask, run_bucket
+from spark.places_schema import FILE, PLACES_SCHEMA
+from spark.tasks import Engine
+from waylog.history_reader import HistoryReader, OffsetSpan, merge_spans
+from waylog.storage import Storage
 
 logger = logging.getLogger(__name__)
 
-FILE: Final = "places.parquet"
+_STATE: Final = "_state"
+_CURRENT: Final = "_state/current.json"
+_SHARDS: Final = "_shards"
 
-#: A place whose centre moved less than this since the last computation keeps its id.
-SAME_PLACE_M: Final = 100.0
+# A bucket begins with so many fixes at most: this bounds a task's memory, not the number of users.
+_BUCKET_ROWS: Final = 2_000_000
+_BUCKETS_MAX: Final = 1024
+_BUCKETS_MIN: Final = 2
 
-#: A row of the places table. Times are ms since 1970 UTC.
-PLACES_SCHEMA: Final = pa.schema(
-    [
-        pa.field("user", pa.string(), nullable=False),
-        pa.field("device", pa.string(), nullable=False),
-        pa.field("place_id", pa.string(), nullable=False),
-        pa.field("lat", pa.float64(), nullable=False),
-        pa.field("lon", pa.float64(), nullable=False),
-        pa.field("label", pa.string()),
-        pa.field("name", pa.string()),
-        pa.field("visits", pa.int64(), nullable=False),
-        pa.field("dwell_s", pa.int64(), nullable=False),
-        pa.field("address", pa.string()),
-        pa.field("rank", pa.int32(), nullable=False),
-        pa.field("days", pa.int32(), nullable=False),
-        pa.field("radius_m", pa.float64(), nullable=False),
-        pa.field("first", pa.int64(), nullable=False),
-        pa.field("last", pa.int64(), nullable=False),
-    ]
-)
+# Fewer new rows than this are read by each bucket for itself: that is quicker than writing them.
+_SPREAD_ROWS: Final = 50_000
 
-_INPUT: Final = ("device", "user", "time", "lat", "lon", "accuracy")
+# What one task spreads: enough to be worth a task, few enough for several on one machine.
+_TASK_BYTES_MIN: Final = 1 << 20
+_TASK_BYTES_MAX: Final = 256 << 20
+_TASKS_PER_RUN: Final = 4
+
+#: Written when the tables or the way they are computed change: older ones are computed anew.
+_VERSION: Final = 1
+
+
+class PlacesState(msgspec.Struct):
+    """The file `_state/current.json`: which run's tables count, by bucket."""
+
+    version: int
+    runs: list[str]  # of each bucket, "" while it has nothing
+    next_offsets: dict[str, int]  # by partition: what is at or after them is new
+    renamed_ms: int = 0  # the newest edit that was applied
 
 
 @dataclass(frozen=True)
@@ -64,149 +69,251 @@ class PlacesWritten:
 
     places: int
     devices: int
+    rows: int  # fixes that were new
+    changed: list[str]  # devices
     seconds: float
 
 
-def write_places(session: SparkSession, history: str, out: str) -> PlacesWritten:
-    """Compute the places of all devices of a history and replace the table at `out`.
+class NewFile(NamedTuple):
+    """A file of the history with new fixes."""
 
-    Raises ConfigError for a place that can not be read or written.
+    date: str
+    source: Source
+    bytes: int
+
+
+class _SpreadTask(NamedTuple):
+    history: str
+    out: str
+    prefix: str
+    buckets: int
+    sources: list[tuple[str, Source]]  # date, file
+
+
+def write_places(
+    engine: Engine,
+    history: str,
+    out: str,
+    edits: Iterable[PlaceEdit] = (),
+) -> PlacesWritten:
+    """Bring the places of all devices of a history up to date.
+
+    Raises ConfigError for a place that can not be read or written, HistoryUnreadable for a history
+    whose manifest is broken.
     """
-    from pyspark.sql.pandas.types import from_arrow_schema
+    return _PlacesRun(engine, history, out, list(edits)).run()
 
-    started = time.monotonic()
-    source, target = Storage(history), Storage(out)
-    target.open_folder()
-    if source.list_files():
-        frame = (
-            session.read.schema(from_arrow_schema(HISTORY_SCHEMA))
-            .parquet(source.spark_url)
-            .select(*_INPUT, "kafka_offset")
-            .repartition("device")
-            # The offset decides between two fixes of one time: the same in every run.
-            .sortWithinPartitions("device", "time", "kafka_offset")
-            .select(*_INPUT)
+
+def read_state(storage: Storage) -> PlacesState | None:
+    """What the last run left; None when there is none, or none that this version can continue."""
+    content = storage.read_bytes(_CURRENT)
+    if content is None:
+        return None
+    try:
+        state = msgspec.json.decode(content, type=PlacesState)
+    except msgspec.DecodeError:
+        return None
+    return state if state.version == _VERSION else None
+
+
+class _PlacesRun:
+    def __init__(self, engine: Engine, history: str, out: str, edits: list[PlaceEdit]) -> None:
+        self._engine = engine
+        self._history = HistoryReader(history)
+        self._out = Storage(out)
+        self._edits = edits
+        self._task_bytes = _TASK_BYTES_MIN
+        self._run_id = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
+
+    def run(self) -> PlacesWritten:
+        started = time.monotonic()
+        self._out.open_folder()
+        for folder in (_STATE, _SHARDS, "visits", "trips"):
+            self._out.create_folder(folder)
+        self._out.delete_folder(_SHARDS)
+        state = read_state(self._out)
+        if state is not None and self._went_back(state):
+            logger.warning("%s has less than before: places anew", self._history.storage.url)
+            state = None
+        next_offsets = (
+            {} if state is None else {int(key): value for key, value in state.next_offsets.items()}
         )
-        places = frame.mapInArrow(places_of_batches, from_arrow_schema(PLACES_SCHEMA)).toArrow()
-        # Spark does not know which columns are never null, and promises no order.
-        places = pa.Table.from_batches(places.to_batches(), places.schema)
-        places = places.cast(PLACES_SCHEMA).sort_by(
-            [("device", "ascending"), ("rank", "ascending")]
+        sources, rows, ends = self._plan(next_offsets)
+        total = sum(new.bytes for new in sources)
+        self._task_bytes = min(_TASK_BYTES_MAX, max(_TASK_BYTES_MIN, total // _TASKS_PER_RUN))
+        if state is None:
+            wanted = -(-rows // _BUCKET_ROWS)
+            buckets = min(_BUCKETS_MAX, max(_BUCKETS_MIN, 1 << (wanted - 1).bit_length()))
+            state = PlacesState(_VERSION, [""] * buckets, {})
+        results = self._compute(state, sources, rows)
+        for result in results:
+            state.runs[result.bucket] = self._run_id
+        state.next_offsets = {str(partition): end for partition, end in sorted(ends.items())}
+        state.renamed_ms = max([state.renamed_ms, *(edit.time for edit in self._edits)])
+        if results or not self._out.exists(FILE):
+            self._publish_tables(state, results)
+        self._out.replace_bytes(_CURRENT, msgspec.json.encode(state))
+        self._clean_up(state)
+        places = self._out.read_parquet(FILE, ["device"])
+        written = PlacesWritten(
+            places.num_rows,
+            len(places["device"].unique()),
+            sum(result.rows for result in results),
+            sorted(device for result in results for device in result.changed),
+            time.monotonic() - started,
         )
-    else:
-        places = PLACES_SCHEMA.empty_table()
-    if FILE in target.list_files():
-        places = keep_ids(places, target.read_parquet(FILE))
-    aside = f".{FILE}.{os.getpid()}"
-    target.write_parquet(aside, places, compression="zstd")
-    target.rename(aside, FILE)
-    target.flush_folder("")
-    devices = len(places["device"].unique())
-    seconds = time.monotonic() - started
-    logger.info("%d places of %d devices, %.1f s", places.num_rows, devices, seconds)
-    return PlacesWritten(places.num_rows, devices, seconds)
-
-
-def places_of_batches(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """For `mapInArrow`: rows ascending by device and time in, rows of PLACES_SCHEMA out."""
-    names = PlaceNames()
-    for device, parts in _by_device(batches):
-        rows = _places_of_device(device, parts, names)
-        if rows:
-            yield pa.RecordBatch.from_pylist(rows, schema=PLACES_SCHEMA)
-
-
-def _by_device(
-    batches: Iterator[pa.RecordBatch],
-) -> Iterator[tuple[str, list[pa.RecordBatch]]]:
-    waiting: list[pa.RecordBatch] = []
-    current: str | None = None
-    for batch in batches:
-        if not batch.num_rows:
-            continue
-        # Runs of one device; far fewer than rows.
-        runs = pc.run_end_encode(batch["device"])
-        start = 0
-        for device, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
-            if device != current:
-                if current is not None:
-                    yield current, waiting
-                current, waiting = device, []
-            waiting.append(batch.slice(start, end - start))
-            start = end
-    if current is not None:
-        yield current, waiting
-
-
-def _places_of_device(
-    device: str, parts: list[pa.RecordBatch], names: PlaceNames
-) -> list[dict[str, Any]]:
-    def column(name: str) -> Any:
-        return np.concatenate([part[name].to_numpy(zero_copy_only=False) for part in parts])
-
-    fixes = Fixes(column("time"), column("lat"), column("lon"))
-    accuracy = column("accuracy").astype(np.float64)
-    user = parts[-1]["user"][-1].as_py()
-    found = find_places(device, fixes, accuracy, names.local_offsets)
-    rows = []
-    for rank, place in enumerate(found, start=1):
-        name = names.name_of(place.lat, place.lon)
-        rows.append(
-            {
-                "user": user,
-                "device": device,
-                "place_id": place.place_id,
-                "lat": place.lat,
-                "lon": place.lon,
-                "label": place.label,
-                "name": name.name,
-                "visits": place.visits,
-                "dwell_s": place.dwell_ms // 1000,
-                "address": name.address,
-                "rank": rank,
-                "days": place.days,
-                "radius_m": place.radius_m,
-                "first": place.first,
-                "last": place.last,
-            }
+        logger.info(
+            "%d places of %d devices, %d new fixes, %.1f s",
+            written.places,
+            written.devices,
+            written.rows,
+            written.seconds,
         )
-    return rows
+        return written
 
+    def _went_back(self, state: PlacesState) -> bool:
+        """Whether the history has less than what was read of it."""
+        ends: dict[int, int] = defaultdict(int)
+        for span in self._history.spans():
+            ends[span.partition] = max(ends[span.partition], span.last + 1)
+        return any(ends[int(key)] < value for key, value in state.next_offsets.items())
 
-def keep_ids(places: pa.Table, older: pa.Table) -> pa.Table:
-    """Give every place the id that it had: that of the nearest older place of its device.
+    def _plan(self, next_offsets: dict[int, int]) -> tuple[list[NewFile], int, dict[int, int]]:
+        """New files by date, about how many rows are new, and the positions after them."""
+        sources: list[NewFile] = []
+        ends = dict(next_offsets)
+        spans: list[OffsetSpan] = []
+        for file in self._history.files():
+            new = [
+                OffsetSpan(span.partition, max(span.first, start), span.last)
+                for span in self._history.spans_of(file)
+                if span.last >= (start := next_offsets.get(span.partition, 0))
+            ]
+            if not new:
+                continue
+            whole = new == self._history.spans_of(file)
+            source = Source(file.path, None if whole else next_offsets)
+            sources.append(NewFile(file.date, source, file.bytes))
+            spans += new
+        spans = merge_spans(spans)
+        for span in spans:
+            ends[span.partition] = max(ends.get(span.partition, 0), span.last + 1)
+        return sources, sum(span.last - span.first + 1 for span in spans), ends
 
-    Of two places near one older place, the one that is listed first (more dwell) keeps the id.
-    """
-    known: dict[str, list[tuple[str, float, float]]] = defaultdict(list)
-    for device, place_id, lat, lon in zip(
-        *(older[name].to_pylist() for name in ("device", "place_id", "lat", "lon")), strict=True
-    ):
-        known[device].append((place_id, lat, lon))
-    ids: list[str] = []
-    given: set[tuple[str, str]] = set()
-    for device, place_id, lat, lon in zip(
-        *(places[name].to_pylist() for name in ("device", "place_id", "lat", "lon")), strict=True
-    ):
-        chosen = place_id
-        candidates = [each for each in known[device] if (device, each[0]) not in given]
-        if candidates:
-            distances = distances_m(
-                np.full(len(candidates), lat),
-                np.full(len(candidates), lon),
-                np.array([each[1] for each in candidates]),
-                np.array([each[2] for each in candidates]),
+    def _compute(
+        self,
+        state: PlacesState,
+        sources: list[NewFile],
+        rows: int,
+    ) -> list[BucketResult]:
+        buckets = len(state.runs)
+        edits: dict[str, list[PlaceEdit]] = defaultdict(list)
+        for edit in self._edits:
+            edits[edit.device].append(edit)
+        renamed = {edit.device for edit in self._edits if edit.time > state.renamed_ms}
+        shards: dict[int, list[tuple[str, tuple[str, ...]]]] = defaultdict(list)
+        direct: list[tuple[str, Source]] = []
+        if rows > _SPREAD_ROWS:
+            for shard in self._spread(sources, buckets):
+                shards[shard.bucket].append((shard.name, shard.dates))
+        else:
+            direct = [(new.date, new.source) for new in sources]
+        tasks = []
+        for bucket in range(buckets):
+            own = sorted(device for device in renamed if bucket_of(device, buckets) == bucket)
+            if not (shards[bucket] or direct or own):
+                continue
+            run = state.runs[bucket]
+            tasks.append(
+                BucketTask(
+                    history=self._history.storage.url,
+                    out=self._out.url,
+                    bucket=bucket,
+                    buckets=buckets,
+                    older=_prefix(run, bucket) if run else None,
+                    newer=_prefix(self._run_id, bucket),
+                    shards=shards[bucket],
+                    sources=direct,
+                    edits={
+                        device: each
+                        for device, each in edits.items()
+                        if bucket_of(device, buckets) == bucket
+                    },
+                    renamed=own,
+                )
             )
-            nearest = int(np.argmin(distances))
-            if distances[nearest] <= SAME_PLACE_M:
-                chosen = candidates[nearest][0]
-        if (device, chosen) in given:
-            # The id of its own centre was taken over by a neighbour that is older.
-            chosen = f"{place_id}-{len(ids)}"
-        given.add((device, chosen))
-        ids.append(chosen)
-    return places.set_column(
-        places.schema.get_field_index("place_id"),
-        PLACES_SCHEMA.field("place_id"),
-        pa.array(ids, pa.string()),
-    )
+        return self._engine.run(run_bucket, tasks)
+
+    def _spread(self, sources: list[NewFile], buckets: int) -> list[Shard]:
+        tasks: list[_SpreadTask] = []
+        chunk: list[NewFile] = []
+        for new in sources:
+            chunk.append(new)
+            if sum(each.bytes for each in chunk) >= self._task_bytes:
+                tasks.append(self._spread_task(len(tasks), buckets, chunk))
+                chunk = []
+        if chunk:
+            tasks.append(self._spread_task(len(tasks), buckets, chunk))
+        return [shard for shards in self._engine.run(spread_fixes, tasks) for shard in shards]
+
+    def _spread_task(self, number: int, buckets: int, sources: list[NewFile]) -> _SpreadTask:
+        return _SpreadTask(
+            self._history.storage.url,
+            self._out.url,
+            f"{_SHARDS}/{self._run_id}-{number}",
+            buckets,
+            [(new.date, new.source) for new in sources],
+        )
+
+    def _publish_tables(self, state: PlacesState, results: Sequence[BucketResult]) -> None:
+        """Put the tables where readers look for them."""
+        for result in results:
+            for kind in ("visits", "trips"):
+                self._out.copy(
+                    f"{_prefix(self._run_id, result.bucket)}-{kind}.parquet",
+                    f"{kind}/bucket-{result.bucket:04d}.parquet",
+                )
+        aside = f"{_STATE}/{self._run_id}-{FILE}"
+        with (
+            self._out.open_output(aside) as stream,
+            pq.ParquetWriter(stream, PLACES_SCHEMA, compression="zstd") as writer,
+        ):
+            for bucket, run in enumerate(state.runs):
+                if run:
+                    table = self._out.read_parquet(f"{_prefix(run, bucket)}-places.parquet")
+                    if table.num_rows:
+                        writer.write_table(table)
+        self._out.flush(aside)
+        self._out.rename(aside, FILE)
+        self._out.flush_folder("")
+
+    def _clean_up(self, state: PlacesState) -> None:
+        self._out.delete_folder(_SHARDS)
+        used = {f"{_prefix(run, bucket)}-" for bucket, run in enumerate(state.runs) if run}
+        for path in self._out.list_files(_STATE):
+            if path != _CURRENT and f"{path.rpartition('-')[0]}-" not in used:
+                self._out.delete(path)
+
+
+def _prefix(run: str, bucket: int) -> str:
+    return f"{_STATE}/{run}.{bucket:04d}"
+
+
+def spread_fixes(task: _SpreadTask) -> list[Shard]:
+    """Write the fixes of some files by bucket, dates ascending; for a task."""
+    history, out = Storage(task.history), Storage(task.out)
+    dates: dict[int, list[str]] = defaultdict(list)
+    with ExitStack() as stack:
+        writers: dict[int, ShardWriter] = {}
+        for date, source in task.sources:
+            for part in read_source(history, source):
+                for bucket, piece in split(part, task.buckets):
+                    if bucket not in writers:
+                        name = f"{task.prefix}-{bucket}.arrow"
+                        writers[bucket] = stack.enter_context(ShardWriter(out, name))
+                    writers[bucket].write(piece)
+                    dates[bucket].append(date)
+        return [
+            Shard(bucket, f"{task.prefix}-{bucket}.arrow", tuple(own), writers[bucket].rows)
+            for bucket, own in dates.items()
+        ]

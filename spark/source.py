@@ -31,9 +31,9 @@ from pyspark.sql.types import StructType
 from spark.landing import LANDED_SCHEMA, land
 from spark.log_source import LogOffsets, OffsetRange, Watermarks, read_range
 from spark.schema import HISTORY_SCHEMA, LogRecord, Unreadable, decode_records
-from spark.storage import Storage
 from waylog.kafka import LogUnreachable, producer_config
 from waylog.messages import Rejected, encode
+from waylog.storage import Storage
 from waylog.topics import ERROR, LOCATION
 
 logger = logging.getLogger(__name__)

@@ -5,31 +5,83 @@ The sliding algorithm of Li et al. (2008) as trackintel has it: the first fix of
 anchor; the candidate ends with the first fix at least `distance_m` from the anchor, and is a stay
 when that took at least `duration_ms`; a silence of more than `gap_ms` drops the candidate.
 
+Fixes come in any number of pieces, and what is open between two pieces is a few words that can be
+stored. Positions are whole numbers of 1e-7 degrees, so that sums are exact: a history gives the
+same stays in one piece and day by day.
+
 Nearly every distance is decided by a flat (equirectangular) square without any trigonometry. Only
 what comes within 1 % of the limit, or lies beyond 80 degrees of latitude or across the date line,
 is decided by the haversine formula, so that the answer is the same for every fix.
 """
 
 from libc.math cimport asin, cos, fabs, sin, sqrt
-from libc.stdint cimport int64_t
+from libc.stdint cimport int32_t, int64_t
 from libc.stdlib cimport free, realloc
+from libc.string cimport memcpy, memset
 
 import numpy as np
 
 # trackintel's sphere; its stays are our truth.
 cdef double _RADIUS_M = 6371000.0
 cdef double _RADIANS = 0.017453292519943295
+cdef double _UNIT = 1e-7
+cdef int64_t _TURN = 3_600_000_000
 # Beyond this latitude (degrees) the flat square is not within 1 % of the sphere any more.
 cdef double _FLAT_LATITUDE_MAX = 80.0
 # The flat square is trusted up to this limit (m).
 cdef double _FLAT_DISTANCE_MAX = 5000.0
 
+# A spike leaves a place and comes back to it within one fix.
+cdef double _SPIKE_LEG_M = 300.0
+cdef double _SPIKE_BASE_M = 200.0
+# Faster than an airliner, both there and back: the fix is wrong.
+cdef double _SPEED_MAX_M_PER_MS = 1000.0 / 3600.0
+# Two fixes so near (less than 285 m) and at least so far apart in time need no look at all.
+cdef int64_t _NEAR_UNITS = 18_000
+cdef int64_t _NEAR_MS = 1_030
+# A device that is found this far away after a silence has left during it.
+cdef double _SILENT_MOVE_M = 300.0
+# How fast it is believed to have gone there: 36 km/h.
+cdef double _TRAVEL_M_PER_MS = 0.01
+# A silence of this length is time that no fix vouches for.
+cdef int64_t _SILENCE_MS = 900_000
+
 EARTH_RADIUS_M = _RADIUS_M
 
+cdef struct Fix:
+    int64_t time
+    int64_t lat
+    int64_t lon
+
 cdef struct Stay:
-    int64_t first
-    int64_t finish
-    int64_t stop
+    int64_t start
+    int64_t end
+    int64_t seen  # time of the last of its fixes
+    int64_t silent  # ms of it that lie in silences
+    int64_t fixes
+    int64_t lat
+    int64_t lon
+
+cdef struct State:
+    int64_t active
+    Fix anchor
+    int64_t fixes
+    int64_t sum_lat  # relative to the anchor
+    int64_t sum_lon
+    int64_t silent
+    int64_t lead  # how long before the anchor it is believed to have arrived, ms
+    int64_t seen  # the last accepted fix
+    int64_t accepted
+    Fix last
+    int64_t waiting  # one fix is not judged yet
+    Fix pending
+    int64_t newest  # time of the newest fix that was taken
+
+STATE_BYTES = sizeof(State)
+
+STAY_TYPE = np.dtype(
+    [(name, np.int64) for name in ("start", "end", "seen", "silent", "fixes", "lat", "lon")]
+)
 
 
 cdef double _haversine_m(double lat_1, double lon_1, double lat_2, double lon_2) noexcept nogil:
@@ -43,108 +95,329 @@ cdef double _haversine_m(double lat_1, double lon_1, double lat_2, double lon_2)
     return 2.0 * _RADIUS_M * asin(sqrt(square))
 
 
-cdef int64_t _find_stays(
-    const int64_t* time, const double* lat, const double* lon, int64_t count,
-    double distance_m, int64_t duration_ms, int64_t gap_ms, bint include_last,
-    Stay** found,
-) noexcept nogil:
-    """Returns how many stays `found` has, or -1 when memory ran out. The caller frees `found`."""
-    cdef int64_t stays = 0
-    cdef int64_t capacity = 0
-    cdef int64_t start = 0
-    cdef int64_t current
-    cdef double metres = _RADIUS_M * _RADIANS
-    # Both in squared degrees of latitude: certainly inside below the one, outside above the other.
-    cdef double inside = (0.99 * distance_m / metres) ** 2
-    cdef double outside = (1.01 * distance_m / metres) ** 2
-    cdef double anchor_lat = 0.0
-    cdef double anchor_lon = 0.0
-    cdef double shrink = 0.0
-    cdef bint flat = False
-    cdef bint new_anchor = True
-    cdef bint left
-    cdef double north, east, square
-    cdef Stay* grown
-    for current in range(1, count + 1):
-        if new_anchor:
-            anchor_lat = lat[start]
-            anchor_lon = lon[start]
-            shrink = cos(anchor_lat * _RADIANS)
-            flat = fabs(anchor_lat) < _FLAT_LATITUDE_MAX and distance_m <= _FLAT_DISTANCE_MAX
-            new_anchor = False
-        if current == count:
-            # What is still open when the fixes end; `finish` is the last of its own fixes.
-            if not include_last or time[count - 1] - time[start] < duration_ms:
-                break
-        else:
-            if time[current] - time[current - 1] > gap_ms:
-                start = current
-                new_anchor = True
-                continue
-            north = lat[current] - anchor_lat
-            east = lon[current] - anchor_lon
-            if flat and fabs(east) < 180.0:
-                east = east * shrink
-                square = north * north + east * east
-                if square < inside:
-                    continue
-                left = square > outside
-            else:
-                left = False
-            if not left:
-                left = _haversine_m(anchor_lat, anchor_lon, lat[current], lon[current]) \
-                    >= distance_m
-            if not left:
-                continue
-            if time[current] - time[start] < duration_ms:
-                start = current
-                new_anchor = True
-                continue
-        if stays == capacity:
-            capacity = 64 if capacity == 0 else capacity * 2
-            grown = <Stay*>realloc(found[0], capacity * sizeof(Stay))
+cdef double _distance_m(const Fix* one, const Fix* other) noexcept nogil:
+    return _haversine_m(
+        one.lat * _UNIT, one.lon * _UNIT, other.lat * _UNIT, other.lon * _UNIT
+    )
+
+
+cdef inline int64_t _around(int64_t units) noexcept nogil:
+    """A difference of longitudes the short way round."""
+    if units > _TURN // 2:
+        return units - _TURN
+    if units < -(_TURN // 2):
+        return units + _TURN
+    return units
+
+
+cdef inline int64_t _mean(int64_t total, int64_t count) noexcept nogil:
+    """Rounded to the nearest unit, the same for both signs."""
+    if total >= 0:
+        return (total + count // 2) // count
+    return -((-total + count // 2) // count)
+
+
+cdef class StayFinder:
+    cdef State state
+    cdef Stay* found
+    cdef int64_t stays, capacity
+    cdef double distance_m, inside, outside, shrink
+    cdef int64_t duration_ms, gap_ms
+    cdef bint cleaning, flat
+    cdef double accuracy_max
+
+    def __cinit__(
+        self, double distance_m=100.0, int64_t duration_ms=300_000, int64_t gap_ms=86_400_000,
+        bint clean=True, double accuracy_max=100.0,
+    ):
+        cdef double metres = _RADIUS_M * _RADIANS * _UNIT
+        self.found = NULL
+        self.distance_m = distance_m
+        self.duration_ms = duration_ms
+        self.gap_ms = gap_ms
+        self.cleaning = clean
+        self.accuracy_max = accuracy_max
+        # Both in squared units of latitude: certainly inside below the one, outside above the other.
+        self.inside = (0.99 * distance_m / metres) ** 2
+        self.outside = (1.01 * distance_m / metres) ** 2
+        self.reset()
+
+    def __dealloc__(self):
+        free(self.found)
+
+    def reset(self):
+        memset(&self.state, 0, sizeof(State))
+        self.state.newest = -(1 << 62)
+        self.stays = 0
+
+    @property
+    def newest(self):
+        return self.state.newest if self.state.newest > -(1 << 62) else None
+
+    def state_bytes(self):
+        return (<char*>&self.state)[:sizeof(State)]
+
+    def restore(self, bytes state):
+        if len(state) != sizeof(State):
+            raise ValueError(f"a state has {sizeof(State)} bytes, not {len(state)}")
+        memcpy(&self.state, <char*>state, sizeof(State))
+        self.stays = 0
+        if self.state.active:
+            self._measure_anchor()
+
+    cdef void _measure_anchor(self) noexcept nogil:
+        cdef double degrees = self.state.anchor.lat * _UNIT
+        self.shrink = cos(degrees * _RADIANS)
+        self.flat = fabs(degrees) < _FLAT_LATITUDE_MAX and self.distance_m <= _FLAT_DISTANCE_MAX
+
+    cdef void _begin(self, const Fix* fix) noexcept nogil:
+        cdef State* state = &self.state
+        state.active = True
+        state.anchor = fix[0]
+        state.fixes = 1
+        state.sum_lat = 0
+        state.sum_lon = 0
+        state.silent = 0
+        state.lead = 0
+        state.seen = fix.time
+        self._measure_anchor()
+
+    cdef int _emit(self, int64_t end) except -1 nogil:
+        cdef State* state = &self.state
+        cdef Stay* stay
+        cdef Stay* grown
+        cdef int64_t lead
+        if self.stays == self.capacity:
+            self.capacity = 64 if self.capacity == 0 else self.capacity * 2
+            grown = <Stay*>realloc(self.found, self.capacity * sizeof(Stay))
             if grown == NULL:
-                return -1
-            found[0] = grown
-        found[0][stays].first = start
-        found[0][stays].finish = current if current < count else count - 1
-        found[0][stays].stop = current
-        stays += 1
-        start = current
-        new_anchor = True
-    return stays
+                with gil:
+                    raise MemoryError
+            self.found = grown
+        stay = &self.found[self.stays]
+        self.stays += 1
+        lead = min(state.lead, state.seen - state.anchor.time)
+        stay.start = state.anchor.time - lead
+        stay.end = end
+        stay.seen = state.seen
+        stay.silent = state.silent + lead
+        stay.fixes = state.fixes
+        stay.lat = state.anchor.lat + _mean(state.sum_lat, state.fixes)
+        stay.lon = _around(state.anchor.lon + _mean(state.sum_lon, state.fixes))
+        return 0
 
+    cdef int _accept(self, const Fix* fix) except -1 nogil:
+        """The algorithm's step for one fix that may leave the candidate."""
+        cdef State* state = &self.state
+        cdef int64_t east, silence, end, lead
+        cdef double north_square, east_flat, square, moved
+        cdef bint left
+        if not state.active:
+            self._begin(fix)
+            return 0
+        silence = fix.time - state.seen
+        if silence > self.gap_ms:
+            self._begin(fix)
+            return 0
+        east = _around(fix.lon - state.anchor.lon)
+        left = False
+        square = -1.0
+        if self.flat:
+            north_square = <double>(fix.lat - state.anchor.lat)
+            north_square *= north_square
+            east_flat = east * self.shrink
+            square = north_square + east_flat * east_flat
+            left = square > self.outside
+        if not left and (square < 0 or square >= self.inside):
+            left = _distance_m(&state.anchor, fix) >= self.distance_m
+        if silence > _SILENCE_MS:
+            state.silent += silence
+        if not left:
+            state.fixes += 1
+            state.sum_lat += fix.lat - state.anchor.lat
+            state.sum_lon += east
+            state.seen = fix.time
+            return 0
+        end = fix.time
+        lead = 0
+        if self.cleaning and silence > _SILENCE_MS:
+            moved = _distance_m(&state.anchor, fix)
+            if moved > _SILENT_MOVE_M:
+                # It left during the silence and arrived where it is now, and nobody knows when: half
+                # of the time that the way leaves is least wrong for both, but never more than
+                # was seen of the stay.
+                lead = silence - <int64_t>(moved / _TRAVEL_M_PER_MS)
+                lead = lead // 2 if lead > 0 else 0
+                end = state.seen + min(lead, state.seen - state.anchor.time)
+                state.silent -= silence - (end - state.seen)
+        if end - state.anchor.time >= self.duration_ms:
+            self._emit(end)
+        self._begin(fix)
+        state.lead = lead
+        return 0
 
-def find_stays(
-    const int64_t[::1] time_ms, const double[::1] lat, const double[::1] lon,
-    double distance_m=100.0, int64_t duration_ms=300_000, int64_t gap_ms=86_400_000,
-    bint include_last=True,
-):
-    cdef int64_t count = time_ms.shape[0]
-    cdef Stay* found = NULL
-    cdef int64_t stays
-    cdef int64_t[:, ::1] view
-    if lat.shape[0] != count or lon.shape[0] != count:
-        raise ValueError("times, latitudes and longitudes differ in number")
-    if count == 0:
-        return np.empty((0, 3), np.int64)
-    try:
-        with nogil:
-            stays = _find_stays(
-                &time_ms[0], &lat[0], &lon[0], count,
-                distance_m, duration_ms, gap_ms, include_last, &found,
-            )
-        if stays < 0:
-            raise MemoryError
-        result = np.empty((stays, 3), np.int64)
-        view = result
-        for index in range(stays):
-            view[index, 0] = found[index].first
-            view[index, 1] = found[index].finish
-            view[index, 2] = found[index].stop
+    cdef int _judge(self, const Fix* fix) except -1 nogil:
+        """Decide about the fix that waits, now that the next is known."""
+        cdef State* state = &self.state
+        cdef double there, back
+        if state.waiting:
+            if state.accepted:
+                back = _distance_m(&state.pending, fix)
+                if back > _SPIKE_LEG_M or back > _SPEED_MAX_M_PER_MS * (
+                    fix.time - state.pending.time
+                ):
+                    there = _distance_m(&state.last, &state.pending)
+                    if (
+                        there > _SPIKE_LEG_M and back > _SPIKE_LEG_M
+                        and _distance_m(&state.last, fix) < _SPIKE_BASE_M
+                    ) or (
+                        there > _SPEED_MAX_M_PER_MS * (state.pending.time - state.last.time)
+                        and back > _SPEED_MAX_M_PER_MS * (fix.time - state.pending.time)
+                    ):
+                        state.pending = fix[0]
+                        return 0
+            self._accept(&state.pending)
+            state.last = state.pending
+            state.accepted = True
+        state.pending = fix[0]
+        state.waiting = True
+        return 0
+
+    cdef int _feed(
+        self, const int64_t* time, const int32_t* lat, const int32_t* lon, const float* accuracy,
+        int64_t count,
+    ) except -1 nogil:
+        cdef State* state = &self.state
+        cdef Fix fix
+        cdef int64_t i, north, east, seen
+        cdef int64_t anchor_lat, anchor_lon, fixes, sum_lat, sum_lon
+        cdef double north_flat, east_flat, shrink
+        cdef double inside = self.inside
+        # Longer pauses are for `_accept`.
+        cdef int64_t pause_max = min(_SILENCE_MS, self.gap_ms)
+        i = 0
+        while i < count:
+            if self.cleaning:
+                # Near its neighbours, a fix is neither a spike nor too fast.
+                if time[i] <= state.newest:
+                    i += 1
+                    continue
+                if accuracy != NULL and accuracy[i] > self.accuracy_max:
+                    i += 1
+                    continue
+                fix.time = time[i]
+                fix.lat = lat[i]
+                fix.lon = lon[i]
+                state.newest = fix.time
+                i += 1
+                north = fix.lat - state.pending.lat
+                east = fix.lon - state.pending.lon
+                if (
+                    state.waiting
+                    and -_NEAR_UNITS < north < _NEAR_UNITS
+                    and -_NEAR_UNITS < east < _NEAR_UNITS
+                    and fix.time - state.pending.time >= _NEAR_MS
+                ):
+                    north = state.pending.lat - state.anchor.lat
+                    east = state.pending.lon - state.anchor.lon
+                    east_flat = east * self.shrink
+                    if (
+                        state.active and self.flat
+                        and state.pending.time - state.seen <= pause_max
+                        and north * <double>north + east_flat * east_flat < inside
+                    ):
+                        state.fixes += 1
+                        state.sum_lat += north
+                        state.sum_lon += east
+                        state.seen = state.pending.time
+                    else:
+                        self._accept(&state.pending)
+                    state.last = state.pending
+                    state.accepted = True
+                    state.pending = fix
+                else:
+                    self._judge(&fix)
+                continue
+            if state.active and self.flat:
+                # Most fixes stay where the last one was: this loop has all it needs in registers.
+                anchor_lat = state.anchor.lat
+                anchor_lon = state.anchor.lon
+                shrink = self.shrink
+                fixes = i
+                sum_lat = state.sum_lat
+                sum_lon = state.sum_lon
+                seen = state.seen
+                while i < count:
+                    north = lat[i] - anchor_lat
+                    east = lon[i] - anchor_lon
+                    north_flat = <double>north
+                    east_flat = <double>east * shrink
+                    if (
+                        north_flat * north_flat + east_flat * east_flat >= inside
+                        or time[i] - seen > pause_max
+                    ):
+                        break
+                    sum_lat += north
+                    sum_lon += east
+                    seen = time[i]
+                    i += 1
+                state.fixes += i - fixes
+                state.sum_lat = sum_lat
+                state.sum_lon = sum_lon
+                state.seen = seen
+                if i > fixes:
+                    state.newest = seen
+                if i == count:
+                    break
+            fix.time = time[i]
+            fix.lat = lat[i]
+            fix.lon = lon[i]
+            state.newest = fix.time
+            self._accept(&fix)
+            i += 1
+        return 0
+
+    def feed(
+        self, const int64_t[::1] time_ms, const int32_t[::1] lat, const int32_t[::1] lon,
+        const float[::1] accuracy=None,
+    ):
+        cdef int64_t count = time_ms.shape[0]
+        cdef const float* accuracies = NULL
+        if lat.shape[0] != count or lon.shape[0] != count:
+            raise ValueError("times, latitudes and longitudes differ in number")
+        if accuracy is not None:
+            if accuracy.shape[0] != count:
+                raise ValueError("times and accuracies differ in number")
+            if count:
+                accuracies = &accuracy[0]
+        if count:
+            with nogil:
+                self._feed(&time_ms[0], &lat[0], &lon[0], accuracies, count)
+
+    def take(self):
+        cdef int64_t[:, ::1] view
+        result = np.empty(self.stays, STAY_TYPE)
+        if self.stays:
+            view = result.view(np.int64).reshape(-1, 7)
+            memcpy(&view[0, 0], self.found, self.stays * sizeof(Stay))
+        self.stays = 0
         return result
-    finally:
-        free(found)
+
+    def take_open(self):
+        """What would come if no fix followed; the state stays as it is."""
+        cdef State before = self.state
+        cdef Fix waiting
+        result = self.take()
+        if self.state.waiting:
+            waiting = self.state.pending
+            self._accept(&waiting)
+        if self.state.active and self.state.seen - self.state.anchor.time >= self.duration_ms:
+            self._emit(self.state.seen)
+        open_stays = self.take()
+        self.state = before
+        if self.state.active:
+            self._measure_anchor()
+        return np.concatenate([result, open_stays])
 
 
 def haversine_m(double lat_1, double lon_1, double lat_2, double lon_2):

@@ -11,6 +11,8 @@ PERFORMANCE = "performance"
 PARAMETER = "parameter"
 LOG = "log"
 EVENT = "event"
+PLACE = "place"
+PLACE_EDIT = "place-edit"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -43,6 +45,9 @@ TOPICS = (
         },
     ),
     Topic(EVENT, KEYED_PARTITIONS, {"retention.ms": str(30 * _DAY_MS)}),
+    # What the places job found, key = device, and what users say of it, key = device LF place.
+    Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact"}),
+    Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact"}),
     Topic(ERROR, 1, {"retention.ms": str(30 * _DAY_MS)}),
     Topic(PERFORMANCE, 1, {"retention.ms": str(1 * _DAY_MS)}),
     Topic(PARAMETER, 1, {"retention.ms": str(1 * _DAY_MS)}),

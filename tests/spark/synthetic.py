@@ -6,11 +6,12 @@ Monday 00:00 of the local clock (UTC+1) starts it. A local plane around Berlin, 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.cleaning import Fixes
+from spark.fixes import Fixes, to_units
 
 START_MS = 1_767_567_600_000  # Monday 2026-01-05 00:00 in Berlin
 LAT, LON = 52.52, 13.405
@@ -18,20 +19,51 @@ METRES = 111_195.0
 HOUR_S = 3600.0
 DAY_S = 24 * HOUR_S
 
+Point = NDArray[np.float64]  # m east, north of the origin
+
+
+class Profile(NamedTuple):
+    """What kind of people, and of phones."""
+
+    spread_m: float
+    apart_m: float  # two places of one person
+    works: float  # share of the people
+    interval_s: float  # between two fixes at rest
+    sigma_m: tuple[float, float, float]
+    shares: tuple[float, float, float]  # of phones with these sigmas
+
+
+BASE: Final = Profile(5000, 400, 0.85, 60, (6, 15, 35), (0.6, 0.3, 0.1))
+HARD: Final = Profile(1500, 150, 0.60, 120, (8, 20, 50), (0.5, 0.3, 0.2))
+
+
+class Visit(NamedTuple):
+    """Somebody really was there, from `start` to `end` (ms UTC)."""
+
+    start: int
+    end: int
+    place: int  # 0 home, 1 work, 2.. favourites
+
 
 @dataclass
 class Person:
     """What is known about somebody, and what the phone sent."""
 
-    home: NDArray[np.float64]  # m east, north of the origin
-    work: NDArray[np.float64] | None
-    favourites: list[NDArray[np.float64]]
-    visited: list[int]  # visits of ten minutes or more, by favourite
+    places: list[Point]
+    works: bool
+    visits: list[Visit]
     fixes: Fixes
-    accuracy: NDArray[np.float64]
+
+    @property
+    def home(self) -> Point:
+        return self.places[0]
+
+    @property
+    def work(self) -> Point | None:
+        return self.places[1] if self.works else None
 
 
-def degrees(point: NDArray[np.float64]) -> tuple[float, float]:
+def degrees(point: Point) -> tuple[float, float]:
     """(lat, lon) of a point of the plane."""
     return (
         LAT + float(point[1]) / METRES,
@@ -39,93 +71,126 @@ def degrees(point: NDArray[np.float64]) -> tuple[float, float]:
     )
 
 
-def make_person(seed: int, days: int = 28, interval_s: float = 60.0, night: bool = False) -> Person:
+def make_person(
+    seed: int,
+    days: int = 28,
+    profile: Profile = BASE,
+    night: bool = False,
+    interval_s: float | None = None,
+) -> Person:
     """One person; `night`: works from 22 to 6 and sleeps at home by day."""
     dice = np.random.default_rng(seed)
-    places: list[NDArray[np.float64]] = []
-    while len(places) < 2 + dice.integers(3, 9):
-        place = dice.normal(0, 5000, 2)
-        if all(np.hypot(*(place - other)) >= 400 for other in places):
+    places: list[Point] = []
+    wanted = 2 + int(dice.integers(3, 9))
+    while len(places) < wanted:
+        place = dice.normal(0, profile.spread_m, 2)
+        if all(np.hypot(*(place - other)) >= profile.apart_m for other in places):
             places.append(place)
-    _, work, *favourites = places
-    works = night or dice.random() < 0.85
-    weights = 1 / np.arange(1, len(favourites) + 1) ** 1.2
-    weights /= weights.sum()
-    plan: list[tuple[float, float, int]] = []  # start, end, place (0 home, 1 work, 2.. favourites)
+    works = night or bool(dice.random() < profile.works)
+    journey = _Journey(dice, places, interval_s or profile.interval_s)
     for day in range(days):
-        morning = day * DAY_S
-        clock = morning
-        workday = day % 7 < 5 and works
-        if workday and night:
-            begin = morning + 22 * HOUR_S
-            plan.append((begin, begin + 8 * HOUR_S, 1))
-        elif workday:
-            begin = morning + 8.5 * HOUR_S + dice.normal(0, 20 * 60)
-            clock = begin + (8.2 + dice.normal(0, 0.7)) * HOUR_S
-            plan.append((begin, clock, 1))
-        start = 18.0 if workday and not night else 10.5
-        clock = max(clock, morning + start * HOUR_S)
-        for _ in range(dice.poisson(0.9 if workday else 1.8)):
-            begin = clock + dice.uniform(0.4, 0.8) * HOUR_S
-            end = begin + max(7 * 60, np.exp(np.log(45 * 60) + 0.7 * dice.normal()))
-            if end > morning + 21 * HOUR_S:
-                break
-            plan.append((begin, end, 2 + int(dice.choice(len(favourites), p=weights))))
-            clock = end
-    plan.sort()
-    return _record(dice, places, plan, days, interval_s, work if works else None)
+        _live(journey, day, works, night)
+    journey.stay_until(days * DAY_S)
+    fixes = _measure(dice, journey, days, profile)
+    visits = [
+        Visit(START_MS + round(start * 1000), START_MS + round(end * 1000), place)
+        for start, end, place in journey.visits
+    ]
+    return Person(places, works, visits, fixes)
 
 
-def _record(
-    dice: np.random.Generator,
-    places: list[NDArray[np.float64]],
-    plan: list[tuple[float, float, int]],
-    days: int,
-    interval_s: float,
-    work: NDArray[np.float64] | None,
-) -> Person:
-    stops = [(0.0, plan[0][0], 0)]
-    for number, (begin, end, place) in enumerate(plan):
-        stops.append((begin, end, place))
-        until = plan[number + 1][0] if number + 1 < len(plan) else days * DAY_S
-        # At home between the events of a day, unless the next follows closely.
-        if until - end > 1.6 * HOUR_S:
-            stops.append((end + 0.4 * HOUR_S, until - 0.4 * HOUR_S, 0))
-    times: list[NDArray[np.float64]] = []
-    points: list[NDArray[np.float64]] = []
-    previous: tuple[float, NDArray[np.float64]] | None = None
-    for number, (begin, end, place) in enumerate(stops):
-        spot = places[place]
-        if previous is not None:
-            # Walks up to 1.5 km, then drives; leaves so as to arrive in time.
-            way = 1.3 * float(np.hypot(*(spot - previous[1])))
-            takes = way / (1.4 if way < 1500 else dice.uniform(5, 12))
-            moving = np.arange(max(begin - takes, previous[0]), begin, min(interval_s, 30.0))
-            share = ((moving - begin + takes) / max(takes, 1.0))[:, None]
-            bend = (previous[1] + spot) / 2 + dice.normal(0, 300, 2)
-            times.append(moving)
-            points.append(
-                (1 - share) ** 2 * previous[1] + 2 * share * (1 - share) * bend + share**2 * spot
-            )
-        if number + 1 < len(stops):
-            following = stops[number + 1]
-            way = 1.3 * float(np.hypot(*(places[following[2]] - spot)))
-            # Leaves in time for the next place, at the slowest speed.
-            leaves = max(end, following[0] - way / (1.4 if way < 1500 else 5))
+class _Journey:
+    """Goes from place to place, leaving fixes."""
+
+    def __init__(self, dice: np.random.Generator, places: list[Point], interval_s: float) -> None:
+        self._dice = dice
+        self._places = places
+        self._interval_s = interval_s
+        self.place = 0
+        self.clock = 0.0
+        self.visits: list[tuple[float, float, int]] = []
+        self.times: list[Point] = []
+        self.points: list[Point] = []
+
+    def takes(self, place: int) -> float:
+        """Seconds to a place: on foot up to 1.5 km, else by a vehicle."""
+        straight = float(np.hypot(*(self._places[place] - self._places[self.place])))
+        speed = self._dice.uniform(5, 12) if straight > 1500 else 1.4
+        return 1.3 * straight / speed
+
+    def stay_until(self, end: float) -> None:
+        """Be where one is until `end`."""
+        if end <= self.clock:
+            return
+        every = self._interval_s * (6 if self._dice.random() < 1 / 3 else 1)
+        times = np.arange(self.clock, end, every)
+        self.times.append(times)
+        self.points.append(np.tile(self._places[self.place], (len(times), 1)))
+        if self.visits and self.visits[-1][1:] == (self.clock, self.place):
+            self.visits[-1] = (self.visits[-1][0], end, self.place)
         else:
-            leaves = end
-        every = interval_s * (6 if dice.random() < 1 / 3 else 1)
-        staying = np.arange(begin, leaves, every)
-        times.append(staying)
-        points.append(np.tile(spot, (len(staying), 1)))
-        previous = (leaves, spot)
-    time, where = np.concatenate(times), np.concatenate(points)
-    noise = np.zeros_like(where)
-    sigma = dice.choice([6.0, 15.0, 35.0], p=[0.6, 0.3, 0.1])
+            self.visits.append((self.clock, end, self.place))
+        self.clock = end
+
+    def go(self, place: int, seconds: float) -> None:
+        """Travel."""
+        start, goal = self._places[self.place], self._places[place]
+        times = np.arange(self.clock, self.clock + seconds, min(self._interval_s, 30.0))
+        share = ((times - self.clock) / seconds)[:, None]
+        bend = (start + goal) / 2 + self._dice.normal(0, 300, 2)
+        self.times.append(times)
+        self.points.append(
+            (1 - share) ** 2 * start + 2 * share * (1 - share) * bend + share**2 * goal
+        )
+        self.clock += seconds
+        self.place = place
+
+    def visit(self, place: int, arrive: float, dwell: float) -> None:
+        """Leave in time for `arrive` if that is possible, then stay for `dwell`."""
+        if place != self.place:
+            seconds = self.takes(place)
+            self.stay_until(arrive - seconds)
+            self.go(place, seconds)
+        self.stay_until(max(self.clock, arrive) + dwell)
+
+
+def _live(journey: _Journey, day: int, works: bool, night: bool) -> None:
+    dice, morning = journey._dice, day * DAY_S
+    weekday = day % 7 < 5
+    favourites = len(journey._places) - 2
+    weights = 1 / np.arange(1, favourites + 1) ** 1.2
+    weights /= weights.sum()
+    if weekday and works and not night:
+        begin = morning + 8.5 * HOUR_S + dice.normal(0, 20 * 60)
+        journey.visit(1, begin, (8.2 + dice.normal(0, 0.7)) * HOUR_S)
+    clock = morning + (18.0 if weekday and not night else 10.5) * HOUR_S
+    for _ in range(dice.poisson(0.9 if weekday else 1.8)):
+        begin = max(clock, journey.clock + journey.takes(0)) + dice.uniform(0.1, 0.6) * HOUR_S
+        dwell = max(7 * 60.0, float(np.exp(np.log(45 * 60) + 0.7 * dice.normal())))
+        choice = 2 + int(dice.choice(favourites, p=weights))
+        if choice == journey.place:
+            choice = 2 + (choice - 1) % favourites
+        journey.visit(choice, begin, dwell)
+        clock = journey.clock
+        if clock > morning + 21 * HOUR_S:
+            break
+        if dice.random() < 0.3:
+            journey.visit(0, clock, dice.uniform(0.5, 1.5) * HOUR_S)
+    if journey.place != 0:
+        journey.go(0, journey.takes(0))
+    if weekday and night:
+        journey.visit(1, max(journey.clock, morning + 22 * HOUR_S), 8 * HOUR_S)
+        journey.go(0, journey.takes(0))
+
+
+def _measure(dice: np.random.Generator, journey: _Journey, days: int, profile: Profile) -> Fixes:
+    time, where = np.concatenate(journey.times), np.concatenate(journey.points)
+    sigma = dice.choice(profile.sigma_m, p=profile.shares)
     steps = dice.normal(0, sigma * np.sqrt(1 - 0.9**2), where.shape)
-    for number in range(1, len(where)):
-        noise[number] = 0.9 * noise[number - 1] + steps[number]
-    where = where + noise
+    # A first-order autoregression; after 200 steps nothing is left of a step.
+    decay = 0.9 ** np.arange(200)
+    for axis in range(2):
+        where[:, axis] += np.convolve(steps[:, axis], decay)[: len(where)]
     spikes = dice.random(len(time)) < 0.001
     angle = dice.uniform(0, 2 * np.pi, int(spikes.sum()))
     where[spikes] += dice.uniform(1000, 5000, len(angle))[:, None] * np.column_stack(
@@ -138,14 +203,9 @@ def _record(
     order = np.flatnonzero(keep)
     order = np.sort(np.concatenate([order, order[dice.random(len(order)) < 0.005]]))
     time, where = time[order], where[order]
-    visited = [
-        sum(1 for begin, end, place in plan if place == number and end - begin >= 600)
-        for number in range(2, len(places))
-    ]
-    fixes = Fixes(
-        START_MS + (time * 1000).astype(np.int64),
-        LAT + where[:, 1] / METRES,
-        LON + where[:, 0] / (METRES * np.cos(np.radians(LAT))),
+    return Fixes(
+        START_MS + np.round(time * 1000).astype(np.int64),
+        to_units(LAT + where[:, 1] / METRES),
+        to_units(LON + where[:, 0] / (METRES * np.cos(np.radians(LAT)))),
+        np.full(len(time), np.nan, np.float32),
     )
-    accuracy = np.where(spikes[order], 20.0, np.nan)
-    return Person(places[0], work, list(places[2:]), visited, fixes, accuracy)

@@ -16,8 +16,8 @@ from spark import landing
 from spark.history_files import HistoryFiles, parse_name
 from spark.landing import FOLDER, LandedFile, land
 from spark.schema import DAY_MS, HISTORY_SCHEMA, id_hashes
-from spark.storage import Storage
 from waylog.config import ConfigError
+from waylog.storage import Storage
 
 Row = tuple[int, int]  # number of the id, number of the day
 

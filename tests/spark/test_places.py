@@ -2,87 +2,75 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from numpy.typing import NDArray
 
-from spark.cleaning import Fixes, clean, find_spikes
-from spark.place_labels import DAY_MS, HOUR_MS, night_ms, workday_ms
-from spark.places import Place, Stays, centre, cluster, find_places, sun_clock
+from spark.fixes import METRES_PER_DEGREE, Fixes, to_units
+from spark.place_labels import DAY_MS, HOUR_MS, night_ms, weekly_profile, workday_ms
+from spark.places import (
+    DevicePlaces,
+    Stays,
+    centres_of,
+    cluster,
+    find_places,
+    join_stays,
+    stays_of,
+    sun_clock,
+)
 from spark.stay_points import haversine_m, link_places
-from tests.spark.synthetic import START_MS, Person, degrees, make_person
+from tests.spark.scores import Scores, distance_m, labelled
+from tests.spark.synthetic import BASE, HARD, START_MS, Person, Profile, make_person
 
-PEOPLE = 40
-
-
-def distance_m(place: Place, point: NDArray[np.float64]) -> float:
-    return haversine_m(place.lat, place.lon, *degrees(point))
+# Seeds that nothing was tuned on.
+SEEDS = range(7000, 7040)
 
 
-@pytest.fixture(scope="module")
-def people() -> list[tuple[Person, list[Place]]]:
-    result = []
-    for seed in range(PEOPLE):
-        person = make_person(seed)
-        result.append((person, find_places(f"u{seed}/phone", person.fixes, person.accuracy)))
-    return result
+def places_of(person: Person) -> DevicePlaces:
+    return find_places("u/phone", stays_of(person.fixes))
 
 
-def labelled(places: list[Place], label: str) -> Place | None:
-    found = [place for place in places if place.label == label]
-    assert len(found) <= 1
-    return found[0] if found else None
+def scores_of(profile: Profile) -> dict[str, float]:
+    scores = Scores()
+    for seed in SEEDS:
+        person = make_person(seed, profile=profile)
+        scores.add(person, places_of(person))
+    return scores.shares
 
 
-def test_home_is_where_people_live(people: list[tuple[Person, list[Place]]]) -> None:
-    homes = [(person, labelled(places, "home")) for person, places in people]
-    right = [home for person, home in homes if home and distance_m(home, person.home) < 100]
-    assert len(right) >= 0.99 * len(people)
+def test_people_are_found_where_they_are() -> None:
+    shares = scores_of(BASE)
+    assert shares["recall"] >= 0.98, shares
+    assert shares["precision"] >= 0.985, shares
+    assert shares["split"] <= 0.01, shares
+    assert shares["favourites"] >= 0.99, shares
+    assert shares["favourites precision"] >= 0.99, shares
+    assert shares["home"] >= 0.99, shares
+    assert shares["work"] >= 0.97, shares
+    assert shares["invented work"] <= 0.2, shares
 
 
-def test_work_is_where_people_work_and_nobody_gets_a_work_place_for_nothing(
-    people: list[tuple[Person, list[Place]]],
-) -> None:
-    workers = [(person, places) for person, places in people if person.work is not None]
-    idle = [places for person, places in people if person.work is None]
-    assert workers
-    assert idle
-    right = 0
-    for person, places in workers:
-        work = labelled(places, "work")
-        assert person.work is not None
-        right += work is not None and distance_m(work, person.work) < 100
-    assert right >= 0.97 * len(workers)
-    invented = sum(labelled(places, "work") is not None for places in idle)
-    assert invented <= 0.2 * len(idle)
-
-
-def test_favourites_are_found_and_none_is_invented(
-    people: list[tuple[Person, list[Place]]],
-) -> None:
-    wanted = found = reported = true = 0
-    for person, places in people:
-        for favourite, visits in zip(person.favourites, person.visited, strict=True):
-            if visits >= 2:
-                wanted += 1
-                found += any(distance_m(place, favourite) < 50 for place in places)
-        known = [person.home, *person.favourites]
-        if person.work is not None:
-            known.append(person.work)
-        for place in places:
-            reported += 1
-            true += any(distance_m(place, point) < 50 for point in known)
-    assert found >= 0.97 * wanted
-    assert true >= 0.98 * reported
+def test_people_are_found_where_phones_measure_badly_and_places_are_close() -> None:
+    shares = scores_of(HARD)
+    assert shares["recall"] >= 0.975, shares
+    assert shares["precision"] >= 0.985, shares
+    assert shares["split"] <= 0.01, shares
+    assert shares["home"] >= 0.99, shares
+    assert shares["work"] >= 0.97, shares
+    assert shares["invented work"] <= 0.2, shares
+    # Two visits measured with an error of 50 m do not tell a place to 50 m: .96 to .99 by seed.
+    assert shares["favourites"] >= 0.95, shares
+    assert shares["favourites precision"] >= 0.93, shares
 
 
 def test_somebody_who_works_at_night_lives_where_the_days_are_spent() -> None:
     right = 0
     for seed in range(10):
         person = make_person(seed, night=True)
-        places = find_places("u/phone", person.fixes, person.accuracy)
+        places = places_of(person).places
         home, work = labelled(places, "home"), labelled(places, "work")
         assert person.work is not None
         right += (
@@ -94,17 +82,28 @@ def test_somebody_who_works_at_night_lives_where_the_days_are_spent() -> None:
     assert right >= 9
 
 
-def test_the_same_fixes_in_any_order_give_the_same_places() -> None:
+def test_visits_and_trips_follow_each_other() -> None:
     person = make_person(3, days=7)
-    shuffled = np.random.default_rng(1).permutation(len(person.fixes.time))
-    time, lat, lon = person.fixes
-    again = Fixes(time[shuffled], lat[shuffled], lon[shuffled])
-    unique = np.unique(time, return_index=True)[1]
-    once = Fixes(time[unique], lat[unique], lon[unique])
-    expected = find_places("u/phone", once, person.accuracy[unique])
-    assert expected
-    # Repeated fixes of one time are equal here, so it does not matter which is kept.
-    assert find_places("u/phone", again, person.accuracy[shuffled]) == expected
+    found = places_of(person)
+    known = {place.place_id for place in found.places}
+    assert len(found.trips) > 10
+    for before, after in pairwise(found.visits):
+        assert before.start < before.end <= after.start
+    for trip in found.trips:
+        assert trip.start <= trip.end
+        assert {trip.origin, trip.destination} - {None} <= known
+    for place in found.places:
+        own = [visit for visit in found.visits if visit.place_id == place.place_id]
+        assert len(own) == place.visits
+        assert sum(visit.end - visit.start for visit in own) == place.dwell_ms
+        assert len(place.profile) == 168
+        assert sum(place.profile) == pytest.approx(place.dwell_ms / 60_000, abs=84)
+    home = labelled(found.places, "home")
+    assert home is not None
+    # Monday 3:00 is a time to be at home; nobody works there.
+    assert home.profile[3] == 60
+    assert home.confidence is not None
+    assert 0 < home.confidence <= 1
 
 
 def test_across_the_date_line_a_place_is_one_place() -> None:
@@ -113,26 +112,18 @@ def test_across_the_date_line_a_place_is_one_place() -> None:
     time = START_MS + np.arange(count, dtype=np.int64) * 60_000
     lon = 179.9999 + dice.normal(0, 0.0001, count)
     lon = (lon + 180) % 360 - 180
-    fixes = Fixes(time, -16.5 + dice.normal(0, 0.00005, count), lon)
-    places = find_places("u/phone", fixes, np.full(count, np.nan))
+    lat = -16.5 + dice.normal(0, 0.00005, count)
+    fixes = Fixes(time, to_units(lat), to_units(lon), np.full(count, np.nan, np.float32))
+    places = find_places("u/phone", stays_of(fixes)).places
     assert len(places) == 1
     assert haversine_m(places[0].lat, places[0].lon, -16.5, 179.9999) < 20
 
 
 @pytest.mark.parametrize("count", [0, 1, 2])
 def test_few_fixes_are_no_place(count: int) -> None:
-    column = np.zeros(count)
-    assert find_places("u/p", Fixes(np.arange(count), column, column), column) == []
-
-
-def test_inaccurate_doubled_and_impossible_fixes_are_dropped() -> None:
-    time = np.array([0, 60, 60, 120, 180, 240], np.int64) * 1000
-    lat = np.array([50.0, 50.0, 50.5, 50.02, 50.0, 50.0])
-    lon = np.full(6, 10.0)
-    accuracy = np.array([np.nan, 10, 10, 10, 101, 100])
-    kept = clean(Fixes(time, lat, lon), accuracy)
-    assert kept.time.tolist() == [0, 60_000, 240_000]
-    assert find_spikes(Fixes(time[:2], lat[:2], lon[:2])).tolist() == [False, False]
+    column = np.zeros(count, np.int32)
+    fixes = Fixes(np.arange(count), column, column, column.astype(np.float32))
+    assert find_places("u/p", stays_of(fixes)) == DevicePlaces([], [], [])
 
 
 @settings(max_examples=100, deadline=None)
@@ -160,16 +151,49 @@ def test_linked_points_are_those_that_can_be_reached_in_steps(
     assert sorted(set(numbers.tolist())) == list(range(len(expected)))
 
 
+def stays_at(north_m: list[float], fixes: list[int], apart_ms: int = 2 * HOUR_MS) -> Stays:
+    """Stays of half an hour, one after the other, along a meridian."""
+    start = np.arange(len(north_m), dtype=np.int64) * apart_ms
+    return Stays(
+        start,
+        start + HOUR_MS // 2,
+        48 + np.array(north_m) / METRES_PER_DEGREE,
+        np.full(len(north_m), 11.0),
+        np.zeros(len(north_m), np.int64),
+        np.array(fixes, np.int64),
+    )
+
+
 def test_a_chain_of_stays_along_a_street_is_cut() -> None:
-    count = 30
-    lat = 48 + np.arange(count) * 80 / 111_195
-    start = np.arange(count, dtype=np.int64) * HOUR_MS
-    stays = Stays(start, start + HOUR_MS // 2, lat, np.full(count, 11.0))
+    stays = stays_at([80.0 * number for number in range(30)], [10] * 30)
     numbers = cluster(stays)
     for number in set(numbers.tolist()):
-        own = lat[numbers == number]
-        assert np.ptp(own) * 111_195 <= 300
-    assert centre(stays, numbers == 0)[1] == 11.0
+        assert np.ptp(stays.lat[numbers == number]) * METRES_PER_DEGREE <= 300
+
+
+def test_two_places_that_bad_stays_join_are_two() -> None:
+    stays = stays_at([0, 160, 70, 5, 155, -5, 165, 90], [100, 100, 2, 100, 100, 100, 100, 2])
+    numbers = cluster(stays)
+    assert len(set(numbers.tolist())) == 2
+    assert numbers[[0, 3, 5]].tolist() == [0, 0, 0]
+    assert numbers[[1, 4, 6]].tolist() == [1, 1, 1]
+    lat, _ = centres_of(stays, numbers, 2)
+    assert (lat - 48) * METRES_PER_DEGREE == pytest.approx([0, 160], abs=20)
+
+
+def test_stays_that_a_bad_fix_cut_are_joined() -> None:
+    joined = join_stays(stays_at([0, 120, 20, 400], [10, 1, 10, 10], apart_ms=HOUR_MS // 2))
+    assert joined.start.tolist() == [0, 3 * HOUR_MS // 2]
+    assert joined.fixes.tolist() == [21, 10]
+
+
+@given(st.integers(0, 10**12), st.integers(0, 400 * HOUR_MS))
+def test_a_weekly_profile_has_every_minute_once(start: int, length: int) -> None:
+    profile = weekly_profile(np.array([start]), np.array([start + length]))
+    assert sum(profile) == pytest.approx(length / 60_000, abs=84)
+    if length >= HOUR_MS:
+        # Thursday 1970-01-01 0:00 is hour 72 of the week.
+        assert profile[((start + length // 2) // HOUR_MS + 72) % 168] > 0
 
 
 @given(st.integers(-(10**13), 10**13), st.integers(0, 30 * DAY_MS))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
@@ -63,17 +64,21 @@ class Storage:
             raise ConfigError(f"{self.url}: {error}") from error
 
     def list_files(self, folder: str = "") -> list[str]:
-        """All files below `folder`, but not those in folders starting with `_` or `.`."""
-        return list(self._walk(f"{self._base}/{folder}".rstrip("/")))
+        """All files below `folder`, but not those in folders in it starting with `_` or `.`."""
+        return list(self.list_sizes(folder))
 
-    def _walk(self, folder: str) -> Iterator[str]:
+    def list_sizes(self, folder: str = "") -> dict[str, int]:
+        """All files below `folder`, as `list_files` has them, with their sizes in bytes."""
+        return dict(self._walk(f"{self._base}/{folder}".rstrip("/")))
+
+    def _walk(self, folder: str) -> Iterator[tuple[str, int]]:
         selector = fs.FileSelector(folder, allow_not_found=True)
         for entry in self._files.get_file_info(selector):
             if entry.type == fs.FileType.Directory:
                 if not entry.base_name.startswith(("_", ".")):
                     yield from self._walk(entry.path)
             else:
-                yield entry.path.removeprefix(f"{self._base}/")
+                yield entry.path.removeprefix(f"{self._base}/"), entry.size or 0
 
     def write_parquet(self, name: str, table: pa.Table, **options: Any) -> None:
         """Write a whole file, durably."""
@@ -91,6 +96,41 @@ class Storage:
                 columns=None if columns is None else list(columns), use_threads=False
             )
 
+    def open_input(self, name: str) -> Any:
+        """A file to read from, at any place."""
+        return self._files.open_input_file(f"{self._base}/{name}")
+
+    def open_output(self, name: str) -> Any:
+        """A stream to write a file to. Not durable before `flush`."""
+        return self._files.open_output_stream(f"{self._base}/{name}")
+
+    def flush(self, name: str) -> None:
+        """Make a written file survive a power cut."""
+        if self.local:
+            _flush(f"{self._base}/{name}")
+
+    def exists(self, name: str) -> bool:
+        """Whether there is such a file."""
+        info = self._files.get_file_info(f"{self._base}/{name}")
+        return bool(info.type == fs.FileType.File)
+
+    def read_bytes(self, name: str) -> bytes | None:
+        """A small file whole; None when it is not there."""
+        try:
+            with self.open_input(name) as stream:
+                return bytes(stream.read())
+        except FileNotFoundError:
+            return None
+
+    def replace_bytes(self, name: str, content: bytes) -> None:
+        """Write a small file so that readers see the old or the new one, whole."""
+        aside = f"{name}.{uuid.uuid4().hex}"
+        with self.open_output(aside) as stream:
+            stream.write(content)
+        self.flush(aside)
+        self.rename(aside, name)
+        self.flush_folder(name.rpartition("/")[0])
+
     def create_folder(self, name: str) -> None:
         """Create a folder, unless it is there."""
         self._files.create_dir(f"{self._base}/{name}", recursive=True)
@@ -98,6 +138,12 @@ class Storage:
     def rename(self, source: str, target: str) -> None:
         """Give a file its final name; replaces what has it."""
         self._files.move(f"{self._base}/{source}", f"{self._base}/{target}")
+
+    def copy(self, source: str, target: str) -> None:
+        """Copy a file; readers of `target` see the old or the new one, whole."""
+        aside = f"{target}.{uuid.uuid4().hex}"
+        self._files.copy_file(f"{self._base}/{source}", f"{self._base}/{aside}")
+        self.rename(aside, target)
 
     def delete(self, name: str) -> None:
         """Delete a file, if it is there."""

@@ -1,0 +1,337 @@
+"""Reading a history: which files are in it now, and what they have of a device or of an area.
+
+A history is a folder, local or elsewhere, with two kinds of Parquet files below `date=YYYY-MM-DD`
+(the UTC date of the fixes):
+
+- `location-<partition>-<first offset>-<last offset>.parquet`: as fixes came in.
+- `compacted-<...>.parquet`: whole days, ordered for reading, with positions as whole numbers of
+  1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
+
+`_manifest.json` says which compacted files count and which ranges of offsets they hold; files that
+came in and lie within such a range do not count any more, and are deleted a while later. Without a
+manifest, all files count. The manifest is replaced in one step, so a reader that follows it sees
+every fix once at any moment.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from waylog.storage import Storage
+
+MANIFEST: Final = "_manifest.json"
+
+#: Positions of compacted files are whole numbers of this part of a degree.
+UNITS_PER_DEGREE: Final = 10_000_000
+
+#: The footer's key under which a compacted file lists its devices, in the order of its rows.
+RUNS_KEY: Final = b"waylog.devices"
+
+_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
+_COMPACTED: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/compacted-[^/]+\.parquet")
+_DAY_MS: Final = 86_400_000
+
+
+class HistoryUnreadable(Exception):
+    """The history exists and cannot be read now; the text says why."""
+
+
+class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Offsets first..last of one partition, both inclusive."""
+
+    partition: int
+    first: int
+    last: int
+
+
+class CompactedFile(msgspec.Struct, frozen=True):
+    """A compacted file that counts."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+class CompactedDate(msgspec.Struct, frozen=True):
+    """What is compacted of one date: all rows of the date within these spans."""
+
+    files: list[CompactedFile]
+    spans: list[OffsetSpan]
+
+    def covers(self, span: OffsetSpan) -> bool:
+        """Whether the compacted files hold all of a span."""
+        return any(
+            own.partition == span.partition and own.first <= span.first and span.last <= own.last
+            for own in self.spans
+        )
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The file `_manifest.json`."""
+
+    version: int = 0
+    dates: dict[str, CompactedDate] = {}
+
+
+class HistoryFile(NamedTuple):
+    """A file of the history that counts."""
+
+    path: str
+    date: str
+    span: OffsetSpan | None  # None: compacted
+    bytes: int
+
+
+class DeviceRun(NamedTuple):
+    """Rows start..stop-1 of a compacted file are those of one device, by time."""
+
+    device: str
+    start: int
+    stop: int
+
+
+class TrackRow(NamedTuple):
+    """One point of a track; what is not known is None."""
+
+    time: int  # ms
+    lat: float
+    lon: float
+    altitude: float | None
+    accuracy: float | None
+    speed: float | None
+    course: float | None
+
+
+def parse_name(path: str, size: int = 0) -> HistoryFile | None:
+    """The file behind a path relative to the history; None unless it holds fixes as they came."""
+    match = _NAME.fullmatch(path)
+    if match is None:
+        return None
+    span = OffsetSpan(int(match[2]), int(match[3]), int(match[4]))
+    return HistoryFile(path, match[1], span, size)
+
+
+def merge_spans(spans: Sequence[OffsetSpan]) -> list[OffsetSpan]:
+    """The same offsets in as few spans as possible."""
+    merged: list[OffsetSpan] = []
+    for span in sorted(spans):
+        last = merged[-1] if merged else None
+        if last and last.partition == span.partition and span.first <= last.last + 1:
+            merged[-1] = OffsetSpan(last.partition, last.first, max(last.last, span.last))
+        else:
+            merged.append(span)
+    return merged
+
+
+def encode_runs(runs: Sequence[tuple[str, int]]) -> bytes:
+    """A footer's list of devices and their numbers of rows."""
+    packed = msgspec.msgpack.encode(([name for name, _ in runs], [count for _, count in runs]))
+    return base64.b64encode(zlib.compress(packed, 6))
+
+
+def decode_runs(value: bytes) -> list[DeviceRun]:
+    """What `encode_runs` encoded."""
+    names, counts = msgspec.msgpack.decode(
+        zlib.decompress(base64.b64decode(value)), type=tuple[list[str], list[int]]
+    )
+    runs: list[DeviceRun] = []
+    start = 0
+    for name, count in zip(names, counts, strict=True):
+        runs.append(DeviceRun(name, start, start + count))
+        start += count
+    return runs
+
+
+def read_manifest(storage: Storage) -> Manifest:
+    """The manifest; an empty one when there is none. Raises HistoryUnreadable for a broken one."""
+    content = storage.read_bytes(MANIFEST)
+    if content is None:
+        return Manifest()
+    try:
+        return msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise HistoryUnreadable(f"{storage.url}/{MANIFEST}: {error}") from error
+
+
+class HistoryReader:
+    """The files of a history at one moment, and what is in them."""
+
+    def __init__(self, url: str) -> None:
+        """Raises ConfigError for a URL that nothing here can open."""
+        from waylog.storage import Storage
+
+        self.storage = Storage(url)
+        self.manifest = Manifest()
+        self._files: dict[str, list[HistoryFile]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look which files there are now."""
+        # Listed first: what is compacted meanwhile is in the manifest, and its sources are not yet
+        # deleted.
+        listed = self.storage.list_sizes()
+        self.manifest = read_manifest(self.storage)
+        found: dict[str, list[HistoryFile]] = {
+            date: [HistoryFile(file.path, date, None, file.bytes) for file in compacted.files]
+            for date, compacted in self.manifest.dates.items()
+        }
+        for path, size in listed.items():
+            file = parse_name(path, size)
+            if file is None:
+                continue
+            assert file.span is not None
+            compacted = self.manifest.dates.get(file.date)
+            if compacted is None or not compacted.covers(file.span):
+                found.setdefault(file.date, []).append(file)
+        for files in found.values():
+            files.sort(key=lambda file: (file.span is not None, file.span, file.path))
+        self._files = dict(sorted(found.items()))
+
+    def dates(self) -> list[str]:
+        """The dates that there are, ascending."""
+        return list(self._files)
+
+    def files(self, date: str | None = None) -> list[HistoryFile]:
+        """The files that count, of one date or of all."""
+        if date is not None:
+            return list(self._files.get(date, ()))
+        return [file for files in self._files.values() for file in files]
+
+    def spans_of(self, file: HistoryFile) -> list[OffsetSpan]:
+        """The offsets that a file, or with compacted ones the files of its date, hold."""
+        return [file.span] if file.span is not None else self.manifest.dates[file.date].spans
+
+    def spans(self) -> Iterator[OffsetSpan]:
+        """The offsets of all files."""
+        for compacted in self.manifest.dates.values():
+            yield from compacted.spans
+        for file in self.files():
+            if file.span is not None:
+                yield file.span
+
+    def scan(
+        self, date: str, devices: Sequence[str] | None = None, columns: Sequence[str] | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one date, with `lat` and `lon` in degrees whatever the file has.
+
+        With `devices`, files and row groups that have none of them are left out; what is returned
+        has other devices as well.
+        """
+        for file in self.files(date):
+            yield from self._scan_file(file, devices, columns)
+
+    def _scan_file(
+        self, file: HistoryFile, devices: Sequence[str] | None, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        with self.storage.open_input(file.path) as stream:
+            parquet = pq.ParquetFile(stream)
+            groups = list(range(parquet.num_row_groups))
+            if devices is not None:
+                groups = _groups_of(parquet, devices)
+            if not groups:
+                return
+            names = None if columns is None else _physical(parquet, columns)
+            for batch in parquet.iter_batches(row_groups=groups, columns=names, use_threads=False):
+                yield in_degrees(batch)
+
+    def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
+        """Points of a device with from_ms <= time <= to_ms, by time, none twice.
+
+        Raises HistoryUnreadable when a file cannot be read.
+        """
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        found: dict[tuple[int, float, float], TrackRow] = {}
+        for date in self.dates():
+            day = _day_ms(date)
+            if day > to_ms or day + _DAY_MS <= from_ms:
+                continue
+            try:
+                for batch in self.scan(date, [device], ["device", *TrackRow._fields]):
+                    wanted = pc.and_(
+                        pc.equal(batch["device"], device),
+                        pc.and_(
+                            pc.greater_equal(batch["time"], from_ms),
+                            pc.less_equal(batch["time"], to_ms),
+                        ),
+                    )
+                    rows = batch.filter(wanted).select(TrackRow._fields)
+                    for values in zip(*(column.to_pylist() for column in rows), strict=True):
+                        row = TrackRow(*values)
+                        found[(row.time, row.lat, row.lon)] = row
+            except (OSError, pa.ArrowException) as error:
+                raise HistoryUnreadable(f"the history of {date} cannot be read: {error}") from error
+        return sorted(found.values(), key=lambda row: row.time)
+
+
+def device_runs(parquet: Any) -> list[DeviceRun] | None:
+    """The devices of a compacted file in the order of its rows; None for any other file."""
+    metadata = parquet.metadata.metadata or {}
+    value = metadata.get(RUNS_KEY)
+    return None if value is None else decode_runs(value)
+
+
+def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
+    """The row groups that may have rows of some devices."""
+    metadata = parquet.metadata
+    runs = device_runs(parquet)
+    if runs is not None:
+        wanted = set(devices)
+        own = [run for run in runs if run.device in wanted]
+        groups, start = [], 0
+        for group in range(metadata.num_row_groups):
+            stop = start + metadata.row_group(group).num_rows
+            if any(run.start < stop and run.stop > start for run in own):
+                groups.append(group)
+            start = stop
+        return groups
+    column = parquet.schema_arrow.get_field_index("device")
+    groups = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(column).statistics
+        if (
+            statistics is None
+            or not statistics.has_min_max
+            or any(statistics.min <= device <= statistics.max for device in devices)
+        ):
+            groups.append(group)
+    return groups
+
+
+def _physical(parquet: Any, columns: Sequence[str]) -> list[str]:
+    names = set(parquet.schema_arrow.names)
+    return [
+        f"{column}_e7" if column in {"lat", "lon"} and f"{column}_e7" in names else column
+        for column in columns
+    ]
+
+
+def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with `lat` and `lon` as degrees."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in ("lat", "lon"):
+        index = batch.schema.get_field_index(f"{name}_e7")
+        if index >= 0:
+            degrees = pc.divide(batch[index].cast(pa.float64()), float(UNITS_PER_DEGREE))
+            batch = batch.set_column(index, pa.field(name, pa.float64(), nullable=False), degrees)
+    return batch
+
+
+def _day_ms(date: str) -> int:
+    from datetime import UTC, datetime
+
+    return round(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() * 1000)
