@@ -1,6 +1,6 @@
 # Targets for people; `make help` lists them. Everything is set up on first use (deploy/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help run setup setup-test test test-long test-kafka lint bench docs clean
+.PHONY: help run setup setup-test test test-long test-kafka sim lint bench docs clean
 
 PYTHON := .venv/bin/python
 SOURCES := waylog broker_core gateway geoservice consumers spark load_tests tests
@@ -25,6 +25,9 @@ test-long: setup-test  ## the long tests too
 
 test-kafka: setup-test  ## contract and end-to-end tests on Apache Kafka (Java 17, Maven Central)
 	$(PYTHON) -m pytest -m kafka $(PYTEST)
+
+sim: setup-test  ## the simulated quorum under faults, `make sim SEEDS=10000`
+	$(PYTHON) -m tests.simulation.simulate --seeds $(or $(SEEDS),1000)
 
 lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
 	.venv/bin/ruff check

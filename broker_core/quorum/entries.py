@@ -1,0 +1,70 @@
+"""What the metadata log holds, and who may vote about it."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+
+class ReplicaKey(NamedTuple):
+    """A replica is a node together with its disk (KIP-853).
+
+    A node that comes back with an empty disk is another replica: the old one's votes are forgotten,
+    and who forgets may not vote again.
+    """
+
+    node_id: int
+    directory_id: str
+
+
+class EntryKind(enum.IntEnum):
+    """Kafka's types of control records; data is what the controller writes."""
+
+    DATA = -1
+    LEADER_CHANGE = 2
+    VOTERS = 6
+
+
+class Entry(NamedTuple):
+    """One entry of the log; its offset is its place."""
+
+    epoch: int
+    kind: EntryKind
+    value: bytes
+
+
+class EpochEnd(NamedTuple):
+    """An epoch, and the offset after its last entry."""
+
+    epoch: int
+    end_offset: int
+
+
+class Snapshot(NamedTuple):
+    """The state that all entries before `end_offset` made, in place of them (KIP-630)."""
+
+    end_offset: int
+    epoch: int  # of the entry before end_offset
+    voters: frozenset[ReplicaKey]
+    data: bytes
+
+    @property
+    def id(self) -> EpochEnd:
+        """What tells it from other snapshots."""
+        return EpochEnd(self.epoch, self.end_offset)
+
+
+_decode_voters = msgspec.json.Decoder(list[ReplicaKey]).decode
+
+
+def encode_voters(voters: Iterable[ReplicaKey]) -> bytes:
+    """The value of an entry of kind VOTERS."""
+    return msgspec.json.encode(sorted(voters))
+
+
+def decode_voters(value: bytes) -> frozenset[ReplicaKey]:
+    """The voters in such a value; raises msgspec.DecodeError."""
+    return frozenset(_decode_voters(value))
