@@ -9,6 +9,7 @@ from setuptools import Extension, setup
 EXTENSIONS = [
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "gateway/formats/plain_positions.pyx",
     "gateway/known_fixes.pyx",
     "gateway/mqtt/codec.pyx",
     "gateway/mqtt/fixes.pyx",
@@ -17,6 +18,7 @@ EXTENSIONS = [
     "gateway/mqtt/topics.pyx",
     "gateway/receipts.pyx",
     "geoservice/index.pyx",
+    "geoservice/streets.pyx",
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",
 ]

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import mmap
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import msgspec
 
 from geoservice import format as file_format
+from geoservice import street_format
 from geoservice.format import IndexFormatError
 from geoservice.index import WorldIndex
+from geoservice.streets import StreetIndex
 
 #: The world built at set-up, used where no other index is named.
 WORLD_PATH: Final = Path(__file__).parent / "world" / "world.bin"
+
+
+_Part = TypeVar("_Part")
 
 
 class IndexUnavailable(Exception):
@@ -45,14 +50,43 @@ class IndexFile:
             self.meta = msgspec.json.decode(self.section(file_format.META), type=dict[str, Any])
             self._string_ends = self._integers(file_format.STRING_ENDS)
             self._strings = self.section(file_format.STRINGS)
-            self.countries = self._integers(file_format.COUNTRIES)
-            self.towns = self._integers(file_format.TOWNS)
-            self.world = self._open_world()
+            self._countries: memoryview | None = None
+            self._towns: memoryview | None = None
+            self._world: WorldIndex | None = None
+            self.streets: StreetIndex | None = None
+            if file_format.TOWNS in self._header.sections:
+                self._countries = self._integers(file_format.COUNTRIES)
+                self._towns = self._integers(file_format.TOWNS)
+                self._world = self._open_world()
+            elif street_format.OBJECTS in self._header.sections:
+                self.streets = self._open_streets()
+            else:
+                raise IndexFormatError("neither a world nor streets; build the index again")
             # Verifying has read every page. A process keeps those alone that its questions touch;
             # the others stay in the system's cache.
             self._map.madvise(mmap.MADV_DONTNEED)
         except (IndexFormatError, msgspec.DecodeError, UnicodeDecodeError) as error:
             raise IndexUnavailable(f"{path}: {error}") from error
+
+    @property
+    def world(self) -> WorldIndex:
+        """The towns and borders; raises IndexUnavailable if the index has none."""
+        return self._of_world(self._world)
+
+    @property
+    def towns(self) -> memoryview:
+        """Section `towns`; raises IndexUnavailable."""
+        return self._of_world(self._towns)
+
+    @property
+    def countries(self) -> memoryview:
+        """Section `countries`; raises IndexUnavailable."""
+        return self._of_world(self._countries)
+
+    def _of_world(self, part: _Part | None) -> _Part:
+        if part is None:
+            raise IndexUnavailable(f"{self.path}: holds streets, not the towns of the world")
+        return part
 
     @property
     def version(self) -> str:
@@ -85,6 +119,10 @@ class IndexFile:
             raise IndexFormatError(f"damaged: section {name!r} ends within a number")
         return section.cast("i")
 
+    def integers(self, name: str) -> memoryview:
+        """One section as int32, verified; raises IndexFormatError."""
+        return self._integers(name)
+
     def _open_world(self) -> WorldIndex:
         try:
             return WorldIndex(
@@ -103,5 +141,11 @@ class IndexFile:
                 self._string_ends,
                 len(self._strings),
             )
+        except ValueError as error:
+            raise IndexFormatError(f"damaged: {error}") from error
+
+    def _open_streets(self) -> StreetIndex:
+        try:
+            return StreetIndex({name: self.section(name) for name in street_format.KERNEL_SECTIONS})
         except ValueError as error:
             raise IndexFormatError(f"damaged: {error}") from error

@@ -1,0 +1,192 @@
+"""Postcodes: estimated from all objects that have one, as Nominatim does.
+
+A postcode's middle is that of everything tagged with it; a street gets the nearest one whose reach
+covers it. Boundaries of postcodes come first where they are mapped.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import numpy as np
+import shapely
+
+from geoservice.importer.addresses import square_around
+from geoservice.importer.centres import Centres
+from geoservice.importer.countries import Countries
+from geoservice.importer.reading import Source
+from geoservice.importer.rows import Geometries, batches
+
+_REACH_M: Final = 5_000.0
+
+#: Where postcodes are smaller.
+_REACH_BY_COUNTRY_M: Final = {
+    "ch": 3_000.0,
+    "gb": 700.0,
+    "ie": 50.0,
+    "li": 4_000.0,
+    "lu": 1_000.0,
+    "nl": 800.0,
+    "sg": 50.0,
+}
+
+#: Digits (d) and letters (l); "|" and "?" as in regular expressions. What is in brackets is
+#: written in the result, with the spaces of the second member between.
+_FORMATS: Final[dict[str, str | tuple[str, str]]] = {
+    **dict.fromkeys(("at", "au", "be", "bg", "ch", "cy", "dk", "hu", "li", "lu", "no"), "dddd"),
+    **dict.fromkeys(("nz", "ph", "si", "tn", "za", "ge", "am", "lv"), "dddd"),
+    **dict.fromkeys(("de", "ee", "es", "fi", "fr", "hr", "id", "it", "kr", "lt", "me"), "ddddd"),
+    **dict.fromkeys(("ma", "mx", "my", "rs", "sa", "th", "tr", "ua", "uy", "tw"), "ddddd"),
+    **dict.fromkeys(("by", "cn", "in", "kg", "kz", "ro", "ru", "sg", "uz", "vn"), "dddddd"),
+    **dict.fromkeys(("fo", "is"), "ddd"),
+    "mc": "980dd",
+    "sm": "4789d",
+    "ad": ("(ddd)", r"AD\1"),
+    "br": ("(ddddd)-?(ddd)", r"\1-\2"),
+    "ca": ("(ldl) ?(dld)", r"\1 \2"),
+    "cz": ("(ddd) ?(dd)", r"\1 \2"),
+    "gb": ("(l?ld[A-Z0-9]?) ?(dll)", r"\1 \2"),
+    "gr": ("(ddd) ?(dd)", r"\1 \2"),
+    "jp": ("(ddd)-?(dddd)", r"\1-\2"),
+    "mt": ("(lll) ?(dddd)", r"\1 \2"),
+    "nl": ("(dddd) ?(ll)", r"\1 \2"),
+    "pl": ("(dd)[ -]?(ddd)", r"\1-\2"),
+    "pt": ("dddd(?:-ddd)?", r"\g<0>"),
+    "se": ("(ddd) ?(dd)", r"\1 \2"),
+    "sk": ("(ddd) ?(dd)", r"\1 \2"),
+    "us": ("(ddddd)(?:-dddd)?", r"\1"),
+}
+_ANY: Final = re.compile(r"[A-Z0-9 -]{3,12}")
+_ZERO: Final = re.compile(r"[0 -]+")
+_BATCH: Final = 50_000
+
+
+class _Format:
+    """How postcodes of a country are written."""
+
+    def __init__(self, country: str, pattern: str, output: str) -> None:
+        expression = pattern.replace("d", "[0-9]").replace("l", "[A-Z]")
+        self._expression = re.compile(expression)
+        self._prefixed = re.compile(rf"\s*(?:{country.upper()}[ -]?)?({expression})\s*")
+        self._output = output
+
+    def read(self, text: str) -> str | None:
+        """In the normal form, None if it is none."""
+        found = self._prefixed.fullmatch(text.upper())
+        match = self._expression.fullmatch(found.group(1)) if found else None
+        if match is None or _ZERO.fullmatch(match.group(0)):
+            return None
+        return match.expand(self._output)
+
+
+_READERS: Final = {
+    country: _Format(country, *(form if isinstance(form, tuple) else (form, r"\g<0>")))
+    for country, form in _FORMATS.items()
+}
+
+
+def read_postcode(country: str | None, text: str) -> str | None:
+    """A postcode in the normal form of its country, None if it is none."""
+    if country is None or "," in text or ";" in text:
+        return None
+    reader = _READERS.get(country)
+    if reader is not None:
+        return reader.read(text)
+    text = text.strip().upper()
+    return text if _ANY.fullmatch(text) else None
+
+
+class Postcodes:
+    """Answers the postcode of points without one."""
+
+    def __init__(self, source: Source, centres: Centres, codes: Any, countries: Countries) -> None:
+        self._sums: dict[tuple[str, str], list[float]] = {}
+        self._seen: set[tuple[str, str, float, float]] = set()
+        areas = [point for point in source.postcodes if point.is_area]
+        covered = shapely.union_all([area.geometry for area in areas]) if areas else None
+        if covered is not None:
+            shapely.prepare(covered)
+        self._shapes: list[Any] = []
+        self._texts: list[tuple[str, str]] = []  # country, postcode
+        self._centres: list[Any] = []
+        self._is_area: list[bool] = []
+        area_codes = countries.codes(np.array([a.geometry.centroid for a in areas], dtype=object))
+        for area, country in zip(areas, area_codes.tolist(), strict=True):
+            postcode = read_postcode(country, area.postcode)
+            if postcode is not None:
+                self._shapes.append(area.geometry)
+                self._centres.append(area.geometry.centroid)
+                self._texts.append((country, postcode))
+                self._is_area.append(True)
+        known = set(self._texts)
+        self._collect(source, centres, codes, covered)
+        loose = [point for point in source.postcodes if not point.is_area]
+        loose_codes = countries.codes(np.array([point.geometry for point in loose], dtype=object))
+        for point, country in zip(loose, loose_codes.tolist(), strict=True):
+            self._add(country, point.postcode, point.geometry, covered)
+        for (country, postcode), (x, y, count) in self._sums.items():
+            if (country, postcode) not in known:
+                centre = shapely.Point(x / count, y / count)
+                reach = _REACH_BY_COUNTRY_M.get(country, _REACH_M)
+                self._shapes.append(square_around(centre, reach))
+                self._centres.append(centre)
+                self._texts.append((country, postcode))
+                self._is_area.append(False)
+        self._seen.clear()
+        shapely.prepare(self._shapes)
+        self._tree = shapely.STRtree(self._shapes)
+
+    def __len__(self) -> int:
+        return len(self._texts)
+
+    def _collect(self, source: Source, centres: Centres, codes: Any, covered: Any) -> None:
+        for rows in batches(np.arange(len(source.rows)), _BATCH):
+            for row in rows.tolist():
+                postcode = source.rows.tags(row).address.get("postcode")
+                if postcode is not None:
+                    self._add(codes[row], postcode, centres.point(row), covered)
+            source.rows.release()
+
+    def _add(self, country: str | None, text: str, point: Any, covered: Any) -> None:
+        postcode = read_postcode(country, text)
+        if country is None or postcode is None:
+            return
+        if covered is not None and shapely.intersects(covered, point):
+            return
+        # The same object several times, as it has several main tags, counts once.
+        key = (country, text, point.x, point.y)
+        if key in self._seen:
+            return
+        self._seen.add(key)
+        total = self._sums.setdefault((country, postcode), [0.0, 0.0, 0])
+        total[0] += point.x
+        total[1] += point.y
+        total[2] += 1
+
+    def nearest(self, points: Geometries, codes: Any) -> list[str | None]:
+        """The postcode of each point, given its country."""
+        result: list[str | None] = [None] * len(points)
+        if not len(points) or not self._shapes:
+            return result
+        pairs = self._tree.query(points, predicate="covered_by")
+        best: dict[int, tuple[bool, float]] = {}
+        for number, shape in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
+            country, postcode = self._texts[shape]
+            if country != codes[number]:
+                continue
+            distance = float(shapely.distance(self._centres[shape], points[number]))
+            key = (not self._is_area[shape], distance)
+            if number not in best or key < best[number]:
+                best[number] = key
+                result[number] = postcode
+        return result
+
+    def inside(self, area: Any, country: str | None) -> str | None:
+        """The postcode of an area that holds the middle of only one."""
+        found = {
+            self._texts[number][1]
+            for number in self._tree.query(area, predicate="intersects").tolist()
+            if self._texts[number][0] == country and shapely.contains(area, self._centres[number])
+        }
+        return found.pop() if len(found) == 1 else None

@@ -1,0 +1,114 @@
+"""The sections of a street index, beside `meta` and the strings; all int32 unless said otherwise.
+
+Objects are what answers name: streets, houses, points of interest, areas. Shapes are what is near
+a point: a piece of a street with one address, a house, an outline. Addresses ("tails") are shared
+by all houses of a street: what stands behind house number and street.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+OBJECTS: Final = "objects"  # OBJECT_COLUMNS of each object
+BOXES: Final = "boxes"  # west, south, east, north of each object, in 1e-7 degrees
+SHAPES: Final = "shapes"  # SHAPE_COLUMNS of each shape, and an end
+VERTICES: Final = "street vertices"  # lon, lat, in 1e-7 degrees; RING_END between rings
+CELLS: Final = "street cells"  # hash table: int64 key, int32 first entry, int32 end of entries
+ENTRIES: Final = "street entries"  # shapes of each cell
+HOUSE_ENDS: Final = "house ends"  # of each object: end of its houses
+HOUSES: Final = "houses"  # shapes of objects with a house number, by street
+INSIDE_ENDS: Final = "inside ends"  # of each object: end of the points in it
+INSIDE: Final = "inside"  # shapes of points in an outline
+TAILS: Final = "tails"  # TAIL_COLUMNS of each address, and an end
+TAIL_LINES: Final = "tail lines"  # objects (areas), from small to large
+TAIL_TEXTS: Final = "tail texts"  # JSON members and display names, UTF-8
+KINDS: Final = "kinds"  # category, type (strings), label in an address (string)
+NAME_ENDS: Final = "name ends"  # of each set of names: end of its pairs
+NAMES: Final = "names"  # pairs of strings: key, name
+EXTRAS: Final = "extras"  # pairs: object, set of names; sorted by object
+INTERPOLATIONS: Final = "interpolations"  # INTERPOLATION_COLUMNS
+AREAS: Final = "areas"  # AREA_COLUMNS of each area polygon, and an end
+BANDS: Final = "area bands"  # of each band of each area: end of its edges
+EDGES: Final = "area edges"  # x1, y1, x2, y2
+AREA_CELLS: Final = "area cells"  # as CELLS, of larger cells
+AREA_ENTRIES: Final = "area entries"  # areas and place nodes of each cell
+COUNTRIES: Final = "street countries"  # country code, set of names
+
+OBJECT_ORDER: Final = "object order"  # objects by OSM number and type
+
+#: What the kernel searches.
+KERNEL_SECTIONS: Final = (
+    *(OBJECTS, BOXES, SHAPES, VERTICES, CELLS, ENTRIES, HOUSE_ENDS, HOUSES, INSIDE_ENDS, INSIDE),
+    *(TAILS, TAIL_TEXTS, KINDS, INTERPOLATIONS, AREAS, BANDS, EDGES, AREA_CELLS, AREA_ENTRIES),
+    *("string ends", "strings"),
+)
+
+OBJECT_COLUMNS: Final = (
+    "osm_low",  # OSM number times 4 plus type (0 node, 1 way, 2 relation): its lower 32 bits
+    "osm_high",
+    "kind",
+    "names",  # set of names or -1
+    "parent",  # object or -1
+    "number",  # string of the house number or -1
+    "unlisted",  # string of addr:place if that is nowhere else, or -1
+    "tail",
+    "lon",
+    "lat",
+    "ranks",  # search, address << 8, flags << 16
+    "text",  # string shown as name, or -1
+)
+
+#: Flags of an object.
+FLAG_NODE: Final = 1
+FLAG_NUMBER_COUNTS: Final = 2  # the house number is one by Nominatim's rules
+FLAG_IN_TAIL: Final = 4  # the object's own name is part of its tail
+
+SHAPE_COLUMNS: Final = (
+    "object",
+    "tail",
+    "first_vertex",
+    "layers",
+    "west",
+    "south",
+    "east",
+    "north",
+)
+
+# Bits of a shape's layers, and its geometry.
+LAYER_STREET: Final = 1  # rank 26
+LAYER_PATH: Final = 2  # rank 27
+LAYER_HOUSE: Final = 4
+LAYER_POI: Final = 8
+LAYER_RAILWAY: Final = 16
+LAYER_NATURAL: Final = 32
+LAYER_MANMADE: Final = 64
+LAYER_INTERPOLATION: Final = 128
+SHAPE_LINE: Final = 256
+SHAPE_AREA: Final = 512
+
+TAIL_COLUMNS: Final = (
+    "first_line",
+    "postcode",  # string or -1
+    "country",  # number or -1
+    "first_text",  # byte of the JSON members; the display name ends where the next tail begins
+    "display",  # byte of the display name
+)
+
+INTERPOLATION_COLUMNS: Final = ("object", "first", "last", "step")
+
+AREA_COLUMNS: Final = (
+    "object",
+    "ranks",
+    "first_band",
+    "west",
+    "south",
+    "east",
+    "north",
+    "band_height",
+)
+
+RING_END: Final = -(2**31)
+
+#: Shift from 1e-7 degrees to cells: 0.0033 and 0.026 degrees.
+CELL_SHIFT: Final = 15
+AREA_CELL_SHIFT: Final = 18
