@@ -38,6 +38,12 @@ TOPIC_DEFAULTS: Final = (
     ("log.flush.interval.messages", "flush.messages", 1),
     ("log.flush.interval.ms", "flush.ms", 1),
     ("log.message.timestamp.type", "message.timestamp.type", None),
+    ("log.message.timestamp.after.max.ms", "message.timestamp.after.max.ms", 1),
+    ("log.message.timestamp.before.max.ms", "message.timestamp.before.max.ms", 1),
+    ("log.preallocate", "preallocate", None),
+    ("log.roll.jitter.hours", "segment.jitter.ms", _HOUR_MS),
+    ("log.roll.jitter.ms", "segment.jitter.ms", 1),
+    ("unclean.leader.election.enable", "unclean.leader.election.enable", None),
     ("message.max.bytes", "max.message.bytes", 1),
     ("compression.type", "compression.type", None),
     ("min.insync.replicas", "min.insync.replicas", 1),
@@ -65,10 +71,10 @@ _STANDARD_AUTHORIZERS: Final = frozenset(
 )
 
 
-def _authorizer(text: str) -> bool:
+def _authorizer(text: str) -> str:
     if text not in _STANDARD_AUTHORIZERS:
         raise ValueError(f"one of {', '.join(sorted(_STANDARD_AUTHORIZERS))} is expected")
-    return True
+    return text
 
 
 class IpOverrides(tuple[tuple[str, int], ...]):
@@ -135,7 +141,7 @@ class BrokerConfig:
     failed_authentication_delay_ms: int = _setting(
         "connection.failed.authentication.delay.ms", 100, int, low=0
     )
-    uses_authorizer: bool = _setting("authorizer.class.name", False, _authorizer)
+    authorizer: str | None = _setting("authorizer.class.name", None, _authorizer)
     super_users: frozenset[Principal] = _setting("super.users", NO_PRINCIPALS, _super_users)
     allow_everyone_if_no_acl_found: bool = _setting(
         "allow.everyone.if.no.acl.found", False, _boolean
@@ -251,10 +257,13 @@ class BrokerConfig:
                 continue
             given = self.properties.get(property_name)
             value = getattr(self, name)
-            if given is None and value is None:
+            if given is None and (value is None or isinstance(value, tuple | frozenset)):
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield property_name, given if given is not None else text, given is not None
+        for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
+            if name in self.properties:
+                yield name, self.properties[name], True
         for name, _, _ in TOPIC_DEFAULTS:
             if name in self.properties:
                 yield name, self.properties[name], True

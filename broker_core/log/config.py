@@ -68,6 +68,10 @@ class LogConfig:
                     f"{_property_name(field.name)}={value}: at least "
                     f"{_AT_LEAST.get(field.name, 0)} is required"
                 )
+        if self.min_cleanable_dirty_ratio > 1:
+            raise InvalidConfig(
+                f"min.cleanable.dirty.ratio={self.min_cleanable_dirty_ratio}: at most 1 is allowed"
+            )
         if self.segment_bytes > 2**31 - 1:
             raise InvalidConfig(f"segment.bytes={self.segment_bytes}: at most 2147483647")
         if not self._policies or self._policies - _POLICIES:

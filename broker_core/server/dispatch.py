@@ -85,6 +85,7 @@ HANDLERS: Final[dict[int, Handler]] = {
     api.DESCRIBE_USER_SCRAM_CREDENTIALS.key: scram_users.handle_describe,
     api.ALTER_USER_SCRAM_CREDENTIALS.key: scram_users.handle_alter,
     api.DESCRIBE_CLUSTER.key: metadata.handle_describe_cluster,
+    api.LIST_CONFIG_RESOURCES.key: configs.handle_list_resources,
     api.DESCRIBE_TOPIC_PARTITIONS.key: metadata.handle_topic_partitions,
 }
 

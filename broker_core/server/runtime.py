@@ -15,6 +15,7 @@ from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
 from broker_core.server.dispatch import HANDLERS
+from broker_core.server.dynamic_config import DynamicConfig
 from broker_core.server.flusher import Flusher
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
@@ -62,8 +63,11 @@ class Broker:
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
             self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
             self._throttling = Throttling(self.quotas)
+            self.dynamic_config = DynamicConfig(config)
+            self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
             self.network = Network(config, self.scram_users, self._handle)
             self.network.limits.creation_rate_of = self.quotas.connection_rate
+            self.dynamic_config.apply(self.topics, self.network.limits)
         except BaseException:
             self._lock.release()
             raise
@@ -155,7 +159,7 @@ class Broker:
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:
-    if not config.uses_authorizer:
+    if config.authorizer is None:
         return None
     return Authorizer(
         super_users=config.super_users, allow_if_no_acl=config.allow_everyone_if_no_acl_found

@@ -61,6 +61,13 @@ def check_name(name: str) -> None:
         )
 
 
+def _apply(topic: Topic) -> None:
+    for partition in topic.partitions:
+        partition.log.update_config(topic.config)
+        partition.acknowledges_after_flush = topic.config.flush_messages <= 1
+        partition.advance()
+
+
 class TopicRegistry:
     """Creates, opens, changes and deletes topics."""
 
@@ -187,10 +194,16 @@ class TopicRegistry:
         topic.overrides = dict(overrides)
         topic.config = config
         self._save()
-        for partition in topic.partitions:
-            partition.log.update_config(config)
-            partition.acknowledges_after_flush = config.flush_messages <= 1
-            partition.advance()
+        _apply(topic)
+
+    def change_defaults(self, defaults: LogConfig) -> None:
+        """Replace the settings of all topics that do not set their own; raises InvalidConfig."""
+        if defaults == self.defaults:
+            return
+        self.defaults = defaults
+        for topic in self:
+            topic.config = self.log_config(topic.overrides)
+            _apply(topic)
 
     def delete(self, topic: Topic) -> None:
         """Delete a topic with its records."""

@@ -43,6 +43,7 @@ from broker_core.protocol.definitions.incremental_alter_configs import INCREMENT
 from broker_core.protocol.definitions.init_producer_id import INIT_PRODUCER_ID
 from broker_core.protocol.definitions.join_group import JOIN_GROUP
 from broker_core.protocol.definitions.leave_group import LEAVE_GROUP
+from broker_core.protocol.definitions.list_config_resources import LIST_CONFIG_RESOURCES
 from broker_core.protocol.definitions.list_groups import LIST_GROUPS
 from broker_core.protocol.definitions.list_offsets import LIST_OFFSETS
 from broker_core.protocol.definitions.list_partition_reassignments import (
@@ -100,6 +101,7 @@ APIS: Final[dict[int, Api]] = {
         INIT_PRODUCER_ID,
         JOIN_GROUP,
         LEAVE_GROUP,
+        LIST_CONFIG_RESOURCES,
         LIST_GROUPS,
         LIST_OFFSETS,
         LIST_PARTITION_REASSIGNMENTS,
@@ -161,6 +163,7 @@ __all__ = [
     "INIT_PRODUCER_ID",
     "JOIN_GROUP",
     "LEAVE_GROUP",
+    "LIST_CONFIG_RESOURCES",
     "LIST_GROUPS",
     "LIST_OFFSETS",
     "LIST_PARTITION_REASSIGNMENTS",

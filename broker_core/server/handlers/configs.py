@@ -1,114 +1,31 @@
-"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs: settings of topics and of this broker."""
+"""DescribeConfigs, AlterConfigs, IncrementalAlterConfigs, ListConfigResources."""
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.log.config import LogConfig
+from broker_core.server.handlers.config_entries import (
+    describe_all_brokers,
+    describe_broker,
+    describe_topic,
+)
 from broker_core.server.request import Request
+from broker_core.server.topic_settings import BY_BROKER_PROPERTY, TOPIC_SETTINGS, ConfigType
 from broker_core.server.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-_TOPIC, _BROKER = 2, 4
+logger = logging.getLogger(__name__)
 
-# Where a value comes from (ConfigSource), and what it is (ConfigType).
-_SOURCE_TOPIC, _SOURCE_BROKER, _SOURCE_DEFAULT = 1, 4, 5
-_BOOLEAN, _STRING, _INT, _LONG, _DOUBLE, _LIST = 1, 2, 3, 5, 6, 7
-_SYNONYM_FROM_BROKER: Final = {
-    "cleanup.policy": "log.cleanup.policy",
-    "compression.type": "compression.type",
-    "delete.retention.ms": "log.cleaner.delete.retention.ms",
-    "file.delete.delay.ms": "log.segment.delete.delay.ms",
-    "flush.messages": "log.flush.interval.messages",
-    "flush.ms": "log.flush.interval.ms",
-    "index.interval.bytes": "log.index.interval.bytes",
-    "max.compaction.lag.ms": "log.cleaner.max.compaction.lag.ms",
-    "max.message.bytes": "message.max.bytes",
-    "message.timestamp.type": "log.message.timestamp.type",
-    "min.cleanable.dirty.ratio": "log.cleaner.min.cleanable.ratio",
-    "min.compaction.lag.ms": "log.cleaner.min.compaction.lag.ms",
-    "min.insync.replicas": "min.insync.replicas",
-    "retention.bytes": "log.retention.bytes",
-    "retention.ms": "log.retention.ms",
-    "segment.bytes": "log.segment.bytes",
-    "segment.index.bytes": "log.index.size.max.bytes",
-    "segment.ms": "log.roll.ms",
-}
+# Types of resources (ConfigResource).
+_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP = 2, 4, 8, 16, 32
 
 # Operations of IncrementalAlterConfigs.
 _SET, _DELETE, _APPEND, _SUBTRACT = 0, 1, 2, 3
-_LIST_SETTINGS: Final = frozenset({"cleanup.policy"})
-_INT_SETTINGS: Final = frozenset(
-    {
-        "index.interval.bytes",
-        "max.message.bytes",
-        "min.insync.replicas",
-        "segment.bytes",
-        "segment.index.bytes",
-    }
-)
-
-
-def _type_of(name: str, value: str) -> int:
-    if name in _LIST_SETTINGS:
-        return _LIST
-    if value in {"true", "false"}:
-        return _BOOLEAN
-    if value.lstrip("-").isdigit():
-        return _INT if name in _INT_SETTINGS else _LONG
-    return _DOUBLE if value.replace(".", "", 1).isdigit() else _STRING
-
-
-def describe_topic_configs(
-    broker: Broker, config: LogConfig, overrides: dict[str, str]
-) -> list[dict[str, Any]]:
-    """All settings of a topic with their sources, as DescribeConfigs shows them."""
-    defaults = LogConfig().to_properties()
-    of_broker = broker.topics.defaults.to_properties()
-    entries: list[dict[str, Any]] = []
-    for name, value in sorted(config.to_properties().items()):
-        synonym = _SYNONYM_FROM_BROKER.get(name, name)
-        synonyms: list[dict[str, Any]] = []
-        if name in overrides:
-            synonyms.append({"name": name, "value": overrides[name], "source": _SOURCE_TOPIC})
-        if name in broker.config.topic_defaults:
-            synonyms.append({"name": synonym, "value": of_broker[name], "source": _SOURCE_BROKER})
-        synonyms.append({"name": synonym, "value": defaults[name], "source": _SOURCE_DEFAULT})
-        entries.append(
-            {
-                "name": name,
-                "value": value,
-                "read_only": False,
-                "config_source": synonyms[0]["source"],
-                "is_sensitive": False,
-                "synonyms": synonyms,
-                "config_type": _type_of(name, value),
-                "documentation": None,
-            }
-        )
-    return entries
-
-
-def _describe_broker(broker: Broker) -> list[dict[str, Any]]:
-    entries: list[dict[str, Any]] = []
-    for name, value, is_given in broker.config.describe():
-        source = _SOURCE_BROKER if is_given else _SOURCE_DEFAULT
-        entries.append(
-            {
-                "name": name,
-                "value": value,
-                "read_only": True,
-                "config_source": source,
-                "is_sensitive": False,
-                "synonyms": [{"name": name, "value": value, "source": source}],
-                "config_type": _type_of(name, value),
-                "documentation": None,
-            }
-        )
-    return entries
+_RESOURCE_TYPES_FROM: Final = 1
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
@@ -127,11 +44,14 @@ def handle_describe(broker: Broker, request: Request) -> None:
             result["error_code"] = error.code
             result["error_message"] = str(error)
             continue
+        left_out: dict[str, Any] = {}
+        if not request.body["include_synonyms"]:
+            left_out["synonyms"] = []
+        if not request.body["include_documentation"]:
+            left_out["documentation"] = None
         keys = asked["configuration_keys"]
         result["configs"] = [
-            entry if request.body["include_synonyms"] else entry | {"synonyms": []}
-            for entry in entries
-            if keys is None or entry["name"] in keys
+            entry | left_out for entry in entries if not keys or entry["name"] in keys
         ]
     request.reply({"results": results})
 
@@ -139,9 +59,10 @@ def handle_describe(broker: Broker, request: Request) -> None:
 def _entries(broker: Broker, asked: dict[str, Any]) -> list[dict[str, Any]]:
     if asked["resource_type"] == _TOPIC:
         topic = _topic(broker, asked["resource_name"])
-        return describe_topic_configs(broker, topic.config, topic.overrides)
-    _check_broker(broker, asked)
-    return _describe_broker(broker)
+        return describe_topic(broker, topic.config, topic.overrides)
+    if _is_for_all(broker, asked):
+        return describe_all_brokers(broker)
+    return describe_broker(broker)
 
 
 def _topic(broker: Broker, name: str) -> Topic:
@@ -151,18 +72,22 @@ def _topic(broker: Broker, name: str) -> Topic:
     return topic
 
 
-def _check_broker(broker: Broker, asked: dict[str, Any]) -> None:
+def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
+    """Whether all brokers are meant, not this one; raises InvalidRequest for anything else."""
     if asked["resource_type"] != _BROKER:
         raise errors.InvalidRequest(
             f"resources of type {asked['resource_type']} have no settings here"
         )
-    # The empty name means the defaults of all brokers of a cluster.
-    if asked["resource_name"] not in {"", str(broker.node_id)}:
-        raise errors.InvalidRequest(f"this is broker {broker.node_id}")
+    name = asked["resource_name"]
+    if name not in {"", str(broker.node_id)}:
+        raise errors.InvalidRequest(
+            f"Unexpected broker id, expected {broker.node_id} or empty string, but received {name}"
+        )
+    return not name
 
 
 def handle_alter(broker: Broker, request: Request) -> None:
-    """AlterConfigs: replaces all of a topic's own settings."""
+    """AlterConfigs: replaces everything that has been set of a resource."""
     _alter(broker, request, incremental=False)
 
 
@@ -173,6 +98,7 @@ def handle_incremental_alter(broker: Broker, request: Request) -> None:
 
 def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
     responses: list[dict[str, Any]] = []
+    named = [(each["resource_type"], each["resource_name"]) for each in request.body["resources"]]
     for asked in request.body["resources"]:
         response: dict[str, Any] = {
             "error_code": errors.NONE,
@@ -182,49 +108,118 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
         }
         responses.append(response)
         try:
-            if asked["resource_type"] != _TOPIC:
-                _check_broker(broker, asked)
-                raise errors.InvalidRequest(
-                    "a broker's settings are in its file; they change with a restart"
-                )
-            topic = _topic(broker, asked["resource_name"])
-            if incremental:
-                overrides = _increment(topic, asked["configs"])
-            else:
-                overrides = {
-                    each["name"]: each["value"]
-                    for each in asked["configs"]
-                    if each["value"] is not None
-                }
-            broker.topics.log_config(overrides)
-            if not request.body["validate_only"]:
-                broker.topics.change_config(topic, overrides)
+            if named.count((asked["resource_type"], asked["resource_name"])) > 1:
+                raise errors.InvalidRequest("Each resource must appear at most once.")
+            change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
+            change(broker, asked, incremental, request.body["validate_only"])
         except errors.BrokerError as error:
             response["error_code"] = error.code
             response["error_message"] = str(error)
     request.reply({"responses": responses})
 
 
-def _increment(topic: Topic, changes: list[dict[str, Any]]) -> dict[str, str]:
-    overrides = dict(topic.overrides)
+def _alter_topic(
+    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+) -> None:
+    topic = _topic(broker, asked["resource_name"])
     effective = topic.config.to_properties()
+    present = topic.overrides if incremental else {}
+    overrides = _changed(present, effective, asked["configs"], incremental)
+    broker.topics.log_config(overrides)
+    if not validate_only:
+        broker.topics.change_config(topic, overrides)
+
+
+def _alter_broker(
+    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+) -> None:
+    for_all = _is_for_all(broker, asked)
+    dynamic = broker.dynamic_config
+    before = dynamic.cluster if for_all else dynamic.own
+    effective = {
+        name: value for name, value, _ in dynamic.effective().describe() if value is not None
+    }
+    present = before if incremental else {}
+    properties = _changed(present, effective, asked["configs"], incremental)
+    dynamic.check(properties, for_all=for_all)
+    if validate_only:
+        return
+    dynamic.replace(properties, for_all=for_all)
+    try:
+        broker.settings.save()
+    except errors.KafkaStorageError:
+        dynamic.replace(before, for_all=for_all)
+        raise
+    dynamic.apply(broker.topics, broker.network.limits)
+    logger.info("settings of %s: %s", "all brokers" if for_all else "this broker", properties)
+
+
+def _is_list(name: str) -> bool:
+    setting = TOPIC_SETTINGS.get(BY_BROKER_PROPERTY.get(name, name))
+    return setting is not None and setting.type is ConfigType.LIST
+
+
+def _changed(
+    present: dict[str, str],
+    effective: dict[str, str],
+    changes: list[dict[str, Any]],
+    incremental: bool,
+) -> dict[str, str]:
+    """What is set after the changes; raises InvalidConfig, InvalidRequest."""
+    names = [change["name"] for change in changes]
+    if len(set(names)) < len(names):
+        raise errors.InvalidRequest("Error due to duplicate config keys")
+    properties = dict(present)
     for change in changes:
-        name, operation, value = change["name"], change["config_operation"], change["value"]
+        name, value = change["name"], change["value"]
+        operation = change["config_operation"] if incremental else _SET
         if operation == _DELETE:
-            overrides.pop(name, None)
-            continue
-        if value is None:
-            raise errors.InvalidConfig(f"{name} needs a value")
-        if operation == _SET:
-            overrides[name] = value
-            continue
-        if operation not in {_APPEND, _SUBTRACT} or name not in _LIST_SETTINGS:
-            raise errors.InvalidConfig(f"operation {operation} is not possible on {name}")
-        present = [each for each in effective[name].split(",") if each]
-        given = value.split(",")
-        if operation == _APPEND:
-            present += [each for each in given if each not in present]
+            properties.pop(name, None)
+        elif value is None:
+            raise errors.InvalidRequest(f"Null value not supported for : {name}")
+        elif operation == _SET:
+            properties[name] = value
+        elif operation in {_APPEND, _SUBTRACT} and _is_list(name):
+            properties[name] = _edited_list(effective.get(name, ""), value, operation)
         else:
-            present = [each for each in present if each not in given]
-        overrides[name] = ",".join(present)
-    return overrides
+            raise errors.InvalidConfig(
+                f"operation {operation} is not possible on {name}, which is no list"
+            )
+    return properties
+
+
+def _edited_list(effective: str, value: str, operation: int) -> str:
+    present = [each for each in effective.split(",") if each]
+    given = value.split(",")
+    if operation == _APPEND:
+        present += [each for each in given if each not in present]
+    else:
+        present = [each for each in present if each not in given]
+    return ",".join(present)
+
+
+def handle_list_resources(broker: Broker, request: Request) -> None:
+    """ListConfigResources; there are no client metrics, whose resources version 0 asks for."""
+    if request.version < _RESOURCE_TYPES_FROM:
+        request.reply({"error_code": errors.NONE, "config_resources": []})
+        return
+    supported = (_TOPIC, _BROKER, _BROKER_LOGGER, _CLIENT_METRICS, _GROUP)
+    wanted = request.body["resource_types"] or supported
+    if set(wanted) - set(supported):
+        request.reply({"error_code": errors.UnsupportedVersion.code, "config_resources": []})
+        return
+    names = {
+        _TOPIC: [topic.name for topic in broker.topics],
+        _BROKER: [str(broker.node_id)],
+        _BROKER_LOGGER: [str(broker.node_id)],
+    }
+    request.reply(
+        {
+            "error_code": errors.NONE,
+            "config_resources": [
+                {"resource_name": name, "resource_type": kind}
+                for kind in dict.fromkeys(wanted)
+                for name in names.get(kind, ())
+            ],
+        }
+    )

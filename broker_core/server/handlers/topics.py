@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
-from broker_core.server.handlers.configs import describe_topic_configs
+from broker_core.server.handlers.config_entries import describe_topic
 from broker_core.server.request import Request
 from broker_core.server.topics import Topic
 
@@ -72,7 +72,7 @@ def _created_configs(
             "config_source": each["config_source"],
             "is_sensitive": each["is_sensitive"],
         }
-        for each in describe_topic_configs(broker, config, overrides)
+        for each in describe_topic(broker, config, overrides)
     ]
 
 

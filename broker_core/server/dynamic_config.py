@@ -1,0 +1,77 @@
+"""Settings of the broker that change while it runs (KIP-226).
+
+A client sets them for this broker or for all brokers; they stand above the property file, are kept
+over restarts and take effect at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from broker_core.config import TOPIC_DEFAULTS, BrokerConfig
+from broker_core.errors import InvalidConfig, InvalidRequest
+from broker_core.log.config import LogConfig
+from broker_core.server.limits import ConnectionLimits
+from broker_core.server.topics import TopicRegistry
+from waylog.config import ConfigError
+
+#: What can be changed; everything else is in the property file.
+DYNAMIC: Final = frozenset(name for name, _, _ in TOPIC_DEFAULTS) | {
+    "max.connections",
+    "max.connections.per.ip",
+    "max.connections.per.ip.overrides",
+    "max.connection.creation.rate",
+}
+
+
+class DynamicConfig:
+    """What has been set by clients: `cluster` for all brokers, `own` for this one."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._static = config
+        self.cluster: dict[str, str] = {}
+        self.own: dict[str, str] = {}
+
+    def effective(self) -> BrokerConfig:
+        """The settings as they hold now; raises ConfigError."""
+        return self._with(self.cluster, self.own)
+
+    def _with(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        return BrokerConfig.from_properties({**self._static.properties, **cluster, **own})
+
+    def check(self, properties: Mapping[str, str], *, for_all: bool) -> None:
+        """Whether these may take the place of what is set; raises InvalidRequest."""
+        unknown = sorted(set(properties) - DYNAMIC)
+        if unknown:
+            raise InvalidRequest(f"Cannot update these configs dynamically: {', '.join(unknown)}")
+        try:
+            cluster, own = (properties, self.own) if for_all else (self.cluster, properties)
+            LogConfig.from_properties(self._with(cluster, own).topic_defaults)
+        except (ConfigError, InvalidConfig) as error:
+            raise InvalidRequest(f"Invalid value: {error}") from None
+
+    def replace(self, properties: Mapping[str, str], *, for_all: bool) -> None:
+        """Set what `check` has allowed; `apply` makes it hold."""
+        if for_all:
+            self.cluster = dict(properties)
+        else:
+            self.own = dict(properties)
+
+    def apply(self, topics: TopicRegistry, limits: ConnectionLimits) -> None:
+        """Make the settings hold."""
+        config = self.effective()
+        topics.change_defaults(LogConfig.from_properties(config.topic_defaults))
+        limits.connections_max = config.max_connections
+        limits.connections_per_ip_max = config.max_connections_per_ip
+        limits.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
+        limits.creation_rate_max = config.max_connection_creation_rate
+
+    def to_stored(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"cluster": self.cluster, "own": self.own}
+
+    def load(self, stored: dict[str, Any]) -> None:
+        """Read back what `to_stored` gave; what can no longer be set is left out."""
+        self.cluster = {k: v for k, v in stored["cluster"].items() if k in DYNAMIC}
+        self.own = {k: v for k, v in stored["own"].items() if k in DYNAMIC}

@@ -1,0 +1,132 @@
+"""One setting as DescribeConfigs shows it: its value, where that comes from, what it means."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker_core.log.config import LogConfig
+from broker_core.server.dynamic_config import DYNAMIC
+from broker_core.server.topic_settings import (
+    BY_BROKER_PROPERTY,
+    TOPIC_SETTINGS,
+    ConfigType,
+)
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+# Where a value comes from (ConfigSource).
+_TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
+
+Entry = dict[str, Any]
+
+
+def _synonym(name: str, value: str | None, source: int) -> Entry:
+    return {"name": name, "value": value, "source": source}
+
+
+def _entry(
+    name: str,
+    value: str | None,
+    synonyms: list[Entry],
+    kind: ConfigType,
+    *,
+    read_only: bool,
+    documentation: str | None,
+) -> Entry:
+    return {
+        "name": name,
+        "value": value,
+        "read_only": read_only,
+        "config_source": synonyms[0]["source"],
+        "is_sensitive": False,
+        "synonyms": synonyms,
+        "config_type": kind,
+        "documentation": documentation,
+    }
+
+
+def _of_broker(broker: Broker, name: str) -> Iterator[Entry]:
+    """The values of one of the broker's properties, the one that holds first."""
+    for given, source in (
+        (broker.dynamic_config.own, _OWN),
+        (broker.dynamic_config.cluster, _CLUSTER),
+        (broker.config.properties, _FILE),
+    ):
+        if name in given:
+            yield _synonym(name, given[name], source)
+
+
+def describe_topic(broker: Broker, config: LogConfig, overrides: dict[str, str]) -> list[Entry]:
+    """All settings of a topic."""
+    defaults = LogConfig().to_properties()
+    entries = []
+    for name, value in sorted(config.to_properties().items()):
+        setting = TOPIC_SETTINGS[name]
+        synonyms = []
+        if name in overrides:
+            synonyms.append(_synonym(name, overrides[name], _TOPIC))
+        for broker_property in setting.broker_properties:
+            synonyms += _of_broker(broker, broker_property)
+        synonyms.append(_synonym(setting.broker_properties[0], defaults[name], _DEFAULT))
+        entries.append(
+            _entry(
+                name,
+                value,
+                synonyms,
+                setting.type,
+                read_only=False,
+                documentation=setting.documentation,
+            )
+        )
+    return entries
+
+
+def _type_of(value: str) -> ConfigType:
+    if value in {"true", "false"}:
+        return ConfigType.BOOLEAN
+    if value.lstrip("-").isdigit():
+        return ConfigType.LONG
+    return ConfigType.STRING
+
+
+def describe_broker(broker: Broker) -> list[Entry]:
+    """All settings of this broker."""
+    entries = {}
+    defaults = {name: value for name, value, _ in type(broker.config)().describe()}
+    for name, value, _ in broker.dynamic_config.effective().describe():
+        synonyms = list(_of_broker(broker, name))
+        if name in defaults:
+            synonyms.append(_synonym(name, defaults[name], _DEFAULT))
+        if not synonyms:
+            continue
+        entries[name] = _described(name, value, synonyms)
+    for name, topic_name in BY_BROKER_PROPERTY.items():
+        synonyms = list(_of_broker(broker, name))
+        if synonyms and name not in entries:
+            setting = TOPIC_SETTINGS[topic_name]
+            entries[name] = _described(name, synonyms[0]["value"], synonyms) | {
+                "config_type": setting.type,
+                "documentation": setting.documentation,
+            }
+    return [entries[name] for name in sorted(entries)]
+
+
+def describe_all_brokers(broker: Broker) -> list[Entry]:
+    """What clients have set for all brokers."""
+    return [
+        _described(name, value, [_synonym(name, value, _CLUSTER)])
+        for name, value in sorted(broker.dynamic_config.cluster.items())
+    ]
+
+
+def _described(name: str, value: str, synonyms: list[Entry]) -> Entry:
+    return _entry(
+        name,
+        value,
+        synonyms,
+        _type_of(value),
+        read_only=name not in DYNAMIC,
+        documentation=None,
+    )
