@@ -151,6 +151,9 @@ class BrokerConfig:
     #: Ours: where Prometheus fetches the metrics; None is nowhere.
     metrics_listener: Endpoint | None = _setting("metrics.listener", None, parse_endpoint)  # noqa: RUF009
     fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
+    fetch_session_slots: int = _setting(
+        "max.incremental.fetch.session.cache.slots", 1000, int, low=0
+    )
     #: Requests of one connection that may wait for their response before we stop reading it.
     queued_max_requests: int = _setting("queued.max.requests", 500, int, low=1)
 

@@ -16,6 +16,7 @@ from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.dynamic_config import DynamicConfig
+from broker_core.server.fetch_sessions import FetchSessions
 from broker_core.server.flusher import Flusher
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
@@ -78,6 +79,7 @@ class Broker:
             config, self.topics, self.flusher, self.groups, self.producer_ids.next_id
         )
         self.transactions.load()
+        self.fetch_sessions = FetchSessions(config.fetch_session_slots)
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
 
     async def start(self) -> None:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.protocol.records import whole_batches
 from broker_core.server.authorization import may_read
+from broker_core.server.fetch_sessions import FetchSession
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 
@@ -19,24 +20,25 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
-#: Epoch of a fetch outside of a session, and of one that would start a session (KIP-227). A broker
-#: that answers with session 0 keeps none: the client sends complete requests.
-_FULL_FETCHES: Final = frozenset({-1, 0})
 
 
 def handle(broker: Broker, request: Request) -> None:
     """Fetch."""
     body = request.body
-    if body["session_id"] != 0:
-        request.reply({"error_code": errors.FetchSessionIdNotFound.code})
+    try:
+        session, is_incremental = broker.fetch_sessions.find(
+            body,
+            str(request.principal),
+            by_id=request.version >= _TOPIC_IDS_FROM,
+            now_s=asyncio.get_running_loop().time(),
+        )
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code})
         return
-    if body["session_epoch"] not in _FULL_FETCHES:
-        request.reply({"error_code": errors.InvalidFetchSessionEpoch.code})
-        return
-    fetch = _Fetch(broker, request)
+    fetch = _Fetch(broker, request, session, is_incremental=is_incremental)
     response, size, final = fetch.read()
     if final or size >= body["min_bytes"] or body["max_wait_ms"] <= 0:
-        request.reply(response)
+        fetch.answer(response)
     else:
         fetch.wait(body["min_bytes"] - size)
 
@@ -47,17 +49,34 @@ class _Fetch:
     __slots__ = (
         "_broker",
         "_bytes_max",
+        "_is_incremental",
         "_missing",
         "_partitions",
         "_request",
+        "_session",
         "_timer",
         "_topics",
         "_waking",
+        "_wanted",
     )
 
-    def __init__(self, broker: Broker, request: Request) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        request: Request,
+        session: FetchSession | None,
+        *,
+        is_incremental: bool,
+    ) -> None:
         self._broker = broker
         self._request = request
+        self._session = session
+        self._is_incremental = is_incremental
+        self._wanted: list[dict[str, Any]] = (
+            list(session.wanted())
+            if session is not None and is_incremental
+            else request.body["topics"]
+        )
         self._topics = broker.topics
         self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
         self._partitions: list[Partition] = []
@@ -74,7 +93,7 @@ class _Fetch:
         size = 0
         final = False
         responses: list[dict[str, Any]] = []
-        for each in self._request.body["topics"]:
+        for each in self._wanted:
             if by_id:
                 topic = self._topics.by_id(each["topic_id"])
                 missing: type[errors.BrokerError] = errors.UnknownTopicId
@@ -109,6 +128,16 @@ class _Fetch:
                     left -= length
         return {"responses": responses}, size, final or not self._partitions
 
+    def answer(self, response: dict[str, Any]) -> None:
+        """Send what was read, within a session without what the client knows already."""
+        session = self._session
+        if session is not None:
+            news = session.leave_out_known(response["responses"])
+            response["session_id"] = session.session_id
+            if self._is_incremental:
+                response["responses"] = news
+        self._request.reply(response)
+
     def wait(self, missing: int) -> None:
         """Park until `missing` more bytes are there or the client's time is up."""
         self._missing = missing
@@ -132,7 +161,7 @@ class _Fetch:
         wanted = self._request.body["min_bytes"]
         if final or total >= wanted:
             self._leave()
-            self._request.reply(response)
+            self.answer(response)
         else:
             self._missing = wanted - total
 
@@ -142,7 +171,7 @@ class _Fetch:
 
     def _finish(self) -> None:
         self._leave()
-        self._request.reply(self.read()[0])
+        self.answer(self.read()[0])
 
     def _leave(self) -> None:
         if self._timer is not None:

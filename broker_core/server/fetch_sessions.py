@@ -1,0 +1,181 @@
+"""Fetch sessions: a consumer says once what it reads, and then only what changes (KIP-227)."""
+
+from __future__ import annotations
+
+import secrets
+from collections import OrderedDict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from broker_core import errors
+
+_FULL_WITHOUT_SESSION: Final = -1
+_FULL_WITH_NEW_SESSION: Final = 0
+_EPOCH_MAX: Final = 2**31 - 1
+#: A session that was used so recently is not given up for a new one, as in Kafka.
+_EVICTION_S: Final = 120.0
+#: Of all sessions together: a bound on what clients can make the broker remember.
+PARTITIONS_MAX: Final = 100_000
+
+TopicKey = str | bytes  # the name, or the id where clients send that
+_Places = dict[TopicKey, dict[int, dict[str, Any]]]
+
+
+@dataclass(slots=True)
+class FetchSession:
+    """What one consumer reads, and what it knows of it."""
+
+    session_id: int
+    by_id: bool
+    owner: str
+    epoch: int = 1
+    used_s: float = 0.0
+    #: What was asked for last of each partition; who is read next comes first.
+    topics: _Places = field(default_factory=dict)
+    #: What the last answer said of each partition besides records.
+    told: dict[tuple[TopicKey, int], tuple[int, int, int]] = field(default_factory=dict)
+
+    @property
+    def size(self) -> int:
+        """How many partitions it has."""
+        return sum(map(len, self.topics.values()))
+
+    def put(self, topics: list[dict[str, Any]]) -> None:
+        """Add partitions, or change what is asked of them."""
+        for topic in topics:
+            places = self.topics.setdefault(self._key(topic), {})
+            for asked in topic["partitions"]:
+                places[asked["partition"]] = asked
+
+    def forget(self, topics: list[dict[str, Any]]) -> None:
+        """Leave partitions out from now on."""
+        for topic in topics:
+            key = self._key(topic)
+            places = self.topics.get(key, {})
+            for index in topic["partitions"]:
+                places.pop(index, None)
+                self.told.pop((key, index), None)
+            if not places:
+                self.topics.pop(key, None)
+
+    def _key(self, topic: dict[str, Any]) -> TopicKey:
+        key: TopicKey = topic["topic_id"] if self.by_id else topic["topic"]
+        return key
+
+    def wanted(self) -> Iterator[dict[str, Any]]:
+        """Topics as a complete request has them."""
+        for key, places in self.topics.items():
+            yield {
+                "topic": "" if isinstance(key, bytes) else key,
+                "topic_id": key if isinstance(key, bytes) else bytes(16),
+                "partitions": list(places.values()),
+            }
+
+    def leave_out_known(self, responses: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The answer without partitions of which it says nothing new.
+
+        Partitions whose records are in it are read last the next time, so that none starves.
+        """
+        news: list[dict[str, Any]] = []
+        for topic in responses:
+            key = self._key(topic)
+            changed = [each for each in topic["partitions"] if self._is_news(key, each)]
+            if not changed:
+                continue
+            news.append(topic | {"partitions": changed})
+            places = self.topics.get(key)
+            if places is not None and any(each["records"] for each in changed):
+                for each in changed:
+                    asked = places.pop(each["partition_index"], None)
+                    if asked is not None:
+                        places[each["partition_index"]] = asked
+                self.topics[key] = self.topics.pop(key)
+        return news
+
+    def _is_news(self, key: TopicKey, result: dict[str, Any]) -> bool:
+        place = key, result["partition_index"]
+        if result["error_code"]:
+            # Once it is all right again, that is news.
+            self.told.pop(place, None)
+            return True
+        facts = (
+            result["high_watermark"],
+            result["last_stable_offset"],
+            result["log_start_offset"],
+        )
+        is_news = bool(result["records"]) or self.told.get(place) != facts
+        self.told[place] = facts
+        return is_news
+
+
+class FetchSessions:
+    """The sessions of all consumers."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # last used last
+        self._partitions = 0
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    def find(
+        self, body: dict[str, Any], owner: str, *, by_id: bool, now_s: float
+    ) -> tuple[FetchSession | None, bool]:
+        """The session of a request, and whether its answer may leave out what is known.
+
+        None is a request without a session. Raises FetchSessionIdNotFound,
+        InvalidFetchSessionEpoch, FetchSessionTopicIdError.
+        """
+        session_id, epoch = body["session_id"], body["session_epoch"]
+        if epoch in {_FULL_WITHOUT_SESSION, _FULL_WITH_NEW_SESSION}:
+            # Whoever begins again gives up the old session, but nobody else's.
+            old = self._sessions.get(session_id)
+            if old is not None and old.owner == owner:
+                self._drop(old)
+            if epoch == _FULL_WITHOUT_SESSION:
+                return None, False
+            return self._begin(body["topics"], owner, by_id, now_s), False
+        session = self._sessions.get(session_id)
+        if session is None or session.owner != owner:
+            raise errors.FetchSessionIdNotFound()
+        if session.epoch != epoch:
+            raise errors.InvalidFetchSessionEpoch()
+        if session.by_id != by_id:
+            raise errors.FetchSessionTopicIdError()
+        session.epoch = 1 if epoch == _EPOCH_MAX else epoch + 1
+        session.used_s = now_s
+        self._sessions.move_to_end(session_id)
+        before = session.size
+        session.put(body["topics"])
+        session.forget(body["forgotten_topics_data"])
+        self._partitions += session.size - before
+        if self._partitions > PARTITIONS_MAX:
+            self._drop(session)
+            raise errors.FetchSessionIdNotFound()
+        return session, True
+
+    def _begin(
+        self, topics: list[dict[str, Any]], owner: str, by_id: bool, now_s: float
+    ) -> FetchSession | None:
+        count = sum(len(topic["partitions"]) for topic in topics)
+        if not count or self._partitions + count > PARTITIONS_MAX:
+            return None
+        if len(self._sessions) >= self._slots:
+            oldest = next(iter(self._sessions.values()), None)
+            if oldest is None or now_s - oldest.used_s < _EVICTION_S:
+                return None
+            self._drop(oldest)
+        session_id = 0
+        while session_id == 0 or session_id in self._sessions:
+            session_id = secrets.randbelow(2**31)
+        session = FetchSession(session_id, by_id, owner, used_s=now_s)
+        session.put(topics)
+        self._partitions += session.size
+        self._sessions[session_id] = session
+        return session
+
+    def _drop(self, session: FetchSession) -> None:
+        del self._sessions[session.session_id]
+        self._partitions -= session.size
