@@ -40,6 +40,10 @@ _LITTLE_WORDS: Final = frozenset(
 _FULL_NAME: Final = 0.5
 _HOUSE_FOUND: Final = 0.4
 _IN_VIEWBOX: Final = 0.3
+_NUMBER_MISSING: Final = 0.1
+_COVERED: Final = 0.2
+_OTHER_NAME: Final = 0.05
+_OTHER_ORDER: Final = 0.1
 
 #: Address ranks by Nominatim's featureType.
 FEATURE_RANKS: Final = {
@@ -48,6 +52,8 @@ FEATURE_RANKS: Final = {
     "city": (14, 16),
     "settlement": (8, 20),
 }
+
+_RANK_SUBURB: Final = 22
 
 Box = tuple[float, float, float, float]  # west, south, east, north
 
@@ -92,14 +98,25 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     dedupe: bool = True
 
 
+class House(msgspec.Struct, frozen=True):
+    """A house of a street: an object of its own, or one that is counted along a line."""
+
+    number: int
+    counted: int = -1  # the house number, on a line between two houses
+
+
 class SearchLayer(Protocol):
     """One index that can be searched. Arguments and answers are its own numbers of objects."""
 
     words: WordIndex
     context_count: int
+    bonus: float  # what its places are worth beside those of other layers
 
     def contexts(self, numbers: Numbers) -> Numbers:
         """What each lies in; -1 for nothing."""
+
+    def parents(self, numbers: Numbers) -> Numbers:
+        """The street or place that each is on; -1 for none."""
 
     def importances(self, numbers: Numbers) -> NDArray[np.float64]:
         """How well known each is, 0 to 1."""
@@ -111,13 +128,16 @@ class SearchLayer(Protocol):
         """Which of them are in a box."""
 
     def names(self, number: int) -> Iterable[str]:
-        """All names of one."""
+        """All names of one, the one that is shown first."""
 
-    def house(self, number: int, house_number: str) -> int:
-        """The house of a street or place with this (plain) number; -1 if there is none."""
+    def house(self, number: int, house_number: str) -> House | None:
+        """The house of a street or place with this (plain) number."""
 
-    def place(self, number: int, languages: Sequence[str]) -> Place:
-        """What an answer says about one."""
+    def place(self, number: int, languages: Sequence[str], house: House | None) -> Place:
+        """What an answer says about one, or about its house."""
+
+    def postcodes(self, text: str, languages: Sequence[str]) -> list[Place]:
+        """The areas of a postcode, one a country."""
 
 
 class _Word(msgspec.Struct, frozen=True):
@@ -126,14 +146,11 @@ class _Word(msgspec.Struct, frozen=True):
     forms: Forms
     may_name: bool  # may it be in the place's own name?
     may_place: bool  # may it be in the name of what the place lies in?
+    may_number: bool  # may it be (part of) the house number?
 
     @property
     def is_little(self) -> bool:
         return self.forms[0] in _LITTLE_WORDS
-
-    @property
-    def has_digit(self) -> bool:
-        return any(letter.isdigit() for letter in self.forms[0])
 
 
 class _Asked(msgspec.Struct, frozen=True):
@@ -148,7 +165,7 @@ class _Match(msgspec.Struct, frozen=True):
     score: float
     layer: Any  # SearchLayer
     number: int
-    place: Place | None = None
+    house: House | None
 
 
 def search(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
@@ -160,14 +177,32 @@ def search(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
     for layer in layers:
         matches += _Search(layer, query, asked).matches()
     matches.sort(key=lambda match: -match.score)
-    return _first(matches, query)
+    return _first(matches, query, _postcodes(layers, query))
 
 
-def _first(matches: Sequence[_Match], query: Query) -> list[Place]:
-    places: list[Place] = []
+def _postcodes(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
+    """Areas of a postcode, if the question is nothing else or names only a country beside."""
+    text = query.text.strip()
+    if query.structured is not None:
+        parts = query.structured
+        text = parts.postalcode.strip()
+        if parts.amenity or parts.street or parts.city or parts.county:
+            return []
+    if not text or query.ranks is not None or not _is_in_layers(None, query.layers):
+        return []
+    return [place for layer in layers for place in layer.postcodes(text, query.languages)]
+
+
+def _first(matches: Sequence[_Match], query: Query, places: list[Place]) -> list[Place]:
+    if query.countries:
+        places = [place for place in places if place.address.get("country_code") in query.countries]
+    places = places[: query.limit]
     seen: set[Any] = set()
+    towns: set[tuple[str, str]] = set()  # found in an extract
     for match in matches:
-        place: Place = match.layer.place(match.number, query.languages)
+        if len(places) >= query.limit:
+            break
+        place: Place = match.layer.place(match.number, query.languages, match.house)
         if not query.excluded.isdisjoint(_ids(place)) or not _is_in_layers(place, query.layers):
             continue
         if query.countries and place.address.get("country_code") not in query.countries:
@@ -178,9 +213,14 @@ def _first(matches: Sequence[_Match], query: Query) -> list[Place]:
             if key in seen:
                 continue
             seen.add(key)
+            town = plain(place.name), place.address.get("country_code", "")
+            if place.osm_type is not None:
+                if place.address_rank <= _RANK_SUBURB:
+                    towns.add(town)
+            elif town in towns:
+                # The world's index knows less about it.
+                continue
         places.append(place)
-        if len(places) == query.limit:
-            break
     return places
 
 
@@ -190,9 +230,11 @@ def _ids(place: Place) -> tuple[str, ...]:
     return str(place.place_id), f"{place.osm_type[0].upper()}{place.osm_id}"
 
 
-def _is_in_layers(place: Place, layers: frozenset[str] | None) -> bool:
+def _is_in_layers(place: Place | None, layers: frozenset[str] | None) -> bool:
     if layers is None:
         return True
+    if place is None:
+        return "address" in layers
     if place.category in ("highway", "place", "boundary") or (
         place.category == "building" or "house_number" in place.address
     ):
@@ -206,7 +248,7 @@ def _is_in_layers(place: Place, layers: frozenset[str] | None) -> bool:
 
 def _take_apart(query: Query) -> _Asked:
     if query.structured is None:
-        words = tuple(_Word(forms, True, True) for forms in split_words(query.text))
+        words = _words(query.text, may_name=True, may_place=True, may_number=True)
         return _Asked(words, _house_numbers(query.text), query.ranks)
     # The finest part is what is looked for, the others say where.
     parts = [(name, getattr(query.structured, name)) for name in _PART_RANKS]
@@ -214,11 +256,22 @@ def _take_apart(query: Query) -> _Asked:
     if not parts:
         return _Asked((), (), query.ranks)
     finest, text = parts[0]
-    asked = [_Word(forms, True, False) for forms in split_words(text)]
+    numbered = finest == "street"
+    asked = _words(text, may_name=True, may_place=False, may_number=numbered)
     for _, coarser in parts[1:]:
-        asked += [_Word(forms, False, True) for forms in split_words(coarser)]
-    house_numbers = _house_numbers(text) if finest == "street" else ()
-    return _Asked(tuple(asked), house_numbers, query.ranks or _PART_RANKS[finest])
+        asked += _words(coarser, may_name=False, may_place=True, may_number=False)
+    house_numbers = _house_numbers(text) if numbered else ()
+    return _Asked(asked, house_numbers, query.ranks or _PART_RANKS[finest])
+
+
+def _words(text: str, *, may_name: bool, may_place: bool, may_number: bool) -> tuple[_Word, ...]:
+    words: list[_Word] = []
+    for forms in split_words(text):
+        has_digit = any(letter.isdigit() for letter in forms[0])
+        # The letter behind a number: "34 b".
+        is_letter = len(forms[0]) == 1 and bool(words) and words[-1].may_number
+        words.append(_Word(forms, may_name, may_place, may_number and (has_digit or is_letter)))
+    return tuple(words)
 
 
 def _house_numbers(text: str) -> tuple[str, ...]:
@@ -256,6 +309,7 @@ class _Search:
         if not len(candidates):
             return []
         contexts = self._layer.contexts(candidates)
+        parents = self._layer.parents(candidates)
         named = [
             np.isin(candidates, owners, assume_unique=True)
             if word.may_name
@@ -264,13 +318,18 @@ class _Search:
         ]
         complete = np.ones(len(candidates), dtype=bool)
         missing = np.zeros(len(candidates), dtype=np.int64)
+        covered = np.zeros(len(candidates))
         weight = np.zeros(len(candidates))
         for word, in_name, inside, owners in zip(
             self._asked.words, named, self._placed, self._named, strict=True
         ):
-            matched = in_name if inside is None else in_name | (inside[contexts])
+            matched = in_name if inside is None else in_name | inside[contexts]
+            if word.may_place and len(owners):
+                # A restaurant is also found by its street.
+                matched = matched | np.isin(parents, owners)
+            covered += matched / len(self._asked.words)
             weight += np.where(in_name, 1.0 / (1.0 + np.log1p(len(owners))), 0.0)
-            if word.has_digit and self._asked.house_numbers:
+            if word.may_number:
                 missing += ~matched
             elif not word.is_little:
                 complete &= matched
@@ -293,32 +352,43 @@ class _Search:
                 float(importances[place]),
                 [bool(in_name[chosen[place]]) for in_name in named],
                 int(missing[chosen[place]]),
+                float(covered[chosen[place]]),
             )
             for place in best.tolist()
         ]
 
     def _match(
-        self, number: int, importance: float, in_name: Sequence[bool], missing: int
+        self,
+        number: int,
+        importance: float,
+        in_name: Sequence[bool],
+        missing: int,
+        covered: float,
     ) -> _Match:
         """The score of one place, or of its house if the question has its number."""
         forms = [word.forms for word, here in zip(self._asked.words, in_name, strict=True) if here]
         names = self._layer.names(number)
-        share = max((_share(forms, split_words(name)) for name in names), default=0.0)
-        score = importance + _FULL_NAME * share
+        share = max(
+            (
+                _share(forms, split_words(name)) - (_OTHER_NAME if place else 0.0)
+                for place, name in enumerate(names)
+            ),
+            default=0.0,
+        )
+        score = importance + self._layer.bonus + _COVERED * covered + _FULL_NAME * share
+        house: House | None = None
         if missing:
-            for house_number in self._asked.house_numbers:
-                house = self._layer.house(number, house_number)
-                if house >= 0:
-                    number = house
-                    score += _HOUSE_FOUND
-                    break
-            else:
-                score -= 0.1 * missing
+            houses = (
+                self._layer.house(number, house_number)
+                for house_number in self._asked.house_numbers
+            )
+            house = next((found for found in houses if found is not None), None)
+            score += _HOUSE_FOUND if house is not None else -_NUMBER_MISSING * missing
         if self._query.viewbox is not None and not self._query.bounded:
             single = np.array([number], dtype=np.int32)
             if self._layer.inside(single, self._query.viewbox)[0]:
                 score += _IN_VIEWBOX
-        return _Match(score, self._layer, number)
+        return _Match(score, self._layer, number, house)
 
     def _candidates(self) -> Numbers:
         """What has at least one word that matters in its name, by the rarest words first."""
@@ -332,9 +402,7 @@ class _Search:
             words = [
                 owners
                 for word, owners in zip(self._asked.words, self._named, strict=True)
-                if word.may_name
-                and not word.is_little
-                and not (word.has_digit and self._asked.house_numbers)
+                if word.may_name and not word.is_little and not word.may_number
             ]
             result = min(words, key=len, default=np.empty(0, dtype=np.int32))
             return np.unique(result[:_POSTINGS_MAX])
@@ -365,13 +433,16 @@ class _Search:
         return inside
 
 
-def _share(asked: Iterable[Forms], name: Sequence[Forms]) -> float:
-    """How much of a name was asked for."""
+def _share(asked: Sequence[Forms], name: Sequence[Forms]) -> float:
+    """How much of a name was asked for; a little less when it was in another order."""
     if not name:
         return 0.0
     wanted = {form for forms in asked for form in forms}
     found = sum(1 for forms in name if not wanted.isdisjoint(forms))
-    return found / len(name)
+    in_order = all(
+        not set(forms).isdisjoint(other) for forms, other in zip(asked, name, strict=False)
+    )
+    return found / len(name) - (0.0 if in_order else _OTHER_ORDER)
 
 
 def _union(groups: Sequence[Numbers]) -> Numbers:

@@ -87,6 +87,13 @@ _SHORT_FORMS: Final = (
 )
 #: Endings of compounds, and what they are written short.
 _ENDINGS: Final = (("strasse", "str"), ("platz", "pl"), ("straat", "str"))
+#: Words that are often written together with the one before.
+_JOINED: Final = frozenset(
+    (
+        *("strasse", "straße", "str", "weg", "gasse", "platz", "allee", "ring", "damm", "ufer"),
+        *("straat", "laan", "plein", "gata", "gatan", "vej", "vägen", "veien", "katu", "tie"),
+    )
+)
 _SHORT_ENDINGS: Final = tuple(short for _, short in _ENDINGS)
 
 
@@ -105,9 +112,15 @@ _LONG_FORMS: Final = _long_forms()
 def split_words(text: str) -> tuple[Forms, ...]:
     """The words of a text, each with its forms."""
     words: list[Forms] = []
+    before = ""
     for match in _WORD.finditer(_APOSTROPHES.sub(" ", text[:_CHARACTERS_MAX].casefold())):
         for word in _unspaced_parts(match[0]):
             words.append(_forms(word))
+            if before and word in _JOINED:
+                # What some write as one word.
+                joined = _forms(before + word)
+                words[-2:] = [(*words[-2], *joined), (*words[-1], *joined)]
+            before = word
             if len(words) == WORDS_MAX:
                 return tuple(words)
     return tuple(words)

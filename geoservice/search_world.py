@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geoservice.format import TOWN_COLUMNS, IndexFormatError
 from geoservice.reverse import Geocoder, Place
-from geoservice.search import Box
+from geoservice.search import Box, House
 from geoservice.search_sections import Numbers, WordIndex, build_search_sections, integers
 
 #: Section of the world: the number of the context (country and state) of each town.
@@ -52,9 +52,11 @@ def name_towns(
 class WorldLayer:
     """The towns and countries of an index file."""
 
+    bonus: float = 0.0
+
     def __init__(self, geocoder: Geocoder) -> None:
         """Raises IndexFormatError when the index was built without the search."""
-        index = geocoder.index
+        index = geocoder.world_index
         self._geocoder = geocoder
         self.words = WordIndex(index.section)
         width = len(TOWN_COLUMNS)
@@ -73,6 +75,10 @@ class WorldLayer:
         towns = self._are_towns(numbers)
         contexts[towns] = self._contexts[numbers[towns]]
         return contexts
+
+    def parents(self, numbers: Numbers) -> Numbers:
+        """Nothing here is on a street."""
+        return np.full(len(numbers), -1, dtype=np.int32)
 
     def importances(self, numbers: Numbers) -> NDArray[np.float64]:
         """By the number of people."""
@@ -111,13 +117,16 @@ class WorldLayer:
             names += others.decode("utf-8", "replace").splitlines()
         return names
 
-    def house(self, _number: int, _house_number: str) -> int:
+    def house(self, _number: int, _house_number: str) -> None:
         """Towns have no houses here."""
-        return -1
 
-    def place(self, number: int, _languages: Sequence[str]) -> Place:
+    def place(self, number: int, _languages: Sequence[str], _house: House | None) -> Place:
         """The town or country."""
         return self._geocoder.town(number)
+
+    def postcodes(self, _text: str, _languages: Sequence[str]) -> list[Place]:
+        """Postcodes are not in this index."""
+        return []
 
     def _are_towns(self, numbers: Numbers) -> NDArray[np.bool_]:
         return numbers < len(self._towns)

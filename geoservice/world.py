@@ -110,7 +110,7 @@ def build_world(output: Path, report: Callable[[str], None] = lambda _step: None
     report("indexing names")
     sections |= name_towns(
         [
-            (name, *others)
+            (name, *(other for other in others if not _is_code(other)))
             for name, others in zip(towns.texts["name"], towns.other_names, strict=True)
         ],
         [
@@ -122,6 +122,11 @@ def build_world(output: Path, report: Callable[[str], None] = lambda _step: None
     )
     content_hash = file_format.write_index(output, sections)
     return Built(output, content_hash[:12], output.stat().st_size, len(codes), len(towns.axes))
+
+
+def _is_code(name: str) -> bool:
+    """Is it the code of an airport, as GeoNames lists among the names?"""
+    return len(name) <= 4 and name.isascii() and name.isupper()
 
 
 def _find_strays(cells: Cells, towns: Towns) -> Strays:
