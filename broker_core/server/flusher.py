@@ -6,10 +6,12 @@ import asyncio
 import logging
 import queue
 import threading
+import time
 from collections.abc import Callable, Iterable
 
 from broker_core.errors import BrokerError
 from broker_core.server.partition import Partition
+from broker_core.server.request_metrics import Times
 
 logger = logging.getLogger(__name__)
 
@@ -28,6 +30,8 @@ class Flusher:
         self._on_failure = on_failure
         self._dirty: set[Partition] = set()
         self._busy = False
+        #: How long flushes took; written by the thread that flushes.
+        self.times = Times()
         self._rounds: queue.SimpleQueue[list[Partition] | None] = queue.SimpleQueue()
         self._thread = threading.Thread(target=self._run, name="flusher", daemon=True)
         self._thread.start()
@@ -56,8 +60,10 @@ class Flusher:
         while (batch := self._rounds.get()) is not None:
             outcome: _Outcome = []
             for partition in batch:
+                began = time.perf_counter()
                 try:
                     partition.log.flush()
+                    self.times.add(time.perf_counter() - began)
                     outcome.append((partition, None))
                 except BrokerError as error:
                     outcome.append((partition, error))

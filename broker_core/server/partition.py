@@ -41,7 +41,10 @@ class Partition:
     __slots__ = (
         "_appended_bytes",
         "_appends",
+        "_first_end_offset",
         "acknowledges_after_flush",
+        "bytes_in",
+        "bytes_out",
         "deleted",
         "fetches",
         "high_watermark",
@@ -67,6 +70,15 @@ class Partition:
         self._appends: deque[tuple[int, AppendWaiter]] = deque()
         # Bytes appended since the high watermark last moved.
         self._appended_bytes = 0
+        self._first_end_offset = log.log_end_offset
+        #: Bytes appended, and read, since the log was opened.
+        self.bytes_in = 0
+        self.bytes_out = 0
+
+    @property
+    def messages_in(self) -> int:
+        """Records appended since the log was opened."""
+        return self.log.log_end_offset - self._first_end_offset
 
     @property
     def place(self) -> tuple[str, int]:
@@ -129,6 +141,7 @@ class Partition:
             self.high_watermark = visible
             log.high_watermark = visible
             grown, self._appended_bytes = self._appended_bytes, 0
+            self.bytes_in += grown
             for fetch in tuple(self.fetches):
                 fetch.grew(grown)
 
@@ -161,6 +174,8 @@ class Partition:
             up_to_offset = self.high_watermark
         if offset == up_to_offset:
             return b""
-        return self.log.read(
+        data = self.log.read(
             offset, max_bytes, min_one_message=min_one_message, up_to_offset=up_to_offset
         )
+        self.bytes_out += len(data)
+        return data

@@ -17,20 +17,34 @@ if TYPE_CHECKING:
 BUCKETS_S: Final = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0)
 
 
+class Times:
+    """How often something took how long."""
+
+    __slots__ = ("buckets", "total_s")
+
+    def __init__(self) -> None:
+        #: How often, by the first bound that is not exceeded; the last is "longer".
+        self.buckets = [0] * (len(BUCKETS_S) + 1)
+        self.total_s = 0.0
+
+    def add(self, seconds: float) -> None:
+        """It took so long."""
+        self.buckets[bisect_left(BUCKETS_S, seconds)] += 1
+        self.total_s += seconds
+
+
 class ApiTimes:
     """The times of one API, in seconds."""
 
-    __slots__ = ("buckets", "bytes_in", "local", "queue", "remote", "response", "total")
+    __slots__ = ("bytes_in", "local", "queue", "remote", "response", "total")
 
     def __init__(self) -> None:
-        #: Requests by the first bound that is not exceeded; the last is "longer".
-        self.buckets = [0] * (len(BUCKETS_S) + 1)
+        self.total = Times()
         self.bytes_in = 0
         self.queue = 0.0
         self.local = 0.0
         self.remote = 0.0
         self.response = 0.0
-        self.total = 0.0
 
 
 class RequestMetrics:
@@ -47,11 +61,9 @@ class RequestMetrics:
             times = self.by_api[name] = ApiTimes()
         # One that was answered inside of its handler was never anywhere else.
         local_done = request.local_done or request.replied
-        total = now - request.arrived
-        times.buckets[bisect_left(BUCKETS_S, total)] += 1
+        times.total.add(now - request.arrived)
         times.bytes_in += request.size
         times.queue += request.begun - request.arrived
         times.local += local_done - request.begun
         times.remote += request.replied - local_done
         times.response += now - request.replied
-        times.total += total

@@ -21,6 +21,8 @@ from broker_core.server.flusher import Flusher
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
 from broker_core.server.identity import DirectoryLock, load_cluster_id
+from broker_core.server.metrics import renderer
+from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network import Network
 from broker_core.server.partition import Partition
 from broker_core.server.producer_ids import ProducerIds
@@ -29,6 +31,7 @@ from broker_core.server.settings_store import SettingsStore
 from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
+from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
 
@@ -42,6 +45,8 @@ class Broker:
         #: Where the first listener is, and what its clients are told.
         self.endpoint = config.listeners[0].endpoint
         self.advertised = config.listeners[0].advertised or self.endpoint
+        self.metrics_server: MetricsServer | None = None
+        self.metrics_endpoint: Endpoint | None = None
         #: Logins that were refused.
         self.failed_logins = 0
         #: Set when the broker cannot go on; the process should end with an error.
@@ -89,6 +94,10 @@ class Broker:
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised
         self._housekeeping.start()
+        if self.config.metrics_listener is not None:
+            self.metrics_server = MetricsServer(renderer(self))
+            self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
+            logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
 
     async def close(self) -> None:
         """Stop serving, make everything durable and mark the end as clean; twice is no error."""
@@ -96,6 +105,8 @@ class Broker:
             return
         self._closed = True
         await self.network.close()
+        if self.metrics_server is not None:
+            await self.metrics_server.close()
         self.groups.close()
         self.transactions.close()
         await self._housekeeping.close()

@@ -1,0 +1,79 @@
+"""Prometheus fetches the metrics here: GET /metrics, and /healthz for probes.
+
+Two paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
+rest has.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Final
+
+from waylog.config import Endpoint
+
+logger = logging.getLogger(__name__)
+
+_REQUEST_BYTES_MAX: Final = 8192
+_REQUEST_TIMEOUT_S: Final = 5.0
+_CLIENTS_MAX: Final = 16
+_PLAIN: Final = "text/plain; charset=utf-8"
+
+
+class MetricsServer:
+    """Answers with what `render` makes: (content type, body)."""
+
+    def __init__(self, render: Callable[[], tuple[str, bytes]]) -> None:
+        self._render = render
+        self._server: asyncio.Server | None = None
+        self._clients: set[asyncio.StreamWriter] = set()
+
+    async def start(self, endpoint: Endpoint) -> Endpoint:
+        """Listen; returns the address with the real port. Raises OSError."""
+        self._server = await asyncio.start_server(
+            self._serve, endpoint.host, endpoint.port, limit=_REQUEST_BYTES_MAX
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return Endpoint(endpoint.host or host, port)
+
+    async def close(self) -> None:
+        """Stop."""
+        if self._server is not None:
+            self._server.close()
+        for writer in list(self._clients):
+            writer.transport.abort()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._clients) >= _CLIENTS_MAX:
+            writer.transport.abort()
+            return
+        self._clients.add(writer)
+        try:
+            async with asyncio.timeout(_REQUEST_TIMEOUT_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+                writer.write(self._answer(head))
+                await writer.drain()
+            writer.close()
+        except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
+            writer.transport.abort()
+        finally:
+            self._clients.discard(writer)
+
+    def _answer(self, head: bytes) -> bytes:
+        words = head.split(b"\r\n", 1)[0].split(b" ")
+        method, path = (words[0], words[1].split(b"?")[0]) if len(words) == 3 else (b"", b"")
+        if method not in {b"GET", b"HEAD"}:
+            status, kind, body = "405 Method Not Allowed", _PLAIN, b"GET is expected\n"
+        elif path == b"/metrics":
+            kind, body = self._render()
+            status = "200 OK"
+        elif path == b"/healthz":
+            status, kind, body = "200 OK", _PLAIN, b"ok\n"
+        else:
+            status, kind, body = "404 Not Found", _PLAIN, b"/metrics and /healthz are here\n"
+        header = (
+            f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
+            "Connection: close\r\n\r\n"
+        )
+        return header.encode() + (b"" if method == b"HEAD" else body)

@@ -1,0 +1,121 @@
+"""What Prometheus gets."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from prometheus_client.parser import text_string_to_metric_families
+
+from broker_core.protocol.definitions import FETCH, OFFSET_COMMIT, PRODUCE
+from broker_core.protocol.records import build_batch
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+@pytest.fixture
+async def broker(start: Start) -> Broker:
+    return await start(metrics_listener="127.0.0.1:0")
+
+
+async def get(broker: Broker, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:
+    assert broker.metrics_endpoint is not None
+    reader, writer = await asyncio.open_connection(
+        broker.metrics_endpoint.host, broker.metrics_endpoint.port
+    )
+    writer.write(request)
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer.decode()
+
+
+async def values(broker: Broker) -> dict[tuple[str, ...], float]:
+    """All values by name and labels."""
+    head, _, body = (await get(broker)).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK")
+    return {
+        (sample.name.removeprefix("waylog_broker_"), *sample.labels.values()): sample.value
+        for family in text_string_to_metric_families(body)
+        for sample in family.samples
+    }
+
+
+async def test_what_goes_in_and_out_is_counted_by_topic(broker: Broker, connect: Connect) -> None:
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    batch = bytes(build_batch([(1, None, b"one", ()), (1, None, b"two", ())]))
+    await client.call(PRODUCE, 8, produce_body("t", batch))
+    await client.call(FETCH, 11, fetch_body("t", 0))
+    found = await values(broker)
+    assert found["topic_messages_in_total", "t"] == 2
+    assert found["topic_bytes_in_total", "t"] == len(batch)
+    assert found["topic_bytes_out_total", "t"] == len(batch)
+    assert found["log_size_bytes", "t"] == len(batch)
+    assert found["partitions",] == 1
+    assert found["connections", "PLAINTEXT"] == 1
+    assert found["flush_seconds_count",] >= 1
+    assert found["process_resident_memory_bytes",] > 0
+
+
+async def test_a_request_that_waits_has_its_time_elsewhere(
+    broker: Broker, connect: Connect
+) -> None:
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    await client.call(FETCH, 11, fetch_body("t", 0, max_wait_ms=200))
+    found = await values(broker)
+    assert found["request_seconds_count", "Fetch"] == 1
+    assert found["request_part_seconds_total", "Fetch", "remote"] > 0.15
+    parts = [
+        found["request_part_seconds_total", "Fetch", part]
+        for part in ("queue", "local", "remote", "response")
+    ]
+    assert min(parts) >= 0
+    assert sum(parts) == pytest.approx(found["request_seconds_sum", "Fetch"])
+    assert found["request_bytes_total", "Fetch"] > 10
+
+
+async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> None:
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    batch = bytes(build_batch([(1, None, b"x", ())] * 5))
+    await client.call(PRODUCE, 8, produce_body("t", batch))
+    part = {"partition_index": 0, "committed_offset": 2, "committed_metadata": None}
+    body = {
+        "group_id": "g",
+        "topics": [{"name": "t", "partitions": [part]}],
+        "generation_id_or_member_epoch": -1,
+        "member_id": "",
+    }
+    await client.call(OFFSET_COMMIT, 5, body)
+    found = await values(broker)
+    assert found["group_lag", "g", "t"] == 3
+
+
+@pytest.mark.parametrize(
+    ("request_text", "status"),
+    [
+        (b"GET /healthz HTTP/1.1\r\n\r\n", "200"),
+        (b"GET / HTTP/1.1\r\n\r\n", "404"),
+        (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
+        (b"nonsense\r\n\r\n", "405"),
+    ],
+)
+async def test_other_requests_have_an_answer(
+    broker: Broker, request_text: bytes, status: str
+) -> None:
+    assert (await get(broker, request_text)).split(" ")[1] == status
+
+
+async def test_a_request_without_end_is_given_up(broker: Broker) -> None:
+    assert await get(broker, b"GET /metrics HTTP/1.1\r\n" + b"x" * 20_000) == ""
+
+
+async def test_without_a_listener_nothing_is_counted(start: Start) -> None:
+    broker = await start()
+    assert broker.network.metrics is None
+    assert broker.metrics_endpoint is None
