@@ -12,12 +12,12 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-import numpy as np
 import shapely
 
+from geoservice.importer.centres import Centres
 from geoservice.importer.ranks import address_label, compute_ranks
 from geoservice.importer.reading import Source
-from geoservice.importer.rows import AREA, RELATION
+from geoservice.importer.rows import AREA, RELATION, Integers
 
 _GEOMETRY_LETTER: Final = ("N", "W", "R")
 _RANK_STREET: Final = 26
@@ -76,13 +76,14 @@ class Area:
         )
 
 
-def read_areas(source: Source, rows: Iterable[int], centroids: Any, countries: Any) -> list[Area]:
+def read_areas(source: Source, rows: Integers, centres: Centres, countries: Any) -> list[Area]:
     """The areas among the rows, with the ranks of their tags."""
     areas: list[Area] = []
     table = source.rows
     texts = table.words.texts
-    rows = np.asarray(list(rows), dtype=np.int64)
-    for row, geometry in zip(rows.tolist(), table.geometries(rows), strict=True):
+    for row, geometry, centroid in zip(
+        rows.tolist(), table.geometries(rows), centres.points(rows), strict=True
+    ):
         tags = table.tags(row)
         area = Area(
             row=row,
@@ -96,7 +97,7 @@ def read_areas(source: Source, rows: Iterable[int], centroids: Any, countries: A
             extratags=tags.extratags,
             geometry=geometry,
             is_area=bool(table.kind[row] == AREA),
-            centroid=centroids[row],
+            centroid=centroid,
             country=countries[row],
         )
         area.display_point = area.centroid
@@ -109,12 +110,13 @@ def read_areas(source: Source, rows: Iterable[int], centroids: Any, countries: A
 class Hierarchy:
     """Links and ranks of all areas."""
 
-    def __init__(self, areas: list[Area], source: Source) -> None:
+    def __init__(self, areas: list[Area], others: list[Area], source: Source) -> None:
+        """`others` are nodes that are no part of an address, but that a boundary may stand for."""
         self._source = source
         self._areas = areas
         self._nodes = [
             area
-            for area in areas
+            for area in (*areas, *others)
             if area.category == "place" and area.osm_type == 0 and area.rank_search < _RANK_STREET
         ]
         self._polygons = [area for area in areas if area.is_area]

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import numpy as np
 import shapely
+from numpy.typing import NDArray
 
 from geoservice.importer.rows import DEGREE, LINE, POINT, Geometries, Integers, Rows, batches
 
@@ -39,3 +40,44 @@ class Centres:
         """The middles of rows, in degrees."""
         points: Geometries = shapely.points(self.lon[rows] / DEGREE, self.lat[rows] / DEGREE)
         return points
+
+    def curve(self) -> NDArray[np.uint64]:
+        """Where each row stands along a Hilbert curve, as PostGIS orders geometries.
+
+        Where Nominatim takes any of several it takes the first of its table, which osm2pgsql has
+        written in this order.
+        """
+        boxes = self.boxes / DEGREE
+        low, high = _outward(boxes[:, :2], -np.inf), _outward(boxes[:, 2:], np.inf)
+        sums = (low + high).astype(np.float32)
+        # The bits of a float between 1 and 2 sort as it does.
+        x = (np.float32(1.5) + sums[:, 0] / np.float32(512.0)).view(np.uint32)
+        y = (np.float32(1.5) + sums[:, 1] / np.float32(256.0)).view(np.uint32)
+        return hilbert(x, y)
+
+
+def _outward(values: NDArray[np.float64], direction: float) -> NDArray[np.float64]:
+    """Rounded to 32 bits, never inward."""
+    rounded = values.astype(np.float32)
+    inward = rounded > values if direction < 0 else rounded < values
+    result: NDArray[np.float64] = np.where(
+        inward, np.nextafter(rounded, np.float32(direction)), rounded
+    ).astype(np.float64)
+    return result
+
+
+def hilbert(x: NDArray[np.uint32], y: NDArray[np.uint32]) -> NDArray[np.uint64]:
+    """The position of points of a grid of 2**32 by 2**32 along a Hilbert curve."""
+    u, v = x.astype(np.uint64), y.astype(np.uint64)
+    position = np.zeros(len(u), dtype=np.uint64)
+    for bit in range(31, -1, -1):
+        right = u >> np.uint64(bit) & np.uint64(1)
+        upper = v >> np.uint64(bit) & np.uint64(1)
+        position = position << np.uint64(2) | (np.uint64(3) * right) ^ upper
+        mask = np.uint64((1 << bit) - 1)
+        u, v = u & mask, v & mask
+        turned = upper == 0
+        mirrored = turned & (right == 1)
+        u, v = np.where(mirrored, mask - u, u), np.where(mirrored, mask - v, v)
+        u, v = np.where(turned, v, u), np.where(turned, u, v)
+    return position

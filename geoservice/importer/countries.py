@@ -43,6 +43,10 @@ class Countries:
             for piece in _cut(source.bounds, source.border_lines)
             if (code := self._vote(piece)) is not None
         ]
+        # Where the world names a country whose border is known, and that is elsewhere.
+        self._neighbours = [
+            code for _, code in self._pieces if code not in self.complete
+        ] or sorted(source.country_names.keys() - self.complete)
 
     def codes(self, points: Geometries) -> NDArray[Any]:
         """The country code of each point, None at sea."""
@@ -57,7 +61,10 @@ class Countries:
                 codes[missing[inside]] = code
         missing = np.flatnonzero(codes == None)  # noqa: E711 - elementwise
         if len(missing):
-            codes[missing] = self._ask(shapely.get_coordinates(points[missing]))
+            codes[missing] = [
+                code if code not in self.complete else next(iter(self._neighbours), None)
+                for code in self._ask(shapely.get_coordinates(points[missing]))
+            ]
         return codes
 
     def _ask(self, points: NDArray[np.float64]) -> list[str | None]:
@@ -78,7 +85,12 @@ class Countries:
         if not len(points):
             point = piece.representative_point()
             points = np.array([[point.x, point.y]])
-        votes = Counter(code for code in self._ask(points) if code is not None)
+        inside_known = any(area.covers(piece.representative_point()) for area, _ in self._areas)
+        votes = Counter(
+            code
+            for code in self._ask(points)
+            if code is not None and (inside_known or code not in self.complete)
+        )
         return votes.most_common(1)[0][0] if votes else None
 
 

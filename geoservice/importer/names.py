@@ -25,49 +25,102 @@ _LETTERS: Final = str.maketrans(
 _SEPARATORS: Final = re.compile(r"[\W_]+")
 _BRACKETS: Final = re.compile(r"\s*\(.*$")
 
-#: Words of street names that are often written short. The values only have to be the same for
-#: all spellings of a word.
+#: Words of street names that are often written short: the first stands for all of them.
 _WORDS: Final[dict[str, str]] = {
     word: words[0]
     for words in (
-        ("saint", "st", "sankt", "st", "sant", "san"),
+        ("saint", "st", "sankt", "sant"),
         ("sainte", "ste", "santa", "sta"),
         ("street", "str"),
-        ("avenue", "av", "ave", "aven", "avenida", "avinguda", "avda"),
-        ("boulevard", "bd", "bld", "blvd", "boul", "bvd"),
+        ("avenue", "av", "ave", "avd", "avda", "avenida", "avinguda"),
+        ("boulevard", "bd", "bld", "blvd", "boul", "bvd", "bulevar"),
         ("road", "rd"),
-        ("drive", "dr"),
+        ("drive", "dr", "drv", "doctor", "docteur", "doutor"),
         ("lane", "ln"),
-        ("place", "pl", "placa", "plaza", "plz"),
+        ("place", "pl", "placa", "plaza", "plz", "pza", "praca", "pc"),
+        ("piazza", "pza", "pzza"),
         ("square", "sq"),
-        ("court", "ct"),
+        ("court", "ct", "crt"),
         ("highway", "hwy"),
         ("parkway", "pkwy"),
+        ("expressway", "expy", "expwy"),
         ("terrace", "ter", "terr"),
         ("crescent", "cres"),
+        ("circle", "cir"),
+        ("trail", "trl"),
         ("mount", "mt"),
         ("general", "gen"),
-        ("doctor", "dr"),
+        ("marechal", "mal"),
+        ("monseigneur", "mgr", "monsenhor", "mons"),
         ("professor", "prof", "professeur"),
-        ("chemin", "ch", "che"),
-        ("carrer", "c", "calle"),
+        ("chemin", "ch", "che", "chem"),
+        ("carrer", "c", "calle", "cl"),
         ("carretera", "ctra", "crta"),
-        ("passatge", "ptge", "passage", "pass"),
+        ("passatge", "ptge", "passage", "pas", "pasaje", "psje"),
+        ("passeig", "pg", "paseo"),
         ("impasse", "imp"),
-        ("allee", "all"),
+        ("allee", "all", "allees"),
         ("escalier", "esc", "escaliers"),
+        ("square", "sq"),
         ("north", "n"),
         ("south", "s"),
         ("east", "e"),
         ("west", "w"),
+        ("northeast", "ne"),
+        ("northwest", "nw"),
+        ("southeast", "se"),
+        ("southwest", "sw"),
         ("rua", "r"),
+        ("largo", "lg"),
         ("travessa", "tv", "trav"),
-        ("triq", "tr"),
-        ("weg", "wg"),
+        ("estrada", "estr"),
+        ("route", "rte"),
+        ("faubourg", "fbg", "fg"),
+        ("sir", "sr"),
     )
-    for word in words
+    for word in reversed(words)
 }
-_ENDINGS: Final = (("strasse", "str"), ("platz", "pl"), ("gatan", "g"), ("katu", "k"))
+
+#: Ends of street names that are written apart, together or short.
+_ENDINGS: Final = {
+    "strasse": "str",
+    "str": "str",
+    "gasse": "gasse",
+    "platz": "pl",
+    "weg": "weg",
+    "siedlung": "siedlung",
+    "stiege": "stiege",
+    "brucke": "brucke",
+    "straat": "str",
+    "laan": "ln",
+    "plein": "pln",
+    "gracht": "gracht",
+    "katu": "katu",
+    "kuja": "kuja",
+    "tie": "tie",
+    "polku": "polku",
+    "aukio": "aukio",
+    "ranta": "ranta",
+    "rinne": "rinne",
+    "kaari": "kaari",
+    "tori": "tori",
+    "puisto": "puisto",
+    "gatan": "g",
+    "gata": "g",
+    "vagen": "v",
+    "vag": "v",
+    "grand": "gr",
+    "granden": "gr",
+    "stigen": "stig",
+    "stig": "stig",
+    "platsen": "plats",
+    "plats": "plats",
+    "veien": "vn",
+    "vegen": "vn",
+    "vei": "v",
+    "veg": "v",
+}
+_ENDING: Final = re.compile(rf"^(.+?)({'|'.join(sorted(_ENDINGS, key=len, reverse=True))})$")
 
 
 @lru_cache(maxsize=65_536)
@@ -75,16 +128,16 @@ def normalized(name: str) -> str:
     """Lower case, without accents and punctuation, abbreviated words made the same."""
     text = unicodedata.normalize("NFKD", name.casefold().translate(_LETTERS))
     text = "".join(letter for letter in text if not unicodedata.combining(letter))
-    words = _SEPARATORS.sub(" ", text).split()
-    return " ".join(_short(word) for word in words)
-
-
-def _short(word: str) -> str:
-    word = _WORDS.get(word, word)
-    for ending, short in _ENDINGS:
-        if word.endswith(ending) and len(word) > len(ending):
-            return word[: -len(ending)] + short
-    return word
+    words: list[str] = []
+    for word in _SEPARATORS.sub(" ", text).split():
+        if word in _ENDINGS and words:
+            words[-1] += _ENDINGS[word]
+            continue
+        ending = _ENDING.match(word)
+        words.append(
+            f"{ending[1]}{_ENDINGS[ending[2]]}" if ending is not None else _WORDS.get(word, word)
+        )
+    return " ".join(words)
 
 
 def spellings(names: Mapping[str, str]) -> set[str]:

@@ -98,6 +98,8 @@ class Tile:
         )
         self._near = near
         roads = np.flatnonzero(near & survey.is_street & survey.has_name)
+        # Of several at the same distance the first counts.
+        roads = roads[np.lexsort((survey.curve[roads], survey.rank_address[roads]))]
         self._roads = roads
         self._road_geometries = self._rows.geometries(roads)
         self._road_tree = shapely.STRtree(self._road_geometries)
@@ -421,10 +423,12 @@ class Tile:
         if not numbers or not len(self._roads):
             return {}
         found = self._road_tree.query_nearest(
-            boxes[numbers], max_distance=_ROAD_DEGREES, all_matches=False
+            boxes[numbers], max_distance=_ROAD_DEGREES, all_matches=True
         )
         result: dict[int, int] = {}
-        for position, road in zip(*found.tolist(), strict=True):
+        for position, road in sorted(zip(*found.tolist(), strict=True)):
+            if numbers[position] in result:
+                continue
             number = numbers[position]
             if self._road_countries[road] == self._survey.countries[rows[number]]:
                 result[number] = int(self._roads[road])

@@ -279,7 +279,7 @@ class _Reader:
     def _add_way(self, way: Any, tagged: TaggedObject, line: Any) -> None:
         geometry = line
         kind = LINE
-        if way.is_closed() and len(way.nodes) > 3:
+        if way.is_closed() and shapely.get_num_coordinates(line) > 3 and line.is_closed:
             area = shapely.Polygon(line)
             if area.is_valid and not area.is_empty:
                 geometry, kind = area, AREA

@@ -15,7 +15,7 @@ from geoservice.importer.countries import Countries
 from geoservice.importer.names import spellings
 from geoservice.importer.ranks import compute_ranks
 from geoservice.importer.reading import Source
-from geoservice.importer.rows import AREA, POINT, RELATION, WAY, Integers, batches
+from geoservice.importer.rows import AREA, NODE, POINT, RELATION, WAY, Integers, batches
 
 Flags = NDArray[np.bool_]
 
@@ -30,6 +30,7 @@ class Survey:
     centres: Centres
     country_finder: Countries
     countries: NDArray[Any]  # codes, or None
+    curve: NDArray[np.uint64]
     rank_search: Integers
     rank_address: Integers
     has_name: Flags
@@ -142,17 +143,19 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
     # An unnamed pedestrian area is kept, an unnamed boundary never gets here.
     is_area_rank = (address > 0) & (address < 26)
     numbers = np.flatnonzero(is_area_rank)
-    areas = read_areas(
-        source, numbers, dict(zip(numbers.tolist(), centres.points(numbers), strict=True)), codes
-    )
-    Hierarchy(areas, source).compute()
+    areas = read_areas(source, numbers, centres, codes)
+    loose = rows.where("place") & (rows.osm_type == NODE) & (address == 0) & (search < 26)
+    others = read_areas(source, np.flatnonzero(loose), centres, codes)
+    Hierarchy(areas, others, source).compute()
     for area in areas:
         search[area.row], address[area.row] = area.rank_search, area.rank_address
-    linked_ways = _linked_waterways(source)
+    linked = _linked_waterways(source)
+    linked[[area.row for area in others if area.linked_to is not None]] = True
     return Survey(
         source=source,
         centres=centres,
         country_finder=countries,
+        curve=centres.curve(),
         countries=codes,
         rank_search=search,
         rank_address=address,
@@ -160,7 +163,7 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
         has_address=has_address,
         is_street=(address >= 26) & (address <= 27),
         is_house=search > 27,
-        is_feature=(address == 0) & (search <= 27) & ~is_area_rank & ~linked_ways,
+        is_feature=(address == 0) & (search <= 27) & ~is_area_rank & ~linked,
         is_addressed_building=has_house_address & (rows.kind == AREA) & (search == 30),
         areas=areas,
     )
