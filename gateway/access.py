@@ -75,6 +75,12 @@ def _basic(value: str) -> Credentials:
 async def verify(request: web.Request, credentials: Credentials) -> Identity:
     """The identity behind credentials. Raises Refused: 401 for wrong ones, 503 for no verdict."""
     services = request.app[SERVICES]
+    authenticator, address = services.authenticator, remote_of(request)
+    if not services.addresses.may_fail(address) and (
+        authenticator.recall(authenticator.key_of(credentials.user, credentials.secret)) is None
+    ):
+        # Who is known goes on being served, whoever else guesses from the same address.
+        raise Refused(429, "too many wrong credentials from your address", {"Retry-After": "60"})
     try:
         if credentials.user is None:
             identity = await services.authenticator.authenticate_token(credentials.secret)
@@ -86,6 +92,7 @@ async def verify(request: web.Request, credentials: Credentials) -> Identity:
         raise unavailable(str(error)) from error
     if identity is None:
         services.metrics.unauthorized += 1
+        services.addresses.failed(address)
         raise unauthorized("unknown user, or wrong password or token")
     return identity
 
@@ -121,11 +128,18 @@ def is_local(request: web.Request) -> bool:
     A page of another site can make a browser's request come from here; after DNS rebinding its
     Host is that site's name.
     """
-    if not is_loopback(request.remote or ""):
+    if not is_loopback(remote_of(request)):
         return False
     if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
         return False
     return is_loopback(_host_of(request.headers.get("Host", "")))
+
+
+def remote_of(request: web.Request) -> str:
+    """The address of the client, through the proxies that are trusted."""
+    services = request.app[SERVICES]
+    peer = services.remotes.get(request.transport) or request.remote or ""
+    return services.proxies.client(peer, request.headers.get("X-Forwarded-For"))
 
 
 def same_origin(request: web.Request) -> bool:

@@ -9,7 +9,7 @@ import os
 import sqlite3
 from pathlib import Path
 
-from gateway.addresses import is_loopback
+from gateway.addresses import TrustedProxies, is_loopback
 from gateway.limits import HttpLimits
 from waylog.cli import CommandError
 from waylog.config import (
@@ -70,6 +70,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: none; `waylog up` uses local)",
     )
     add(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="address or network of a reverse proxy whose X-Forwarded-For is believed; may be "
+        "given several times",
+    )
+    add(
+        "--proxy-protocol",
+        action="store_true",
+        help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2)",
+    )
+    add(
         "--workers-share-port",
         action="store_true",
         help="let several gateways listen on the same addresses (SO_REUSEPORT)",
@@ -110,7 +123,15 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--view-tail must be 0 or more")
     if not arguments.append_timeout > 0:
         raise ConfigError("--append-timeout must be more than 0 s")
+    if arguments.proxy_protocol and not arguments.trusted_proxy:
+        raise ConfigError("--proxy-protocol needs --trusted-proxy")
+    try:
+        TrustedProxies(arguments.trusted_proxy)
+    except ValueError as error:
+        raise ConfigError(f"--trusted-proxy: {error}") from error
     settings = GatewaySettings(
+        trusted_proxies=tuple(arguments.trusted_proxy),
+        proxy_protocol=arguments.proxy_protocol,
         bootstrap_servers=arguments.bootstrap_servers,
         http=http,
         mqtt=mqtt,

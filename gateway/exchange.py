@@ -10,7 +10,9 @@ import msgspec
 from gateway.acknowledgements import Receiving, newest
 from gateway.answers import Refused, unavailable
 from gateway.auth import Identity
-from gateway.formats import Parsed
+from gateway.formats import Parsed, positions
+from gateway.formats.plain_positions import Record
+from gateway.formats.plain_positions import answer as plain_answer
 from gateway.formats.values import live_time
 from gateway.request_head import RequestHead
 from waylog.kafka import AppendError
@@ -52,6 +54,7 @@ class Exchange:
         "_head",
         "_identity",
         "_parsed",
+        "_records",
         "_waiting",
         "answer",
         "started",
@@ -65,6 +68,7 @@ class Exchange:
         self._head = head
         self._identity = identity
         self._parsed = parsed
+        self._records: list[Record] | None = None
         self._waiting = 0
         self._error: BaseException | None = None
         self.started = time.monotonic()
@@ -93,6 +97,15 @@ class Exchange:
             completion.add_done_callback(self._one_done)
         self._one_done(None)
 
+    def submit_records(self, records: list[Record], traceparent: str | None) -> None:
+        """The same for a body that was plain enough to be records already."""
+        self._records = records
+        self._waiting = 1
+        submitter = self._connection.server.services.submitter
+        trace = None if traceparent is None else submitter.traces.continue_from(traceparent)
+        receipt = submitter.submit_records(records, positions.SOURCE, trace)
+        receipt.add_done_callback(self._one_done)
+
     def _one_done(self, completion: Any) -> None:
         self._waiting -= 1
         if completion is not None and self._error is None:
@@ -118,8 +131,11 @@ class Exchange:
     def _answer(self) -> None:
         if self.answer is not None:
             return
-        received = Receiving(self._parsed, self._identity, self._connection.server.services)
-        body = self._head.format.answer(received)
+        if self._records is not None:
+            body = plain_answer(self._records)
+        else:
+            services = self._connection.server.services
+            body = self._head.format.answer(Receiving(self._parsed, self._identity, services))
         self.status = 200
         date = self._connection.server.date
         self.answer = (

@@ -13,17 +13,19 @@ import logging
 from collections import deque
 from collections.abc import Callable
 from email.utils import formatdate
-from typing import Any, Final, cast
+from typing import Final, cast
 
 from gateway.access import credentials_of, kept_of, without_secrets
-from gateway.addresses import Addresses, is_loopback
+from gateway.addresses import is_loopback
 from gateway.answers import Refused, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.exchange import Exchange, response
-from gateway.formats import Context
+from gateway.formats import Context, Parsed, positions
+from gateway.formats.plain_positions import PlainPositions
 from gateway.ingest import Ingest, named_device
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import HEAD_BYTES_MAX, RequestHead, recognise
+from gateway.rights import USUAL_RIGHTS
 from gateway.services import Services
 from gateway.users import DEVICE_NAME
 from waylog.telemetry import now_ms
@@ -44,6 +46,9 @@ _LONGEST_START: Final = b"POST /"
 Accept = Callable[[], asyncio.Protocol]
 
 
+_NOTHING: Final = Parsed()
+
+
 def _may_begin(start: bytes) -> bool:
     """Whether a plain request may begin with these bytes."""
     return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
@@ -52,10 +57,10 @@ def _may_begin(start: bytes) -> bool:
 class FrontServer:
     """What all connections of a listener share; also looks after those that are slow."""
 
-    def __init__(self, services: Services, ingest: Ingest, addresses: Addresses, accept: Accept):
+    def __init__(self, services: Services, ingest: Ingest, accept: Accept) -> None:
         self.services = services
         self.ingest = ingest
-        self.addresses = addresses
+        self.addresses = services.addresses
         self.accept = accept
         self.connections: set[FrontConnection] = set()
         self.partial_bytes = 0
@@ -107,6 +112,7 @@ class FrontConnection(asyncio.Protocol):
         "_inner",
         "_key",
         "_pending",
+        "_plain",
         "_proxy",
         "_reading",
         "_since",
@@ -130,6 +136,7 @@ class FrontConnection(asyncio.Protocol):
         self._key: bytes | None = None
         self._identity: Identity | None = None
         self._context: Context | None = None
+        self._plain: PlainPositions | None = None
         self._authenticating: asyncio.Task[None] | None = None
         self._exchanges: deque[Exchange] = deque()
         self._reading = True
@@ -404,10 +411,18 @@ class FrontConnection(asyncio.Protocol):
         context = self._context
         if context is None:
             context = self._context = self._context_of(head, identity)
+        received = now_ms()
+        if self._plain is not None and not server.services.submitter.is_sample():
+            records = self._plain.records(body, received)
+            if records is not None:
+                exchange = Exchange(self, head, identity, _NOTHING)
+                self._exchanges.append(exchange)
+                exchange.submit_records(records, head.headers.get("traceparent"))
+                return
         context = Context(
             context.user,
             context.device,
-            now_ms(),
+            received,
             context.any_user,
             None,
             context.query,
@@ -433,13 +448,14 @@ class FrontConnection(asyncio.Protocol):
         exchange.submit(head.headers.get("traceparent"))
 
     def _refuse(self, head: RequestHead, refusal: Refused) -> None:
-        exchange = Exchange(self, head, Identity(""), parsed=cast(Any, None))
+        exchange = Exchange(self, head, Identity(""), _NOTHING)
         self._exchanges.append(exchange)
         exchange.refuse(refusal)
 
     def _context_of(self, head: RequestHead, identity: Identity) -> Context:
         query = without_secrets(head.query)
-        return Context(
+        self._plain = None
+        context = Context(
             user=identity.user,
             device=named_device(identity, query, head.headers, head.device),
             received=0,
@@ -449,6 +465,9 @@ class FrontConnection(asyncio.Protocol):
             content_type=head.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             encryption_key=identity.rights.encryption_key,
         )
+        if head.format.name == positions.SOURCE and identity.rights is USUAL_RIGHTS:
+            self._plain = PlainPositions(context.user, context.device)
+        return context
 
     # --- answers --------------------------------------------------------------------------------
 

@@ -12,8 +12,8 @@ from typing import Final, cast
 from aiohttp import web
 
 from gateway import reading
-from gateway.addresses import Addresses
-from gateway.answers import Refused, json_answer, refusal_answer
+from gateway.access import remote_of
+from gateway.answers import Refused, json_answer, refusal_answer, unavailable
 from gateway.front import Accept, FrontServer
 from gateway.ingest import Ingest
 from gateway.log_range import LogRanges
@@ -43,6 +43,8 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     """Count every request, and answer what fails with JSON that says why."""
     answer: web.StreamResponse
     try:
+        if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
+            raise unavailable("too many requests from your address")
         answer = await handler(request)
     except Refused as refusal:
         answer = refusal_answer(refusal.status, refusal.reason, refusal.headers)
@@ -175,8 +177,7 @@ async def start_http(
     accept = runner.server
     assert accept is not None
 
-    addresses = Addresses(limits)
-    front = FrontServer(services, runner.app[INGEST], addresses, cast(Accept, accept))
+    front = FrontServer(services, runner.app[INGEST], cast(Accept, accept))
     services.metrics.gauge(
         "http_connections", "Open HTTP connections.", lambda: len(front.connections)
     )

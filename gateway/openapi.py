@@ -134,6 +134,16 @@ def _paths() -> dict[str, Any]:
                 _GEOCODING, "Nominatim's reverse", query=("lat", "lon", "format", "zoom", "layer")
             )
         },
+        "/search": {
+            "get": _operation(
+                _GEOCODING,
+                "Nominatim's search",
+                query=("q", "format", "limit", "countrycodes", "viewbox", "bounded"),
+            )
+        },
+        "/lookup": {
+            "get": _operation(_GEOCODING, "Nominatim's lookup", query=("osm_ids", "format"))
+        },
         "/reverse/batch": {"post": _operation(_GEOCODING, "Many at once", body=True)},
         "/status": {"get": _operation(_GEOCODING, "Nominatim's status")},
         "/metrics": {

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
+from gateway.addresses import TrustedProxies
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
@@ -55,6 +56,8 @@ class GatewaySettings:
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
     append_timeout_s: float = HttpLimits.append_timeout_s
+    trusted_proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -200,6 +203,8 @@ class _Gateway:
             geo_url=settings.geo_url,
             local_viewer=settings.local_viewer,
             limits=HttpLimits(append_timeout_s=settings.append_timeout_s),
+            proxies=TrustedProxies(settings.trusted_proxies),
+            proxy_protocol=settings.proxy_protocol,
         )
         return await start_http(
             settings.http, services, settings.client_id, reuse_port=settings.share_ports

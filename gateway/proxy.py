@@ -1,4 +1,4 @@
-"""`/reverse`, `/reverse/batch`, `/search`, `/lookup` and `/status`: passed on to the geocoder's own process."""
+"""`/reverse`, `/search`, `/lookup` and `/status`: passed on to the geocoder's own process."""
 
 from __future__ import annotations
 

@@ -21,6 +21,11 @@ cdef class FixReceipt(Receipt):
     cdef double _started
 
 
+cdef class BatchReceipt(Receipt):
+    cdef Py_ssize_t _missing
+    cdef object _first_error
+
+
 cdef class FixAppender:
     cdef readonly KnownFixes known_fixes
     cdef readonly object metrics
@@ -35,6 +40,9 @@ cdef class FixAppender:
     cdef Receipt known(self, int64_t key)
     cdef bytes start_trace(self)
     cdef Receipt append_new(
+        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+    )
+    cpdef Receipt append_record(
         self, int64_t key, bytes device, bytes value, str source, bytes traceparent
     )
     cdef int _answered(self, FixReceipt receipt, error) except -1

@@ -22,6 +22,12 @@ class Receipt:
     def __call__(self, error: KafkaError | None, message: Message) -> None: ...
     def finish(self, error: AppendError | None) -> None: ...
 
+class BatchReceipt(Receipt):
+    """Of several records: done when all are, with the first error there was."""
+
+    def __init__(self, count: int) -> None: ...
+    def one_done(self, receipt: Receipt) -> None: ...
+
 class FixAppender:
     """The base of gateway.submit.Submitter: appends fixes, each once."""
 
@@ -32,4 +38,13 @@ class FixAppender:
     def in_flight(self) -> int: ...
     def append_fix(
         self, key: int, fix: Fix, encode: Callable[[Fix], bytes], traceparent: bytes | None
+    ) -> Receipt: ...
+    def append_record(
+        self, key: int, device: bytes, value: bytes, source: str, traceparent: bytes | None
+    ) -> Receipt: ...
+    def append_records(
+        self,
+        records: list[tuple[int, bytes, bytes, bool]],
+        source: str,
+        traceparent: bytes | None,
     ) -> Receipt: ...

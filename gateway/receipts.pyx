@@ -93,6 +93,21 @@ cdef class FixReceipt(Receipt):
         Receipt.finish(self, error)
 
 
+cdef class BatchReceipt(Receipt):
+    """Of several records: done when all are, with the first error there was."""
+
+    def __init__(self, Py_ssize_t count):
+        self._missing = count
+
+    def one_done(self, Receipt receipt):
+        """For add_done_callback of each record's receipt."""
+        if self._first_error is None:
+            self._first_error = receipt._error
+        self._missing -= 1
+        if not self._missing:
+            self.finish(self._first_error)
+
+
 cdef class FixAppender:
     """The base of gateway.submit.Submitter: appends fixes, each once, however often it comes."""
 
@@ -170,6 +185,33 @@ cdef class FixAppender:
         return self.append_new(
             key, fix.device.encode(), encode(fix), fix.source or "", traceparent
         )
+
+    cpdef Receipt append_record(
+        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+    ):
+        """Append a fix that is a record already, unless it is known by its key."""
+        cdef Receipt receipt = self.known(key)
+        if receipt is None:
+            receipt = self.append_new(key, device, value, source, traceparent)
+        return receipt
+
+    def append_records(self, list records, str source, bytes traceparent):
+        """The same for several, each a tuple of key, device and value, at least one.
+
+        The receipt is done when the log has answered all of them.
+        """
+        cdef BatchReceipt batch
+        cdef tuple record
+        if len(records) == 1:
+            record = records[0]
+            return self.append_record(record[0], record[1], record[2], source, traceparent)
+        batch = BatchReceipt(len(records))
+        one_done = batch.one_done
+        for record in records:
+            self.append_record(
+                record[0], record[1], record[2], source, traceparent
+            ).add_done_callback(one_done)
+        return batch
 
     cdef int _answered(self, FixReceipt receipt, error) except -1:
         cdef double seconds

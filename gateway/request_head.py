@@ -23,7 +23,7 @@ _REQUEST_LINE = re.compile(
 )
 # RFC 9110, section 5.5: no white space before the colon, none that folds a line.
 _HEADER = re.compile(
-    rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?"
+    rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?[ \t]*"
 )
 
 #: Headers that are handed on, as aiohttp's handlers know them.

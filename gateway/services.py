@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from aiohttp import web
 
-from gateway.addresses import TrustedProxies
+from gateway.addresses import Addresses, TrustedProxies
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
@@ -45,8 +45,12 @@ class Services:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     #: Connections of those proxies begin with a PROXY header.
     proxy_protocol: bool = False
+    addresses: Addresses = field(init=False)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.addresses = Addresses(self.limits)
 
 
 SERVICES = web.AppKey("services", Services)

@@ -10,18 +10,27 @@ import asyncio
 import logging
 from collections.abc import Sequence
 from functools import partial
-from typing import Protocol
+from typing import Final, Protocol
 
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.metrics import GatewayMetrics
-from gateway.receipts import RECORD_BYTES_MAX, FixAppender, Receipt
+from gateway.receipts import RECORD_BYTES_MAX, BatchReceipt, FixAppender, Receipt
 from gateway.traceparent import HEADER, TraceSource
-from waylog.interceptors import Telemetry, parameter_logged, performance_logged
+from waylog.interceptors import (
+    RECORDS_PER_S,
+    Telemetry,
+    count_calls,
+    parameter_logged,
+    performance_logged,
+)
 from waylog.kafka import AppendError, DeliveryCallback, RecordHeaders
 from waylog.messages import Event, Fix, Rejected, encode
 from waylog.topics import ERROR, EVENT
 
 logger = logging.getLogger(__name__)
+
+
+_SAMPLE_S: Final = 1 / RECORDS_PER_S
 
 
 class Log(Protocol):
@@ -36,25 +45,6 @@ class Log(Protocol):
         on_delivery: DeliveryCallback,
     ) -> None:
         """See waylog.kafka.Producer.send."""
-
-
-class _BatchReceipt(Receipt):
-    """Of several records: done when all are, with the first error there was."""
-
-    __slots__ = ("_first_error", "_missing")
-
-    def __init__(self, count: int) -> None:
-        super().__init__()
-        self._missing = count
-        self._first_error: AppendError | None = None
-
-    def one_done(self, receipt: Receipt) -> None:
-        """For one of the records."""
-        self._missing -= 1
-        if self._first_error is None:
-            self._first_error = receipt.exception()
-        if not self._missing:
-            self.finish(self._first_error)
 
 
 class Submitter(FixAppender):
@@ -78,6 +68,8 @@ class Submitter(FixAppender):
         self.traces = TraceSource()
         self._log = log
         self._loop = loop
+        self._sampled = float("-inf")
+        self._unrecorded = 0
 
     @performance_logged
     @parameter_logged
@@ -87,10 +79,29 @@ class Submitter(FixAppender):
 
     def submit_locations(self, fixes: Sequence[Fix], traceparent: bytes | None = None) -> Receipt:
         """Append several fixes; the receipt is done when the log has answered all of them."""
-        batch = _BatchReceipt(len(fixes))
+        batch = BatchReceipt(len(fixes))
         for fix in fixes:
             self.submit_location(fix, traceparent).add_done_callback(batch.one_done)
         return batch
+
+    def is_sample(self) -> bool:
+        """Whether the next fixes are to take the way of `submit_location`, as some always do, so
+        that its interceptors see them; of those that take `submit_records` they hear the number.
+        """
+        now = self._loop.time()
+        if now - self._sampled < _SAMPLE_S:
+            return False
+        self._sampled = now
+        count_calls(self.telemetry, "Submitter.submit_location", self._unrecorded)
+        self._unrecorded = 0
+        return True
+
+    def submit_records(
+        self, records: list[tuple[int, bytes, bytes, bool]], source: str, traceparent: bytes | None
+    ) -> Receipt:
+        """`submit_locations` of what is records already (gateway.formats.plain_positions)."""
+        self._unrecorded += len(records)
+        return self.append_records(records, source, traceparent)
 
     def location_stored(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """The same as a future, which fails with AppendError."""

@@ -39,7 +39,7 @@ SOURCE: Final = "positions"
 UNIQUE_ID_CHARACTERS: Final = 16
 _ID_CHARACTERS_MAX: Final = 64
 _TRIGGER_MAX: Final = 64
-_DEFAULT_DEVICE: Final = "default"
+DEFAULT_DEVICE: Final = "default"
 
 
 class _Position(msgspec.Struct, gc=False):
@@ -172,7 +172,7 @@ def canonical(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | N
         or (client_id is not None and client_id.split() != [client_id])
     ):
         return None
-    device = device_key(context, position.device, _DEFAULT_DEVICE)
+    device = device_key(context, position.device, DEFAULT_DEVICE)
     if client_id is not None and UNIQUE_ID_CHARACTERS <= len(client_id) <= _ID_CHARACTERS_MAX:
         identity = client_id
     elif client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
@@ -206,7 +206,7 @@ def lenient(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | Non
         position = _position_decoder.decode(item)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
         raise Unacceptable(f"not a JSON object: {error}") from error
-    device = device_key(context, position.device, _DEFAULT_DEVICE)
+    device = device_key(context, position.device, DEFAULT_DEVICE)
     client_id = text(position.id, _ID_CHARACTERS_MAX + 1)
     if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
         raise Unacceptable(f"the id is longer than {_ID_CHARACTERS_MAX} characters")

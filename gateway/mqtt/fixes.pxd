@@ -18,6 +18,8 @@ cdef class TopicRoute:
     cdef bytes _device
     cdef Py_ssize_t _user_size
     cdef int form
+    # How often a position may name its device itself; -1: that does not matter.
+    cdef public int device_members
 
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)

@@ -12,6 +12,7 @@ class TopicRoute:
     topic: str
     allowed: bool
     parse: Parse | None
+    device_members: int
     def __init__(
         self,
         topic: str,

@@ -100,6 +100,7 @@ cdef class TopicRoute:
         self.topic = topic
         self.allowed = allowed
         self.parse = parse
+        self.device_members = -1
         if device is not None and is_plain(device) and len(device) <= DEVICE_BYTES_MAX:
             self._device = device.encode()
             self._user_size = device.index("/")
@@ -139,6 +140,7 @@ cdef class TopicRoute:
         cdef Text* target
         cdef const char* position = object_start(PyBytes_AS_STRING(payload))
         cdef bytes made
+        cdef int named = 0
         identity.start = accuracy.start = altitude.start = vertical.start = speed.start = NULL
         course.start = battery.start = charging.start = trigger.start = NULL
         lat_text.start = lon_text.start = NULL
@@ -181,6 +183,12 @@ cdef class TopicRoute:
                 target = &battery
             elif is_named(&name, b"charging", 8):
                 target = &charging
+            elif is_named(&name, b"device", 6):
+                # The topic, or whoever chose this route by the name that stands here, decides.
+                if value.kind != b'"' or not self.device_members:
+                    return None
+                named += 1
+                continue
             else:
                 return None
             if target.start is not NULL:
@@ -199,6 +207,8 @@ cdef class TopicRoute:
                 return None
             target[0] = value.text
         if position is NULL or not at_end(payload, position + 1):
+            return None
+        if self.device_members > 0 and named != self.device_members:
             return None
         if (
             lat_text.start is NULL or lon_text.start is NULL
