@@ -8,6 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
+from typing import Final
 
 from broker_core.environment import Disk, Environment
 from broker_core.errors import (
@@ -29,7 +30,9 @@ from broker_core.log.reading import SegmentReader
 from broker_core.log.recovery import remember_producer
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
+from broker_core.protocol.compression import Compression
 from broker_core.protocol.control_records import EndMarker
+from broker_core.protocol.recompression import recompress
 from broker_core.protocol.records import (
     BatchHeader,
     assign_offsets,
@@ -38,6 +41,9 @@ from broker_core.protocol.records import (
 )
 
 logger = logging.getLogger(__name__)
+
+#: The value of `compression.type` that leaves batches as they come.
+PRODUCERS_CHOICE: Final = "producer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,6 +173,11 @@ class Log:
         """
         config = self.config
         headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
+        if config.compression_type != PRODUCERS_CHOICE:
+            codec = Compression.named(config.compression_type)
+            if any(header.compression != codec for header in headers):
+                batches = recompress(batches, headers, codec)
+                headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
         append_time = now_ms if config.uses_log_append_time else -1
         self._check_policy(batches, headers, config, now_ms)
         with self._lock:

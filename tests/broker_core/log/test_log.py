@@ -428,3 +428,27 @@ def test_a_long_silence_rolls_the_segment(tmp_path: Path) -> None:
     bench.append(b"c")
     assert len(bench.log.segments) == 2
     assert bench.files(".log") == [f"{0:020d}.log", f"{2:020d}.log"]
+
+
+@pytest.mark.parametrize("topics", ["uncompressed", "gzip", "snappy", "lz4", "zstd"])
+@pytest.mark.parametrize("producers", range(5))
+def test_a_topic_has_its_records_in_the_compression_it_asks_for(
+    tmp_path: Path, topics: str, producers: int
+) -> None:
+    bench = Workbench(tmp_path, compression_type=topics)
+    rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = [
+        (NOW + i, b"k%d" % i, b"value " * 20, [("h", b"x")]) for i in range(5)
+    ]
+    bench.append_records(
+        rows, compression=producers, producer_id=7, producer_epoch=1, base_sequence=0
+    )
+    data = bench.log.read(0, 10_000)
+    (header,) = scan_batches(data)[0]
+    assert header.compression == Compression.named(topics)
+    assert (header.producer_id, header.producer_epoch, header.base_sequence) == (7, 1, 0)
+    assert [record[1:] for record in iterate_records(data)] == rows
+    # A retry is recognised, whatever has become of its bytes.
+    again = bench.append_records(
+        rows, compression=producers, producer_id=7, producer_epoch=1, base_sequence=0
+    )
+    assert again.duplicate and again.base_offset == 0

@@ -1,0 +1,45 @@
+"""Batches in another compression than their producer chose (`compression.type` of a topic)."""
+
+from __future__ import annotations
+
+import struct
+from typing import Final
+
+from broker_core.protocol.compression import EXPANDED_BYTES_MAX, compress, decompress
+from broker_core.protocol.records import HEADER_BYTES, BatchHeader, crc32c
+
+Buffer = bytes | bytearray | memoryview
+
+_COMPRESSION_MASK: Final = 0x07
+_LENGTH: Final = struct.Struct(">i")
+_CRC: Final = struct.Struct(">I")
+_ATTRIBUTES: Final = struct.Struct(">h")
+_AT_LENGTH, _AT_CRC, _AT_ATTRIBUTES = 8, 17, 21
+_UNCOUNTED_BYTES: Final = 12  # base offset and length itself
+
+
+def recompress(data: Buffer, headers: list[BatchHeader], codec: int) -> bytearray:
+    """The batches with their records in `codec`; those that have it already stay as they are.
+
+    The records themselves are not touched. Raises CorruptMessage, MessageTooLarge.
+    """
+    result = bytearray()
+    view = memoryview(data)
+    for header in headers:
+        batch = view[header.position : header.position + header.size]
+        if header.compression == codec:
+            result += batch
+            continue
+        records = bytes(batch[HEADER_BYTES:])
+        if header.compression:
+            records = decompress(header.compression, records, EXPANDED_BYTES_MAX)
+        if codec:
+            records = compress(codec, records)
+        changed = bytearray(batch[:HEADER_BYTES])
+        changed += records
+        _LENGTH.pack_into(changed, _AT_LENGTH, len(changed) - _UNCOUNTED_BYTES)
+        attributes = header.attributes & ~_COMPRESSION_MASK | codec
+        _ATTRIBUTES.pack_into(changed, _AT_ATTRIBUTES, attributes)
+        _CRC.pack_into(changed, _AT_CRC, crc32c(memoryview(changed)[_AT_ATTRIBUTES:]))
+        result += changed
+    return result
