@@ -62,7 +62,7 @@ class Geocoder:
             world = world if world is not None else IndexFile(WORLD_PATH)
             both = f"{index.version} {world.version}".encode()
             self._version = hashlib.blake2b(both, digest_size=6).hexdigest()
-            self._streets = StreetLayer(index, self._version, self._timezone)
+            self._streets = StreetLayer(index, self._version, self._town)
         self._world_index = world if world is not None else index
         self._world = WorldLayer(self._world_index, self._version)
 
@@ -180,6 +180,5 @@ class Geocoder:
             return self._streets.extratags(place)
         return {"population": str(place.population)} if place.population else {}
 
-    def _timezone(self, lat: float, lon: float) -> str | None:
-        place = self._world.reverse(lat, lon, ZOOM_MAX).place
-        return place.timezone if place is not None else None
+    def _town(self, lat: float, lon: float) -> Place | None:
+        return self._world.reverse(lat, lon, ZOOM_MAX).place

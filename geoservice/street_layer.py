@@ -108,9 +108,11 @@ class StreetLayer:
         self,
         index: IndexFile,
         version: str,
-        timezone: Callable[[float, float], str | None],
+        town: Callable[[float, float], Place | None],
     ) -> None:
-        self._timezone = timezone
+        """`town` answers what the world says about a point."""
+        self._town = town
+        self._bounds = [tuple(box) for box in index.meta.get("bounds", ())]
         assert index.streets is not None
         self._index = index
         self._streets: StreetIndex = index.streets
@@ -148,7 +150,7 @@ class StreetLayer:
             lat, lon, _layer_bits(layers), rank_by_zoom(zoom), degrees
         )
         if number < 0:
-            return None
+            return self._outside(lat, lon, zoom, layers, degrees, languages)
         return self._result(lat, lon, (number, tail, counted), metres, at_lat, at_lon, languages)
 
     def reverse_batch(
@@ -165,13 +167,48 @@ class StreetLayer:
             lats, lons, _layer_bits(layers), rank_by_zoom(zoom), degrees
         )
         return [
-            None
+            self._outside(lat, lon, zoom, layers, degrees, languages)
             if number < 0
             else self._result(lat, lon, (number, tail, counted), metres, at_lat, at_lon, languages)
             for lat, lon, number, tail, counted, metres, at_lat, at_lon in zip(
                 lats, lons, *found, strict=True
             )
         ]
+
+    def _outside(
+        self,
+        lat: float,
+        lon: float,
+        zoom: int,
+        layers: frozenset[str],
+        degrees: bool,
+        languages: tuple[str, ...],
+    ) -> ReverseResult | None:
+        """A point that no street is near and no area encloses: at sea, or beyond the extract.
+
+        A settlement that reaches it is answered only in the box of an extract, and in the same
+        country: elsewhere the nearest one may be in a part that was not imported.
+        """
+        if "address" not in layers or not any(
+            south <= lat <= north and west <= lon <= east
+            for west, south, east, north in self._bounds
+        ):
+            return None
+        number, metres = self._streets.nearest_settlement(lat, lon, rank_by_zoom(zoom), degrees)
+        if number < 0:
+            return None
+        row = self._row(number)
+        country = self._tail_row(row.tail)[2]
+        town = self._town(lat, lon)
+        if (
+            country < 0
+            or town is None
+            or self._index.string(self._countries[2 * country])
+            != town.address.get("country_code")
+        ):
+            return None
+        at = (row.lat / 1e7, row.lon / 1e7)
+        return self._result(lat, lon, (number, row.tail, -1), metres, *at, languages)
 
     def _result(
         self,
@@ -225,13 +262,14 @@ class StreetLayer:
             members, areas = self._tail(tail)
             address |= {key: name for key, name in members.items() if key not in address}
         lon, lat = row.lon / 1e7, row.lat / 1e7
+        town = self._town(lat, lon)
         return Place(
             place_id=number + 1,
             type=type_,
             name=self._own_name(row, languages),
             display_name=_join(shown, areas),
             address=address,
-            timezone=self._timezone(lat, lon),
+            timezone=town.timezone if town is not None else None,
             lat=lat,
             lon=lon,
             category=category,

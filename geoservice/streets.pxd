@@ -75,5 +75,8 @@ cdef class StreetIndex:
         self, const Query* query, int32_t street, double limit, Answer* answer
     ) noexcept nogil
     cdef void find_area(self, const Query* query, Answer* answer) noexcept nogil
+    cdef double find_settlement(
+        self, const Query* query, int32_t area, int32_t rank, Answer* answer
+    ) noexcept nogil
     cdef double find_feature(self, const Query* query, Answer* answer) noexcept nogil
     cdef bint area_contains(self, int32_t area, double x, double y) noexcept nogil

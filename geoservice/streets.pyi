@@ -9,6 +9,9 @@ class StreetIndex:
     def reverse(
         self, lat: float, lon: float, layers: int, rank_max: int, degrees: bool
     ) -> tuple[int, int, int, float, float, float]: ...
+    def nearest_settlement(
+        self, lat: float, lon: float, rank_max: int, degrees: bool
+    ) -> tuple[int, float]: ...
     def reverse_batch(
         self,
         lat: Sequence[float],

@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
 """The kernel of street-level reverse geocoding: which object is nearest, by Nominatim's rules.
 
-The sections are checked against their checksums before they get here, so the numbers in them are
-trusted. Nothing is changed by a search: threads share an index.
+Checksums and numbers are checked before the sections get here (street_check.pyx), so that what they
+say is followed without looking. Nothing is changed by a search: threads share an index.
 """
 
 from cpython cimport array as carray
@@ -144,6 +144,19 @@ cdef class StreetIndex:
             answer.object, answer.tail, answer.number, answer.distance,
             answer.lat * 1e-7, answer.lon * 1e-7,
         )
+
+    def nearest_settlement(self, double lat, double lon, int32_t rank_max, bint degrees):
+        """(object, metres) of the settlement that a point in no area belongs to; -1 without one.
+
+        Of the most special kind that reaches the point, the nearest.
+        """
+        cdef Query query
+        cdef Answer answer
+        check_point(lat, lon)
+        make_query(&query, lat, lon, LAYER_HOUSE, rank_max, degrees)
+        with nogil:
+            self.find_settlement(&query, -1, 4, &answer)
+        return answer.object, answer.distance
 
     def reverse_batch(
         self, const double[::1] lat not None, const double[::1] lon not None,
@@ -439,9 +452,9 @@ cdef class StreetIndex:
         """The smallest area around a point far from everything, or a settlement near it in it."""
         cdef int64_t column = (<int64_t>query.x + HALF_TURN) >> AREA_CELL_SHIFT
         cdef int64_t row = (<int64_t>query.y + QUARTER_TURN) >> AREA_CELL_SHIFT
-        cdef int32_t first, end, i, number, area = -1, rank = 0, node = -1, node_rank = 0
+        cdef int32_t first, end, i, number, area = -1, rank = 0, node = -1
         cdef const int32_t* placed
-        cdef double square, best = 1e300, dx, dy, reach, distance = 0.0
+        cdef double square, distance = 0.0
         cdef Answer feature
         if not find_cell(self.area_cells, self.area_cell_mask, column, row, &first, &end):
             return
@@ -455,31 +468,13 @@ cdef class StreetIndex:
                 if rank <= query.rank_max and self.area_contains(number, query.x, query.y):
                     area = number
                     break
-            if area >= 0 and rank < query.rank_max:
-                for i in range(first, end):
-                    number = -1 - self.area_entries[i]
-                    if number < 0:
-                        continue
-                    placed = self.objects + <int64_t>number * OBJECT_WIDTH
-                    if not rank < (placed[OBJECT_RANKS] & 0xFF) <= query.rank_max:
-                        continue
-                    if (placed[OBJECT_RANKS] & 0xFF) < node_rank:
-                        break
-                    dx = (placed[OBJECT_LON] - query.x) * query.scale
-                    dy = placed[OBJECT_LAT] - query.y
-                    square = dx * dx + dy * dy
-                    reach = reverse_diameter(placed[OBJECT_RANKS] & 0xFF)
-                    if square >= reach * reach or (node >= 0 and square >= best):
-                        continue
-                    if self.area_contains(area, placed[OBJECT_LON], placed[OBJECT_LAT]):
-                        node = number
-                        node_rank = placed[OBJECT_RANKS] & 0xFF
-                        best = square
-            if node >= 0:
-                answer.object = node
-                distance = sqrt(best)
-            elif area >= 0:
-                answer.object = self.areas[<int64_t>area * AREA_WIDTH]
+            if area >= 0:
+                if rank < query.rank_max:
+                    distance = self.find_settlement(query, area, rank, answer)
+                if answer.object >= 0:
+                    node = answer.object
+                else:
+                    answer.object = self.areas[<int64_t>area * AREA_WIDTH]
         if query.layers & LAYER_FEATURES:
             square = self.find_feature(query, &feature)
             if feature.object >= 0 and (answer.object < 0 or square < distance):
@@ -492,6 +487,46 @@ cdef class StreetIndex:
             answer.lat = placed[OBJECT_LAT]
             if node >= 0:
                 answer.distance = ground_metres(query, answer.lon, answer.lat)
+
+    cdef double find_settlement(
+        self, const Query* query, int32_t area, int32_t rank, Answer* answer
+    ) noexcept nogil:
+        """The place node in an area (or -1: anywhere) that reaches a point; its distance.
+
+        Only of finer ranks than `rank`: of the finest the nearest.
+        """
+        cdef int64_t column = (<int64_t>query.x + HALF_TURN) >> AREA_CELL_SHIFT
+        cdef int64_t row = (<int64_t>query.y + QUARTER_TURN) >> AREA_CELL_SHIFT
+        cdef int32_t first, end, i, number, own_rank, best_rank = 0
+        cdef const int32_t* placed
+        cdef double square, best = 1e300, dx, dy, reach
+        answer.object = -1
+        if not find_cell(self.area_cells, self.area_cell_mask, column, row, &first, &end):
+            return 0.0
+        for i in range(first, end):
+            number = -1 - self.area_entries[i]
+            if number < 0:
+                continue
+            placed = self.objects + <int64_t>number * OBJECT_WIDTH
+            own_rank = placed[OBJECT_RANKS] & 0xFF
+            if not rank < own_rank <= query.rank_max:
+                continue
+            if own_rank < best_rank:
+                break
+            dx = (placed[OBJECT_LON] - query.x) * query.scale
+            dy = placed[OBJECT_LAT] - query.y
+            square = dx * dx + dy * dy
+            reach = reverse_diameter(own_rank)
+            if square >= reach * reach or square >= best:
+                continue
+            if area < 0 or self.area_contains(area, placed[OBJECT_LON], placed[OBJECT_LAT]):
+                answer.object = number
+                answer.lon = placed[OBJECT_LON]
+                answer.lat = placed[OBJECT_LAT]
+                answer.distance = ground_metres(query, answer.lon, answer.lat)
+                best_rank = own_rank
+                best = square
+        return sqrt(best) if answer.object >= 0 else 0.0
 
     cdef double find_feature(self, const Query* query, Answer* answer) noexcept nogil:
         """A peak, a lake, a railway near a point: the most special, of these the nearest."""

@@ -445,7 +445,7 @@ class _Builder:
             "licence": "ODbL 1.0",
             "data_time": source.data_time,
             "sources": [path.name for path in paths],
-            "bounds": source.bounds,
+            "bounds": source.bounds or self._data_bounds(),
             "objects": count,
             "streets": self._counts["streets"],
             "house_numbers": self._counts["houses"],
@@ -465,6 +465,13 @@ class _Builder:
             streets=self._counts["streets"],
             areas=len(self._polygons),
         )
+
+    def _data_bounds(self) -> list[tuple[float, ...]]:
+        streets = self._survey.centres.boxes[self._survey.is_street]
+        if not len(streets):
+            return []
+        low, high = streets[:, :2].min(axis=0), streets[:, 2:].max(axis=0)
+        return [tuple((np.concatenate([low, high]) / DEGREE).tolist())]
 
     def _groups(self, parents: Any, count: int) -> dict[str, bytes]:
         flags = self.objects.column("ranks") >> 16
