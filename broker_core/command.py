@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import getpass
 import logging
 import signal
+import sys
 from pathlib import Path
 
 from broker_core.config import BrokerConfig
@@ -29,6 +31,8 @@ The file has Apache Kafka's property names; what it does not set has Kafka's def
 examples:
   waylog broker --config server.properties
   waylog broker --config server.properties --override listeners=PLAINTEXT://127.0.0.1:0
+  waylog broker --config server.properties --add-scram SCRAM-SHA-512=admin < password.txt
+                                    store a first user while the broker is stopped, then end
 """
 
 
@@ -45,6 +49,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help="a property that replaces the file's; may be given several times",
     )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=USER",
+        help="store a user with the password on standard input, then end; the broker must be "
+        "stopped (while it runs: kafka-configs, or any admin client)",
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -58,7 +70,52 @@ def run(arguments: argparse.Namespace) -> int:
         if not separator:
             raise CommandError(f"--override {override}: NAME=VALUE is expected")
         properties[name.strip()] = value.strip()
-    return uvloop.run(_serve(BrokerConfig.from_properties(properties)))
+    config = BrokerConfig.from_properties(properties)
+    if arguments.add_scram:
+        return _add_users(config, arguments.add_scram)
+    return uvloop.run(_serve(config))
+
+
+def _add_users(config: BrokerConfig, words: list[str]) -> int:
+    """Users for the first start of a broker whose listeners let nobody else in."""
+    from broker_core.environment import Environment
+    from broker_core.security.credentials import ScramUsers
+    from broker_core.security.scram import BY_NAME, credential_from_password
+    from broker_core.server.identity import DirectoryLock
+    from broker_core.server.settings_store import SettingsStore
+
+    users = ScramUsers()
+    config.log_dir.mkdir(parents=True, exist_ok=True)
+    lock = DirectoryLock(config.log_dir)
+    try:
+        store = SettingsStore(config.log_dir, Environment.real())
+        store.attach("scram", users.load, users.to_stored)
+        for word in words:
+            mechanism, separator, user = word.partition("=")
+            if mechanism not in BY_NAME or not separator or not user:
+                raise CommandError(
+                    f"--add-scram {word}: MECHANISM=USER is expected, with {' or '.join(BY_NAME)}"
+                )
+            password = _read_password(user)
+            users.put(
+                user, BY_NAME[mechanism], credential_from_password(BY_NAME[mechanism], password)
+            )
+        store.save()
+    finally:
+        lock.release()
+    print(f"stored {', '.join(words)} in {config.log_dir}")
+    return EXIT_DONE
+
+
+def _read_password(user: str) -> str:
+    """A line of standard input, or what is typed unseen: never a word of the command line."""
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"password of {user}: ")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise CommandError(f"the password of {user} is empty")
+    return password
 
 
 async def _serve(config: BrokerConfig) -> int:

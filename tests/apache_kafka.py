@@ -35,6 +35,9 @@ def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.Compl
     )  # fmt: skip
 
 
+_LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+
+
 def _free_ports(count: int) -> list[int]:
     sockets = [socket.socket() for _ in range(count)]
     try:
@@ -46,7 +49,9 @@ def _free_ports(count: int) -> list[int]:
             each.close()
 
 
-def _properties(node: int, listener: int, controllers: list[int], data: Path) -> str:
+def _properties(
+    node: int, listener: int, controllers: list[int], data: Path, more: dict[str, str]
+) -> str:
     voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     replication = min(len(controllers), 3)
     internal = {}
@@ -72,6 +77,10 @@ def _properties(node: int, listener: int, controllers: list[int], data: Path) ->
         "group.consumer.min.heartbeat.interval.ms": 500,
         "group.consumer.heartbeat.interval.ms": 500,
     } | internal
+    for key, value in more.items():
+        name = key.replace("_", ".")
+        added = f"{properties[name]},{value}" if name in _LISTS else value
+        properties[name] = added
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 
 
@@ -83,8 +92,12 @@ def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def apache_kafka(brokers: int = 1) -> Iterator[str]:
-    """A cluster of combined nodes on loopback; gives its bootstrap servers."""
+def apache_kafka(brokers: int = 1, **more: str) -> Iterator[str]:
+    """A cluster of combined nodes on loopback; gives its bootstrap servers.
+
+    Names of `more` have `_` where a property has a dot; `listeners` is put behind the two listeners
+    that there are always, PLAINTEXT and CONTROLLER.
+    """
     ports = _free_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]
     processes: list[subprocess.Popen[bytes]] = []
@@ -97,7 +110,9 @@ def apache_kafka(brokers: int = 1) -> Iterator[str]:
                 node = folder / str(i + 1)
                 node.mkdir()
                 config = node / "server.properties"
-                config.write_text(_properties(i + 1, listeners[i], controllers, node / "data"))
+                config.write_text(
+                    _properties(i + 1, listeners[i], controllers, node / "data", more)
+                )
                 done = tool("kafka.tools.StorageTool", *formatting, str(config))
                 assert done.returncode == 0, done.stderr
                 processes.append(_start(config, node / "log"))

@@ -147,6 +147,7 @@ class _Platform:
     mqtt: Endpoint
     kafka: Endpoint | None  # None: somebody else's cluster
     bootstrap_servers: str
+    broker_metrics: Endpoint | None
     geo_http: Endpoint
     geo: Path | None
     history: str | None
@@ -166,6 +167,7 @@ class _Platform:
             mqtt=_with_port(arguments.mqtt),
             kafka=kafka,
             bootstrap_servers=arguments.bootstrap_servers or str(kafka),
+            broker_metrics=None if kafka is None else _with_port("127.0.0.1:0"),
             geo_http=_with_port("127.0.0.1:0"),
             geo=arguments.geo,
             history=history,
@@ -251,6 +253,8 @@ class _Platform:
         if not self.open:
             print(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
         print(f"data, logs   {self.data.root.resolve()}")
+        if self.broker_metrics is not None:
+            print(f"metrics      http://{self.http}/metrics, http://{self.broker_metrics}/metrics")
         print(
             f"waylog ready http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}",
             flush=True,
@@ -278,6 +282,7 @@ class _Platform:
                 "log.flush.interval.messages": "1",
                 "group.initial.rebalance.delay.ms": "0",
                 "offsets.topic.num.partitions": "4",
+                "metrics.listener": str(self.broker_metrics),
             },
         )
         return ProcessSpec("broker", self._waylog("broker", "--config", str(config)))
