@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -50,7 +50,7 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _properties(
-    node: int, listener: int, controllers: list[int], data: Path, more: dict[str, str]
+    node: int, listener: int, controllers: list[int], data: Path, more: Mapping[str, str]
 ) -> str:
     voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     replication = min(len(controllers), 3)
@@ -92,7 +92,7 @@ def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def apache_kafka(brokers: int = 1, **more: str) -> Iterator[str]:
+def apache_kafka(brokers: int = 1, more: Mapping[str, str] | None = None) -> Iterator[str]:
     """A cluster of combined nodes on loopback; gives its bootstrap servers.
 
     Names of `more` have `_` where a property has a dot; `listeners` is put behind the two listeners
@@ -111,7 +111,7 @@ def apache_kafka(brokers: int = 1, **more: str) -> Iterator[str]:
                 node.mkdir()
                 config = node / "server.properties"
                 config.write_text(
-                    _properties(i + 1, listeners[i], controllers, node / "data", more)
+                    _properties(i + 1, listeners[i], controllers, node / "data", more or {})
                 )
                 done = tool("kafka.tools.StorageTool", *formatting, str(config))
                 assert done.returncode == 0, done.stderr
