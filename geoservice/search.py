@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from geoservice.reverse import Place
 from geoservice.search_sections import Numbers, WordIndex
-from geoservice.search_words import Forms, plain, split_words
+from geoservice.search_words import Forms, all_forms, plain, split_words
 
 LIMIT_DEFAULT: Final = 10
 LIMIT_MAX: Final = 50
@@ -54,6 +54,13 @@ FEATURE_RANKS: Final = {
 }
 
 _RANK_SUBURB: Final = 22
+
+#: Nominatim's layer by the main tag; all others are points of interest.
+_LAYERS: Final = dict.fromkeys(("highway", "place", "boundary", "building"), "address") | {
+    "railway": "railway",
+    "natural": "natural",
+    "man_made": "manmade",
+}
 
 Box = tuple[float, float, float, float]  # west, south, east, north
 
@@ -190,7 +197,11 @@ def _postcodes(layers: Sequence[SearchLayer], query: Query) -> list[Place]:
             return []
     if not text or query.ranks is not None or not _is_in_layers(None, query.layers):
         return []
-    return [place for layer in layers for place in layer.postcodes(text, query.languages)]
+    places = [place for layer in layers for place in layer.postcodes(text, query.languages)]
+    if query.structured is not None and query.structured.country:
+        wanted = all_forms([query.structured.country])
+        places = [place for place in places if wanted & all_forms(place.address.values())]
+    return places
 
 
 def _first(matches: Sequence[_Match], query: Query, places: list[Place]) -> list[Place]:
@@ -235,15 +246,10 @@ def _is_in_layers(place: Place | None, layers: frozenset[str] | None) -> bool:
         return True
     if place is None:
         return "address" in layers
-    if place.category in ("highway", "place", "boundary") or (
-        place.category == "building" or "house_number" in place.address
-    ):
-        return "address" in layers
-    if place.category in ("railway", "natural"):
-        return place.category in layers
-    if place.category == "man_made":
-        return "manmade" in layers
-    return "poi" in layers
+    of_place = {_LAYERS.get(place.category, "poi")}
+    if "house_number" in place.address:
+        of_place.add("address")
+    return not layers.isdisjoint(of_place)
 
 
 def _take_apart(query: Query) -> _Asked:
@@ -376,14 +382,17 @@ class _Search:
             default=0.0,
         )
         score = importance + self._layer.bonus + _COVERED * covered + _FULL_NAME * share
-        house: House | None = None
-        if missing:
-            houses = (
-                self._layer.house(number, house_number)
-                for house_number in self._asked.house_numbers
-            )
-            house = next((found for found in houses if found is not None), None)
-            score += _HOUSE_FOUND if house is not None else -_NUMBER_MISSING * missing
+        house = None
+        wanted = zip(self._asked.words, in_name, strict=True)
+        if any(word.may_number and not here for word, here in wanted):
+            # The longest reading of a number first: "12 b" before "12".
+            for place, house_number in enumerate(self._asked.house_numbers):
+                house = self._layer.house(number, house_number)
+                if house is not None:
+                    score += _HOUSE_FOUND - _OTHER_NAME * place
+                    break
+            else:
+                score -= _NUMBER_MISSING * missing
         if self._query.viewbox is not None and not self._query.bounded:
             single = np.array([number], dtype=np.int32)
             if self._layer.inside(single, self._query.viewbox)[0]:

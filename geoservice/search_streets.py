@@ -51,28 +51,11 @@ class _Texts:
 
     def named_objects(self) -> Iterator[Named]:
         """What has a name. A house is found by its street."""
-        columns = self._objects[:, [_OBJECT["names"], _OBJECT["text"]]]
-        for number, (names, text) in enumerate(columns.tolist()):
-            if (names >= 0 or text >= 0) and not self._is_told_by_boundary(number):
+        columns = self._objects[:, [_OBJECT["names"], _OBJECT["text"], _OBJECT["ranks"]]]
+        for number, (names, text, ranks) in enumerate(columns.tolist()):
+            is_linked = ranks >> 16 & sections.FLAG_LINKED
+            if (names >= 0 or text >= 0) and not is_linked:
                 yield number, self._object_names(names, text)
-
-    def _is_told_by_boundary(self, number: int) -> bool:
-        """Is it the point of a place whose boundary is an object too?"""
-        row = self._objects[number]
-        flags = int(row[_OBJECT["ranks"]]) >> 16
-        if not (flags & sections.FLAG_IN_TAIL and flags & sections.FLAG_NODE):
-            return False
-        tail = int(row[_OBJECT["tail"]])
-        first, end = self._tails[tail : tail + 2, _TAIL["first_line"]].tolist()
-        names = self._object_names(*row[[_OBJECT["names"], _OBJECT["text"]]].tolist())
-        for area in self._tail_lines[first:end].tolist():
-            other = self._objects[area]
-            is_boundary = not int(other[_OBJECT["ranks"]]) >> 16 & sections.FLAG_NODE
-            same_rank = int(other[_OBJECT["ranks"]] ^ row[_OBJECT["ranks"]]) & 0xFF00 == 0
-            if is_boundary and same_rank:
-                others = self._object_names(*other[[_OBJECT["names"], _OBJECT["text"]]].tolist())
-                return not names.isdisjoint(others)
-        return False
 
     def tails(self) -> Iterator[Named]:
         """What each address has behind house number and street."""

@@ -43,6 +43,12 @@ KERNEL_SECTIONS: Final = (
     *("string ends", "strings"),
 )
 
+#: What every index of streets has, beside `meta` and what the search by name adds.
+SECTIONS: Final = (
+    *KERNEL_SECTIONS,
+    *(TAIL_LINES, NAME_ENDS, NAMES, EXTRAS, COUNTRIES, OBJECT_ORDER),
+)
+
 OBJECT_COLUMNS: Final = (
     "osm_low",  # OSM number times 4 plus type (0 node, 1 way, 2 relation): its lower 32 bits
     "osm_high",
@@ -62,6 +68,7 @@ OBJECT_COLUMNS: Final = (
 FLAG_NODE: Final = 1
 FLAG_NUMBER_COUNTS: Final = 2  # the house number is one by Nominatim's rules
 FLAG_IN_TAIL: Final = 4  # the object's own name is part of its tail
+FLAG_LINKED: Final = 8  # the point of a place that a boundary stands for
 
 SHAPE_COLUMNS: Final = (
     "object",

@@ -187,7 +187,9 @@ class _Builder:
                 point=point,
                 box=self._survey.centres.boxes[row],
                 ranks=(area.rank_search, area.rank_address),
-                flags=sections.FLAG_IN_TAIL | _node_flag(area.osm_type),
+                flags=sections.FLAG_IN_TAIL
+                | _node_flag(area.osm_type)
+                | (sections.FLAG_LINKED if area.linked_to is not None else 0),
             )
             assert number == area.number
             self._object_of_row[row] = number
