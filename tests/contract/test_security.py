@@ -81,9 +81,8 @@ def secured(
     login = f"127.0.0.1:{_free_port()}"
     listener = f"LOGIN://{login}"
     if request.param == "apache-kafka":
-        with apache_kafka(
-            listeners=listener, advertised_listeners=listener, **_SECURITY
-        ) as servers:
+        options = _SECURITY | {"listeners": listener, "advertised_listeners": listener}
+        with apache_kafka(more=options) as servers:
             yield Secured(servers, login)
         return
     plaintext = f"127.0.0.1:{_free_port()}"
@@ -165,8 +164,11 @@ def allow(
 
 def matching(name: str | None, user: str | None = None) -> Any:
     """A filter of ACLs; its stubs do not know that a name may be missing."""
-    parts: list[Any] = [ResourceType.ANY, name, ResourcePatternType.ANY, user, None]
-    return AclBindingFilter(*parts, AclOperation.ANY, AclPermissionType.ANY)
+    anything: Any = None
+    return AclBindingFilter(
+        ResourceType.ANY, name or anything, ResourcePatternType.ANY, user or anything, anything,
+        AclOperation.ANY, AclPermissionType.ANY,
+    )  # fmt: skip
 
 
 def find(root: AdminClient, name: str) -> list[Any]:
