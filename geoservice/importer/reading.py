@@ -13,6 +13,7 @@ import numpy as np
 import osmium
 import shapely
 
+from geoservice.importer.partial_areas import assemble, available
 from geoservice.importer.rows import (
     AREA,
     LINE,
@@ -89,6 +90,8 @@ class _Relations:
     waterways: dict[int, list[tuple[int, str]]] = field(default_factory=dict)
     waterway_ways: dict[int, Any] = field(default_factory=dict)
     border_ways: set[int] = field(default_factory=set)
+    #: ways of areas that were not seen whole
+    unseen_areas: dict[int, list[int]] = field(default_factory=dict)
 
 
 def read_extracts(paths: list[Path], directory: Path, report: Report) -> Source:
@@ -159,6 +162,9 @@ class _Reader:
                 self._read_relation(entity)
         self._flush_references()
         self._finish_waterways()
+        if self._relations.unseen_areas:
+            report(f"completing areas of {self._path.name}", 0.99)
+            self._read_partial_areas(size)
 
     def _read_header(self) -> None:
         with osmium.io.Reader(str(self._path), osmium.osm.NOTHING) as reader:
@@ -174,20 +180,30 @@ class _Reader:
             self._source.data_time = min(time, self._source.data_time or time)
 
     def _entities(self, size: int) -> Iterator[Any]:
-        storage = "flex_mem"
-        if size > _NODES_IN_MEMORY_FILE_BYTES:
-            storage = f"sparse_file_array,{self._directory / 'nodes'}"
         processor = (
             osmium.FileProcessor(str(self._path))
-            .with_locations(storage)
+            .with_locations(self._storage(size))
             .with_areas(osmium.filter.KeyFilter(*INTERESTING_KEYS))
             .with_filter(osmium.filter.EmptyTagFilter())
         )
         return iter(processor)
 
+    def _storage(self, size: int) -> str:
+        if size <= _NODES_IN_MEMORY_FILE_BYTES:
+            return "flex_mem"
+        path = self._directory / "nodes"
+        path.unlink(missing_ok=True)
+        return f"sparse_file_array,{path}"
+
     def _prepare_relation(self, relation: Any) -> None:
         tags = relation.tags
         kind = tags.get("type")
+        if kind in ("boundary", "multipolygon"):
+            tagged = read_tags({tag.k: tag.v for tag in tags}, is_way=False)
+            if tagged is not None:
+                self._relations.unseen_areas[relation.id] = [
+                    member.ref for member in relation.members if member.type == "w"
+                ]
         if kind == "waterway":
             members = [
                 (member.ref, member.role) for member in relation.members if member.type == "w"
@@ -334,7 +350,29 @@ class _Reader:
             geometry = _areas_of(shapely.make_valid(geometry))
         if geometry.is_empty:
             return
+        self._relations.unseen_areas.pop(area.orig_id(), None)
         self._add_relation(area.orig_id(), tagged, geometry, AREA)
+
+    def _read_partial_areas(self, size: int) -> None:
+        """Areas whose members are not all in the extract, where the others make whole rings."""
+        unseen = self._relations.unseen_areas
+        wanted = {way for ways in unseen.values() for way in ways}
+        lines: dict[int, Any] = {}
+        ways = osmium.FileProcessor(str(self._path), osmium.osm.NODE | osmium.osm.WAY)
+        # Locations first: a filter sees what passes through it only.
+        for entity in ways.with_locations(self._storage(size)).with_filter(
+            osmium.filter.EntityFilter(osmium.osm.WAY)
+        ):
+            if entity.id in wanted:
+                line = self._line(entity)
+                if line is not None:
+                    lines[entity.id] = line
+        relations = osmium.FileProcessor(str(self._path), osmium.osm.RELATION)
+        for relation in relations.with_filter(osmium.filter.IdFilter(unseen)):
+            area = assemble(available(unseen[relation.id], lines))
+            tagged = read_tags({tag.k: tag.v for tag in relation.tags}, is_way=False)
+            if area is not None and tagged is not None:
+                self._add_relation(relation.id, tagged, area, AREA)
 
     def _read_relation(self, relation: Any) -> None:
         if relation.id in self._relations.waterways and relation.tags.get("type") == "waterway":
