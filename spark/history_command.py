@@ -5,6 +5,8 @@ from __future__ import annotations
 import argparse
 import logging
 import signal
+from collections.abc import Callable
+from typing import Any
 
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory
 
@@ -12,6 +14,9 @@ _EPILOG = """examples:
   waylog history run                               write the history as fixes arrive
   waylog history run --once                        write what there is, then end
   waylog history run --places data/places          find favourite places as well
+
+  waylog history compact                           pack days that are over, for quick reading
+  waylog history files --date 2026-01-31           what to give to other programs
 
 The files are <out>/date=YYYY-MM-DD/location-<partition>-<first offset>-<last offset>.parquet, by
 UTC date of the fixes, complete and with every fix once at any moment, for any reader:
@@ -58,9 +63,65 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="seconds between two computations of places (300)",
     )
     add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
+    _add_compact(subparsers)
+    _add_files(subparsers)
+
+
+def _subparser(subparsers: Any, name: str, summary: str, text: str) -> Any:
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=text,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--out", metavar="URL", default=str(DataDirectory.default().history), help="the history"
+    )
+    return parser
+
+
+def _add_compact(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "compact",
+        "pack days into few files, ordered for reading",
+        "Exchange the files of days that are over for few, small ones that are ordered for "
+        "reading. A day that gets late fixes is packed again. Readers that follow _manifest.json "
+        "see every fix once at any moment; those that list folders see fixes twice for a moment.",
+    ).add_argument
+    add("--before", metavar="DATE", help="days before this one, UTC (default: today)")
+    add("--all", action="store_true", help="today as well")
+    add("--grace", metavar="S", type=float, default=0.0, help="delete old files so much later (0)")
+    add("--engine", choices=("spark", "arrow"), default="arrow", help="what spreads the days")
+    add("--master", metavar="M", default="local[2]", help="Spark's master (local[2])")
+    add("--workers", metavar="N", type=int, default=1, help="processes of --engine arrow (1)")
+    add("--json", action="store_true", help="one JSON object a day")
+
+
+def _add_files(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "files",
+        "list the files that count",
+        "List the files that make up the history now, one a line, for programs that do not know "
+        "its manifest.",
+    ).add_argument
+    add("--date", metavar="DATE", help="of this day (UTC) only")
+    add("--json", action="store_true", help="one JSON object a file")
 
 
 def run(arguments: argparse.Namespace) -> int:
+    """Do what the action says."""
+    if arguments.action == "run":
+        return _run(arguments)
+    from spark import history_tools
+
+    action: Callable[[argparse.Namespace], int] = getattr(history_tools, arguments.action)
+    return action(arguments)
+
+
+def _run(arguments: argparse.Namespace) -> int:
     """Write the history until a signal, or until the end of the log with --once."""
     from spark.history import HistoryJob, HistorySettings
     from waylog.notify import notify_ready

@@ -13,20 +13,22 @@ still has to do, so that the result is right even when Spark's checkpoint is los
 from __future__ import annotations
 
 import logging
-import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
 
+import msgspec
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark.landing import FOLDER, PARQUET_OPTIONS, LandedFile
 from spark.recent_ids import RecentIds
-from spark.schema import id_hashes
+from spark.schema import HISTORY_SCHEMA, id_hashes
+from waylog.history_reader import HistoryReader
 from waylog.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -37,13 +39,11 @@ RECENT_IDS: Final = 500_000
 # A history of many tiny files would make a start slow: not more than so many are read for ids.
 _FILES_READ_MAX: Final = 5_000
 
-_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
 
+class _Covered(NamedTuple):
+    """Offsets of one date and partition that the history has, and the files that have them."""
 
-class HistoryFile(NamedTuple):
-    """A file of the history, known by its name."""
-
-    path: str
+    paths: list[str]
     date: str
     partition: int
     first: int
@@ -60,14 +60,6 @@ class Committed:
     repeated: int = 0  # rows of a batch that was cut short, written then
 
 
-def parse_name(path: str) -> HistoryFile | None:
-    """The file behind a path relative to the history; None for anything else."""
-    match = _NAME.fullmatch(path)
-    if match is None:
-        return None
-    return HistoryFile(path, match[1], int(match[2]), int(match[3]), int(match[4]))
-
-
 class HistoryFiles:
     """The writer's side of a history; there is one at a time."""
 
@@ -77,7 +69,7 @@ class HistoryFiles:
         self._windows: dict[int, RecentIds] = {}
         # Files of earlier runs. Needed until a partition's first batch, and the part of them that
         # reaches into its batches.
-        self._found: dict[int, list[HistoryFile]] = defaultdict(list)
+        self._found: dict[int, list[_Covered]] = defaultdict(list)
 
     def open(self) -> None:
         """Take stock, and clean up after a run that was killed."""
@@ -85,11 +77,22 @@ class HistoryFiles:
         self._storage.create_folder(FOLDER)
         self._storage.delete_folder(FOLDER)
         self._windows.clear()
+        self._look()
+
+    def _look(self) -> None:
+        reader = HistoryReader(self._storage.url)
         self._found.clear()
-        for path in self._storage.list_files():
-            file = parse_name(path)
-            if file is not None:
-                self._found[file.partition].append(file)
+        for date in reader.dates():
+            compacted = [file.path for file in reader.files(date) if file.span is None]
+            for file in reader.files(date):
+                if file.span is not None:
+                    self._found[file.span.partition].append(
+                        _Covered([file.path], date, *msgspec.structs.astuple(file.span))
+                    )
+            for span in reader.compacted_spans(date):
+                self._found[span.partition].append(
+                    _Covered(compacted, date, *msgspec.structs.astuple(span))
+                )
 
     def next_offsets(self) -> dict[int, int]:
         """One past the newest offset that a file covers, by partition, as found by `open`."""
@@ -121,7 +124,13 @@ class HistoryFiles:
         start = min(file.first for file in files)
         window = self._windows.get(partition)
         if window is None:
-            window = self._windows[partition] = self._rebuild(partition, start)
+            try:
+                window = self._rebuild(partition, start)
+            except FileNotFoundError:
+                # A compaction has exchanged files since we looked.
+                self._look()
+                window = self._rebuild(partition, start)
+            self._windows[partition] = window
         older = self._found[partition] = [
             file for file in self._found[partition] if file.last >= start
         ]
@@ -158,6 +167,17 @@ class HistoryFiles:
             else:
                 self._storage.delete(file.path)
 
+    def _read_ids(self, file: _Covered) -> pa.Table:
+        """The ids and offsets of some rows."""
+        tables = [
+            self._storage.read_parquet(path, ["id", "kafka_partition", "kafka_offset"])
+            for path in file.paths
+        ]
+        table = pa.concat_tables(tables) if tables else HISTORY_SCHEMA.empty_table()
+        own = pc.equal(table["kafka_partition"], file.partition)
+        own = pc.and_(own, pc.greater_equal(table["kafka_offset"], file.first))
+        return table.filter(pc.and_(own, pc.less_equal(table["kafka_offset"], file.last)))
+
     def _rebuild(self, partition: int, before: int) -> RecentIds:
         """The window of a partition as it stood before an offset."""
         offsets: list[NDArray[np.int64]] = []
@@ -173,7 +193,7 @@ class HistoryFiles:
             # Files of several dates share a range: enough rows are not yet the newest rows.
             if count >= limit and np.sort(np.concatenate(offsets))[-limit] > file.last:
                 break
-            table = self._storage.read_parquet(file.path, ["id", "kafka_offset"])
+            table = self._read_ids(file)
             own = table["kafka_offset"].to_numpy()
             earlier = own < before
             offsets.append(own[earlier])
@@ -185,9 +205,7 @@ class HistoryFiles:
         return RecentIds(limit, np.concatenate(hashes)[order])
 
 
-def _covered(
-    offsets: NDArray[np.int64], date: str, older: Sequence[HistoryFile]
-) -> NDArray[np.bool_]:
+def _covered(offsets: NDArray[np.int64], date: str, older: Sequence[_Covered]) -> NDArray[np.bool_]:
     covered = np.zeros(len(offsets), np.bool_)
     for file in older:
         if file.date == date and file.first <= offsets[-1] and file.last >= offsets[0]:

@@ -124,6 +124,7 @@ def _run(arguments: argparse.Namespace) -> int:
     import signal
     import threading
 
+    from spark.tasks import open_engine
     from waylog.history_reader import HistoryReader
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
@@ -136,7 +137,7 @@ def _run(arguments: argparse.Namespace) -> int:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stopping.set())
     with ExitStack() as stack:
-        engine = _engine(arguments, stack)
+        engine = open_engine(arguments, stack, "waylog places")
         notify_ready()
         while True:
             try:
@@ -150,18 +151,6 @@ def _run(arguments: argparse.Namespace) -> int:
             if arguments.once or stopping.wait(arguments.interval):
                 break
     return 0
-
-
-def _engine(arguments: argparse.Namespace, stack: ExitStack) -> Engine:
-    from spark.tasks import LocalEngine, SparkEngine
-
-    if arguments.engine == "arrow":
-        return LocalEngine(arguments.workers)
-    from spark.session import close_session, open_session
-
-    session = open_session("waylog places", master=arguments.master, planning_only=True)
-    stack.callback(close_session, session)
-    return SparkEngine(session)
 
 
 def _compute(engine: Engine, arguments: argparse.Namespace) -> None:

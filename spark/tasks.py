@@ -5,10 +5,12 @@ A part is a picklable function of one picklable argument; data travels through f
 
 from __future__ import annotations
 
+import argparse
 import multiprocessing
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
 if TYPE_CHECKING:
@@ -54,3 +56,14 @@ class LocalEngine:
         context = multiprocessing.get_context("spawn")
         with ProcessPoolExecutor(workers, context) as pool:
             return list(pool.map(part, tasks))
+
+
+def open_engine(arguments: argparse.Namespace, stack: ExitStack, name: str) -> Engine:
+    """The engine that a command's `--engine`, `--master` and `--workers` ask for."""
+    if arguments.engine == "arrow":
+        return LocalEngine(arguments.workers)
+    from spark.session import close_session, open_session
+
+    session = open_session(name, master=arguments.master, planning_only=True)
+    stack.callback(close_session, session)
+    return SparkEngine(session)

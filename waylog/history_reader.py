@@ -18,7 +18,9 @@ from __future__ import annotations
 import base64
 import re
 import zlib
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
+from itertools import accumulate
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
@@ -37,8 +39,10 @@ UNITS_PER_DEGREE: Final = 10_000_000
 RUNS_KEY: Final = b"waylog.devices"
 
 _NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
-_COMPACTED: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/compacted-[^/]+\.parquet")
+#: Files that count where the manifest names them.
+COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/compacted-[^/]+\.parquet")
 _DAY_MS: Final = 86_400_000
+_ATTEMPTS: Final = 3
 
 
 class HistoryUnreadable(Exception):
@@ -138,17 +142,20 @@ def encode_runs(runs: Sequence[tuple[str, int]]) -> bytes:
     return base64.b64encode(zlib.compress(packed, 6))
 
 
-def decode_runs(value: bytes) -> list[DeviceRun]:
-    """What `encode_runs` encoded."""
-    names, counts = msgspec.msgpack.decode(
+def _unpack_runs(value: bytes) -> tuple[list[str], list[int]]:
+    return msgspec.msgpack.decode(
         zlib.decompress(base64.b64decode(value)), type=tuple[list[str], list[int]]
     )
-    runs: list[DeviceRun] = []
-    start = 0
-    for name, count in zip(names, counts, strict=True):
-        runs.append(DeviceRun(name, start, start + count))
-        start += count
-    return runs
+
+
+def decode_runs(value: bytes) -> list[DeviceRun]:
+    """What `encode_runs` encoded."""
+    names, counts = _unpack_runs(value)
+    stops = accumulate(counts)
+    return [
+        DeviceRun(name, stop - count, stop)
+        for name, count, stop in zip(names, counts, stops, strict=True)
+    ]
 
 
 def read_manifest(storage: Storage) -> Manifest:
@@ -210,6 +217,11 @@ class HistoryReader:
         """The offsets that a file, or with compacted ones the files of its date, hold."""
         return [file.span] if file.span is not None else self.manifest.dates[file.date].spans
 
+    def compacted_spans(self, date: str) -> list[OffsetSpan]:
+        """The offsets whose rows of a date are in its compacted files."""
+        compacted = self.manifest.dates.get(date)
+        return [] if compacted is None else compacted.spans
+
     def spans(self) -> Iterator[OffsetSpan]:
         """The offsets of all files."""
         for compacted in self.manifest.dates.values():
@@ -250,30 +262,39 @@ class HistoryReader:
 
         Raises HistoryUnreadable when a file cannot be read.
         """
-        import pyarrow as pa
-        import pyarrow.compute as pc
-
         found: dict[tuple[int, float, float], TrackRow] = {}
         for date in self.dates():
             day = _day_ms(date)
             if day > to_ms or day + _DAY_MS <= from_ms:
                 continue
+            for row in self._track_of_date(date, device, from_ms, to_ms):
+                found[(row.time, row.lat, row.lon)] = row
+        return sorted(found.values(), key=lambda row: row.time)
+
+    def _track_of_date(self, date: str, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for attempt in range(_ATTEMPTS):
             try:
+                found: list[TrackRow] = []
                 for batch in self.scan(date, [device], ["device", *TrackRow._fields]):
-                    wanted = pc.and_(
-                        pc.equal(batch["device"], device),
-                        pc.and_(
-                            pc.greater_equal(batch["time"], from_ms),
-                            pc.less_equal(batch["time"], to_ms),
-                        ),
+                    within = pc.and_(
+                        pc.greater_equal(batch["time"], from_ms),
+                        pc.less_equal(batch["time"], to_ms),
                     )
-                    rows = batch.filter(wanted).select(TrackRow._fields)
-                    for values in zip(*(column.to_pylist() for column in rows), strict=True):
-                        row = TrackRow(*values)
-                        found[(row.time, row.lat, row.lon)] = row
+                    rows = batch.filter(pc.and_(pc.equal(batch["device"], device), within))
+                    columns = (column.to_pylist() for column in rows.select(TrackRow._fields))
+                    found += [TrackRow(*values) for values in zip(*columns, strict=True)]
+                return found
+            except FileNotFoundError as error:
+                # A compaction has exchanged files since we looked.
+                if attempt == _ATTEMPTS - 1:
+                    raise HistoryUnreadable(f"the history of {date} changes: {error}") from error
+                self.refresh()
             except (OSError, pa.ArrowException) as error:
                 raise HistoryUnreadable(f"the history of {date} cannot be read: {error}") from error
-        return sorted(found.values(), key=lambda row: row.time)
+        raise AssertionError
 
 
 def device_runs(parquet: Any) -> list[DeviceRun] | None:
@@ -286,17 +307,24 @@ def device_runs(parquet: Any) -> list[DeviceRun] | None:
 def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
     """The row groups that may have rows of some devices."""
     metadata = parquet.metadata
-    runs = device_runs(parquet)
-    if runs is not None:
-        wanted = set(devices)
-        own = [run for run in runs if run.device in wanted]
-        groups, start = [], 0
-        for group in range(metadata.num_row_groups):
-            stop = start + metadata.row_group(group).num_rows
-            if any(run.start < stop and run.stop > start for run in own):
-                groups.append(group)
-            start = stop
-        return groups
+    value = (metadata.metadata or {}).get(RUNS_KEY)
+    if value is not None:
+        names, counts = _unpack_runs(value)
+        stops = list(accumulate(counts))
+        group_stops = list(
+            accumulate(
+                metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)
+            )
+        )
+        found: set[int] = set()
+        for device in devices:
+            # A device has one run in a file.
+            if device in names:
+                index = names.index(device)
+                start, stop = stops[index] - counts[index], stops[index]
+                first = bisect_right(group_stops, start)
+                found.update(range(first, bisect_left(group_stops, stop) + 1))
+        return sorted(found)
     column = parquet.schema_arrow.get_field_index("device")
     groups = []
     for group in range(metadata.num_row_groups):

@@ -161,14 +161,16 @@ class Storage:
         if self.local:
             _flush(f"{self._base}/{name}")
 
-    def lock(self) -> IO[str] | None:
+    def lock(self, name: str = _LOCK) -> IO[str] | None:
         """Hold the folder as its only writer until the returned file is closed.
+
+        `name` tells apart kinds of writers that do not disturb each other.
 
         Raises ConfigError when another process holds it. Not possible elsewhere than locally.
         """
         if not self.local:
             return None
-        file = Path(self._base, _LOCK).open("a", encoding="utf-8")  # noqa: SIM115
+        file = Path(self._base, name).open("a", encoding="utf-8")  # noqa: SIM115
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -13,10 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark import landing
-from spark.history_files import HistoryFiles, parse_name
+from spark.history_files import HistoryFiles
 from spark.landing import FOLDER, LandedFile, land
 from spark.schema import DAY_MS, HISTORY_SCHEMA, id_hashes
 from waylog.config import ConfigError
+from waylog.history_reader import OffsetSpan, parse_name
 from waylog.storage import Storage
 
 Row = tuple[int, int]  # number of the id, number of the day
@@ -182,7 +183,7 @@ def test_names_say_partition_and_offsets(tmp_path: Path) -> None:
     ]
     parsed = parse_name(names[0])
     assert parsed is not None
-    assert (parsed.date, parsed.partition, parsed.first, parsed.last) == ("2025-12-31", 0, 0, 2)
+    assert (parsed.date, parsed.span) == ("2025-12-31", OffsetSpan(0, 0, 2))
     assert files.next_offsets() == {}
     files.open()
     assert files.next_offsets() == {0: 3}

@@ -1,0 +1,398 @@
+"""Compaction: the files of a day as they came in, into few files that are quick to read.
+
+Rows are ordered by where their device mostly was that day (along a Z-order curve), then by device,
+then by time. So a device's day lies in one piece, which is what a track, a places job and delta
+encoding want; and devices that are near each other lie near each other, so that the statistics of a
+row group say which area it has. Positions are whole numbers of 1e-7 degrees.
+
+Files count from the moment that the manifest names them (waylog.history_reader).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spark.fixes import to_units
+from spark.schema import HISTORY_SCHEMA
+from waylog.history_reader import (
+    RUNS_KEY,
+    CompactedDate,
+    CompactedFile,
+    HistoryFile,
+    HistoryReader,
+    OffsetSpan,
+    encode_runs,
+    merge_spans,
+)
+from waylog.storage import Storage
+
+#: Rows of a compacted file: a fix as in HISTORY_SCHEMA, with positions in 1e-7 degrees.
+COMPACTED_SCHEMA: Final = pa.schema(
+    [
+        pa.field(f"{field.name}_e7", pa.int32(), nullable=False)
+        if field.name in {"lat", "lon"}
+        else field
+        for field in HISTORY_SCHEMA
+    ]
+)
+
+ROW_GROUP_ROWS: Final = 65_536
+
+#: A file is closed when it has reached this size.
+FILE_BYTES: Final = 256 << 20
+
+#: Rows that are sorted at once, in memory.
+SORT_ROWS: Final = 2_000_000
+
+_DELTA: Final = ("lat_e7", "lon_e7", "time", "received", "kafka_offset")
+_DICTIONARY: Final = (
+    *("device", "user", "trigger", "source", "attributes", "kafka_partition"),
+    *("accuracy", "altitude", "vertical_accuracy", "speed", "course", "battery"),
+)
+_FOLDER: Final = "_compacting"
+
+
+class CompactionTask(NamedTuple):
+    """One date of a history."""
+
+    history: str
+    date: str
+    files: list[HistoryFile]
+    spans: list[OffsetSpan]  # of all rows in these files
+    sort_rows: int = SORT_ROWS
+    file_bytes: int = FILE_BYTES
+    #: Devices whose rows are left out.
+    erased: tuple[str, ...] = ()
+
+
+class CompactionResult(NamedTuple):
+    """What is to be put into the manifest."""
+
+    date: str
+    sources: list[HistoryFile]
+    compacted: CompactedDate
+    rows_before: int
+    bytes_before: int
+
+
+def plan_date(reader: HistoryReader, date: str) -> CompactionTask:
+    """All files of a date that count now, into one task."""
+    files = reader.files(date)
+    spans = [span for file in files for span in reader.spans_of(file)]
+    return CompactionTask(reader.storage.url, date, files, merge_spans(spans))
+
+
+def compact_date(task: CompactionTask) -> CompactionResult:
+    """Write the compacted files of a date, under their final names; for a task.
+
+    They do not count before the manifest names them.
+    """
+    storage = Storage(task.history)
+    with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
+        parts = _Chunks(storage, task, Path(folder))
+        writer = _Writer(storage, task)
+        try:
+            for chunk in parts.chunks():
+                writer.write(chunk)
+        finally:
+            writer.close()
+    if parts.rows - parts.erased - parts.doubled != writer.rows:
+        # Never exchange files for others that have less.
+        raise RuntimeError(
+            f"{task.date}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
+        )
+    return CompactionResult(
+        task.date,
+        task.files,
+        CompactedDate(writer.files, task.spans),
+        parts.rows,
+        sum(file.bytes for file in task.files),
+    )
+
+
+class _Chunks:
+    """The rows of a date in their order, some at a time."""
+
+    def __init__(self, storage: Storage, task: CompactionTask, folder: Path) -> None:
+        self._storage = storage
+        self._task = task
+        self._folder = folder
+        self.rows = 0
+        self.erased = 0
+        self.doubled = 0
+
+    def chunks(self) -> Iterator[pa.Table]:
+        counts = self._measure()
+        devices, ranks = counts.order()
+        # Devices share a chunk while their rows fit; a device is never cut.
+        chunk_of = np.zeros(len(devices), np.int64)
+        filled = number = 0
+        for index, rows in enumerate(counts.rows[ranks].tolist()):
+            if filled and filled + rows > self._task.sort_rows:
+                number, filled = number + 1, 0
+            chunk_of[index] = number
+            filled += rows
+        order = {device: index for index, device in enumerate(devices)}
+        if number == 0:
+            table = pa.concat_tables(
+                [pa.Table.from_batches([batch]) for batch in self._read()]
+                or [COMPACTED_SCHEMA.empty_table()]
+            )
+            yield self._sorted(table, order)
+            return
+        self._spread(order, chunk_of, number + 1)
+        for chunk in range(number + 1):
+            path = self._folder / f"{chunk}.arrow"
+            with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
+                table = reader.read_all()
+            path.unlink()
+            yield self._sorted(table, order)
+
+    def _measure(self) -> _DeviceCounts:
+        counts = _DeviceCounts()
+        for batch in self._read(["device", "lat_e7", "lon_e7"]):
+            counts.add(batch)
+            self.rows += batch.num_rows
+        if self._task.erased:
+            for device in self._task.erased:
+                self.erased += counts.forget(device)
+        return counts
+
+    def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of all files in the order of the history, as COMPACTED_SCHEMA or some of it."""
+        names = list(COMPACTED_SCHEMA.names if columns is None else columns)
+        schema = pa.schema([COMPACTED_SCHEMA.field(name) for name in names])
+        for file in self._task.files:
+            with self._storage.open_input(file.path) as stream:
+                parquet = pq.ParquetFile(stream)
+                there = set(parquet.schema_arrow.names)
+                wanted = [
+                    name if name in there else name.removesuffix("_e7")
+                    for name in names
+                    if name in there or name.removesuffix("_e7") in there
+                ]
+                for batch in parquet.iter_batches(1 << 18, columns=wanted, use_threads=False):
+                    yield _compacted(batch, schema)
+
+    def _spread(self, order: dict[str, int], chunk_of: NDArray[np.int64], chunks: int) -> None:
+        streams = [pa.OSFile(str(self._folder / f"{chunk}.arrow"), "wb") for chunk in range(chunks)]
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        writers = [
+            pa.ipc.new_stream(stream, COMPACTED_SCHEMA, options=options) for stream in streams
+        ]
+        try:
+            for batch in self._read():
+                position = _positions(batch["device"], order)
+                owner = np.where(position < 0, -1, chunk_of[np.maximum(position, 0)])
+                for chunk in np.unique(owner[owner >= 0]).tolist():
+                    writers[chunk].write_batch(batch.filter(pa.array(owner == chunk)))
+        finally:
+            for writer, stream in zip(writers, streams, strict=True):
+                writer.close()
+                stream.close()
+
+    def _sorted(self, table: pa.Table, order: dict[str, int]) -> pa.Table:
+        table = table.combine_chunks()
+        if not table.num_rows:
+            return table
+        position = _positions(table["device"].combine_chunks(), order)
+        time = table["time"].to_numpy()
+        rows = np.lexsort((table["kafka_offset"].to_numpy(), time, position))
+        rows = rows[np.searchsorted(position[rows], 0) :]
+        table = table.take(pa.array(rows))
+        # A fix that was sent again long after the first time: as in the log, the first one counts.
+        ids = table["id"].combine_chunks()
+        again = np.zeros(len(rows), np.bool_)
+        again[1:] = (
+            (position[rows][1:] == position[rows][:-1])
+            & (time[rows][1:] == time[rows][:-1])
+            & pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+        )
+        if again.any():
+            self.doubled += int(again.sum())
+            table = table.filter(pa.array(~again))
+        return table
+
+
+class _DeviceCounts:
+    """Rows of each device and where they are."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self.rows = np.zeros(0, np.int64)
+        self._lat = np.zeros(0, np.int64)
+        self._lon = np.zeros(0, np.int64)
+        self._forgotten: set[str] = set()
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        device = pc.dictionary_encode(batch["device"])
+        names = device.dictionary.to_pylist()
+        for name in names:
+            self._index.setdefault(name, len(self._index))
+        missing = len(self._index) - len(self.rows)
+        if missing:
+            self.rows, self._lat, self._lon = (
+                np.concatenate([column, np.zeros(missing, np.int64)])
+                for column in (self.rows, self._lat, self._lon)
+            )
+        own = np.array([self._index[name] for name in names])
+        codes = device.indices.to_numpy()
+        count = len(names)
+        self.rows[own] += np.bincount(codes, minlength=count)
+        for total, name in ((self._lat, "lat_e7"), (self._lon, "lon_e7")):
+            # Below 2**53: a mean for ordering needs no more.
+            total[own] += np.bincount(codes, batch[name].to_numpy(), count).astype(np.int64)
+
+    def forget(self, device: str) -> int:
+        """Leave a device out; returns its rows."""
+        if device not in self._index:
+            return 0
+        self._forgotten.add(device)
+        return int(self.rows[self._index[device]])
+
+    def order(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The devices in the order of the file, and their numbers here."""
+        kept = [name for name in self._index if name not in self._forgotten]
+        if not kept:
+            return [], np.zeros(0, np.int64)
+        numbers = np.array([self._index[name] for name in kept])
+        rows = self.rows[numbers]
+        curve = z_order(self._lat[numbers] // rows, self._lon[numbers] // rows)
+        by_name = np.argsort(np.array(kept, object), kind="stable")
+        order = by_name[np.argsort(curve[by_name], kind="stable")]
+        return [kept[index] for index in order.tolist()], numbers[order]
+
+
+def z_order(lat: NDArray[np.int64], lon: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The place on a Z-order curve of positions in 1e-7 degrees, in cells of some 100 m."""
+    # 2**21 cells over 360 degrees, 19 m at the equator, of which the last bits hardly matter.
+    north = ((lat + 900_000_000) >> 11).astype(np.uint64)
+    east = ((lon + 1_800_000_000) >> 11).astype(np.uint64)
+    return _spaced(north) << np.uint64(1) | _spaced(east)
+
+
+def _spaced(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bits of numbers below 2**32 with a zero between each two."""
+    for shift, mask in (
+        (16, 0x0000FFFF0000FFFF),
+        (8, 0x00FF00FF00FF00FF),
+        (4, 0x0F0F0F0F0F0F0F0F),
+        (2, 0x3333333333333333),
+        (1, 0x5555555555555555),
+    ):
+        values = (values | values << np.uint64(shift)) & np.uint64(mask)
+    return values
+
+
+def _positions(device: pa.Array, order: dict[str, int]) -> NDArray[np.int64]:
+    """The place of each row's device in the file; -1 for one that is left out."""
+    encoded = pc.dictionary_encode(device)
+    places = np.array([order.get(name, -1) for name in encoded.dictionary.to_pylist()], np.int64)
+    result: NDArray[np.int64] = places[encoded.indices.to_numpy()]
+    return result
+
+
+def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        if batch.schema.get_field_index(field.name) >= 0:
+            columns.append(batch[field.name].cast(field.type))
+        elif field.name.endswith("_e7"):
+            columns.append(pa.array(to_units(batch[field.name.removesuffix("_e7")].to_numpy())))
+        else:
+            # A member that was added after this file was written.
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+class _Writer:
+    """Writes chunks into files of FILE_BYTES."""
+
+    def __init__(self, storage: Storage, task: CompactionTask) -> None:
+        self._storage = storage
+        self._task = task
+        self._run = uuid.uuid4().hex[:12]
+        self._stream: Any = None
+        self._parquet: Any = None
+        self._path = ""
+        self._runs: list[tuple[str, int]] = []
+        self._file_rows = 0
+        self.files: list[CompactedFile] = []
+        self.rows = 0
+        storage.create_folder(_FOLDER)
+        storage.create_folder(f"date={task.date}")
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows in their order."""
+        start = 0
+        while start < table.num_rows:
+            if self._parquet is None:
+                self._open(table.slice(start, ROW_GROUP_ROWS))
+            piece = table.slice(start, ROW_GROUP_ROWS)
+            self._parquet.write_table(piece, row_group_size=ROW_GROUP_ROWS)
+            runs = pc.run_end_encode(piece["device"].combine_chunks())
+            ends = runs.run_ends.to_numpy()
+            for name, count in zip(
+                runs.values.to_pylist(), np.diff(ends, prepend=0).tolist(), strict=True
+            ):
+                begun = self._runs and self._runs[-1][0] == name
+                self._runs.append((name, count + (self._runs.pop()[1] if begun else 0)))
+            start += piece.num_rows
+            self._file_rows += piece.num_rows
+            self.rows += piece.num_rows
+            if self._stream.tell() >= self._task.file_bytes:
+                self.close()
+
+    def _open(self, sample: pa.Table) -> None:
+        name = f"compacted-{self._run}-{len(self.files):05d}.parquet"
+        self._path = f"date={self._task.date}/{name}"
+        self._stream = self._storage.open_output(f"{_FOLDER}/{name}.tmp")
+        self._parquet = pq.ParquetWriter(
+            self._stream,
+            COMPACTED_SCHEMA,
+            compression="zstd",
+            # A search for repetitions only disturbs the ids, which have none.
+            compression_level={name: 1 if name == "id" else 9 for name in COMPACTED_SCHEMA.names},
+            use_dictionary=list(_DICTIONARY),
+            column_encoding={
+                # Ids are all of one length, and have nothing in common.
+                "id": "DELTA_LENGTH_BYTE_ARRAY",
+                **dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+            },
+            # For readers that do not know our list of devices.
+            bloom_filter_options={
+                "device": {"ndv": max(64, len(sample["device"].unique())), "fpp": 0.01}
+            },
+        )
+
+    def close(self) -> None:
+        """Finish the file that is open and give it its name."""
+        if self._parquet is None:
+            return
+        self._parquet.add_key_value_metadata({RUNS_KEY: encode_runs(self._runs)})
+        self._parquet.close()
+        size = self._stream.tell()
+        self._stream.close()
+        aside = f"{_FOLDER}/{self._path.rpartition('/')[2]}.tmp"
+        self._storage.flush(aside)
+        self._storage.rename(aside, self._path)
+        self._storage.flush_folder(f"date={self._task.date}")
+        self.files.append(CompactedFile(self._path, self._file_rows, size))
+        self._parquet = None
+        self._runs, self._file_rows = [], 0
+
+
+def remove_scratch(storage: Storage) -> None:
+    """Delete what a compaction that was cut short left."""
+    storage.create_folder(_FOLDER)
+    storage.delete_folder(_FOLDER)

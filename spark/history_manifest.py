@@ -1,0 +1,92 @@
+"""The writer's side of the manifest: exchanging files of a history in one step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import IO
+
+import msgspec
+
+from spark.compaction import CompactionResult, remove_scratch
+from waylog.history_reader import (
+    COMPACTED_NAME,
+    MANIFEST,
+    CompactedDate,
+    HistoryReader,
+    Manifest,
+    parse_name,
+    read_manifest,
+)
+from waylog.storage import Storage
+
+_LOCK = "_compaction_lock"
+
+
+class ManifestWriter:
+    """Changes what counts; one at a time (a lock where the storage has locks)."""
+
+    def __init__(self, history: str) -> None:
+        """Raises ConfigError when another process is at it."""
+        self.storage = Storage(history)
+        self._lock: IO[str] | None = self.storage.lock(_LOCK)
+        remove_scratch(self.storage)
+        self.delete_superseded()
+
+    def close(self) -> None:
+        """Let others change the manifest."""
+        if self._lock is not None:
+            self._lock.close()
+
+    def commit(self, results: Iterable[CompactionResult]) -> None:
+        """Let the files of `results` count in place of those they were made from."""
+        manifest = read_manifest(self.storage)
+        dates = dict(manifest.dates)
+        for result in results:
+            if result.compacted.files:
+                dates[result.date] = result.compacted
+            else:
+                # Nothing is left of the date; its spans still say that it was looked at.
+                dates[result.date] = CompactedDate([], result.compacted.spans)
+        self._replace(Manifest(manifest.version + 1, dict(sorted(dates.items()))))
+
+    def _replace(self, manifest: Manifest) -> None:
+        content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)
+        self.storage.replace_bytes(MANIFEST, content)
+
+    def delete_superseded(
+        self, grace_s: float = 0.0, sleep: Callable[[float], None] = time.sleep
+    ) -> list[str]:
+        """Delete files that do not count any more, `grace_s` after they stopped to count."""
+        found = superseded(self.storage)
+        if found and grace_s:
+            sleep(grace_s)
+        for path in found:
+            self.storage.delete(path)
+        return found
+
+
+def superseded(storage: Storage) -> list[str]:
+    """Files of a history that do not count (any more, or yet)."""
+    listed = storage.list_files()
+    manifest = read_manifest(storage)
+    named = {file.path for compacted in manifest.dates.values() for file in compacted.files}
+    gone = []
+    for path in listed:
+        file = parse_name(path)
+        if file is not None:
+            compacted = manifest.dates.get(file.date)
+            if compacted is not None and file.span is not None and compacted.covers(file.span):
+                gone.append(path)
+        elif COMPACTED_NAME.fullmatch(path) and path not in named:
+            gone.append(path)
+    return gone
+
+
+def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
+    """Dates before a date that have files as they came in: new ones, or late ones."""
+    return [
+        date
+        for date in reader.dates()
+        if date < before and any(file.span is not None for file in reader.files(date))
+    ]
