@@ -106,6 +106,20 @@ class Authenticator:
             return None
         return await self._identity(user, password)
 
+    async def authenticate_certificate(self, name: str) -> Identity | None:
+        """The identity of a verified certificate's common name, `user` or `user/device`.
+
+        None for a user that is not, or no longer, in the database. Raises
+        AuthenticationUnavailable.
+        """
+        user, _, device = name.partition("/")
+        try:
+            if not self.open_mode and not self._store.exists(user):
+                return None
+        except sqlite3.Error as error:
+            raise AuthenticationUnavailable("the user database cannot be read") from error
+        return Identity(user, device or None) if DEVICE_NAME.fullmatch(user) else None
+
     async def authenticate_token(self, token: str) -> Identity | None:
         """The identity a token stands for; None if refused. Raises AuthenticationUnavailable."""
         if len(token) > _SECRET_CHARACTERS_MAX:

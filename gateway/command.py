@@ -11,6 +11,7 @@ from pathlib import Path
 
 from gateway.addresses import TrustedProxies, is_loopback
 from gateway.limits import HttpLimits
+from gateway.mqtt import options as mqtt_options
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -49,8 +50,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--mqtt",
         default=DEFAULT_MQTT,
         metavar="H:P",
-        help="MQTT address, or `none` (default: %(default)s)",
+        help="MQTT address, or `none` (default: %(default)s); the path /mqtt of --http takes MQTT "
+        "over WebSocket",
     )
+    mqtt_options.add_arguments(parser)
     add(
         "--users",
         type=Path,
@@ -130,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
     except ValueError as error:
         raise ConfigError(f"--trusted-proxy: {error}") from error
     settings = GatewaySettings(
+        mqtt_options=mqtt_options.from_arguments(arguments),
         trusted_proxies=tuple(arguments.trusted_proxy),
         proxy_protocol=arguments.proxy_protocol,
         bootstrap_servers=arguments.bootstrap_servers,

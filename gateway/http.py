@@ -91,6 +91,15 @@ async def _readyz(request: web.Request) -> web.Response:
     return json_answer({"status": "ready"})
 
 
+async def _mqtt(request: web.Request) -> web.StreamResponse:
+    server = request.app[SERVICES].mqtt
+    if server is None:
+        raise Refused(404, "this gateway does not speak MQTT")
+    from gateway.mqtt.websocket import serve_mqtt_websocket
+
+    return await serve_mqtt_websocket(server, request)
+
+
 async def _openapi(_: web.Request) -> web.Response:
     return json_answer(openapi())
 
@@ -113,6 +122,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             *reading.routes(),
             web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
+            web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),

@@ -8,9 +8,9 @@ import logging
 import resource
 import signal
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import TrustedProxies
 from gateway.auth import Authenticator
@@ -19,6 +19,7 @@ from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.mqtt.options import MqttOptions, within_file_limit
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
@@ -33,6 +34,9 @@ from waylog.kafka import LogReader, Producer
 from waylog.notify import notify_ready
 from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
 from waylog.topics import ADDRESS, LOCATION
+
+if TYPE_CHECKING:
+    from gateway.mqtt.listener import MqttServer
 
 logger = logging.getLogger(__name__)
 
@@ -58,6 +62,7 @@ class GatewaySettings:
     append_timeout_s: float = HttpLimits.append_timeout_s
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
+    mqtt_options: MqttOptions = field(default_factory=MqttOptions)
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -120,6 +125,7 @@ class _Gateway:
         self._loop = loop
         self.http_endpoint: Endpoint | None = None
         self.mqtt_endpoint: Endpoint | None = None
+        self.mqtt: MqttServer | None = None
         self.metrics = GatewayMetrics()
         store = self.users = UserStore(settings.users)
         stack.callback(store.close)
@@ -205,6 +211,7 @@ class _Gateway:
             limits=HttpLimits(append_timeout_s=settings.append_timeout_s),
             proxies=TrustedProxies(settings.trusted_proxies),
             proxy_protocol=settings.proxy_protocol,
+            mqtt=self.mqtt,
         )
         return await start_http(
             settings.http, services, settings.client_id, reuse_port=settings.share_ports
@@ -214,18 +221,24 @@ class _Gateway:
         if self._settings.mqtt is None:
             return
         from gateway.mqtt.listener import start_mqtt
+        from gateway.mqtt.tls import server_context
 
-        server = await start_mqtt(
+        options = self._settings.mqtt_options
+        server = self.mqtt = await start_mqtt(
             self._settings.mqtt,
             submitter=self.submitter,
             authenticator=self.authenticator,
             address_view=self.address_view,
             location_view=self.location_view,
             pusher=self.pusher,
+            settings=within_file_limit(options.settings),
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
         self._stack.push_async_callback(server.close)
+        if options.tls is not None and options.certificate and options.key:
+            context = server_context(options.certificate, options.key, options.client_ca)
+            await server.start_tls(options.tls, context, reuse_port=self._settings.share_ports)
 
     def _register_gauges(self) -> None:
         gauge = self.metrics.gauge

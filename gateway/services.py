@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from aiohttp import web
 
@@ -19,6 +20,9 @@ from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
+
+if TYPE_CHECKING:
+    from gateway.mqtt.listener import MqttServer
 
 
 @dataclass
@@ -45,6 +49,8 @@ class Services:
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     #: Connections of those proxies begin with a PROXY header.
     proxy_protocol: bool = False
+    #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
+    mqtt: MqttServer | None = None
     addresses: Addresses = field(init=False)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)

@@ -28,6 +28,9 @@ class Authenticator(Protocol):
     async def authenticate(self, user: str, password: str) -> Identity | None:
         """The identity, or None for an unknown user or a wrong password."""
 
+    async def authenticate_certificate(self, name: str) -> Identity | None:
+        """The identity of a verified certificate's common name, `user` or `user/device`."""
+
 
 class Completion(Protocol):
     """What is done when all replicas have a record: a future, or something lighter."""

@@ -185,8 +185,12 @@ class Connection(Link):
         self.version = self._decoder.version
         if error.reason_code == ReasonCode.UNSUPPORTED_PROTOCOL_VERSION:
             self.version = 4  # what clients of any version can read
-        elif self.version < 5 and error.reason_code != ReasonCode.CLIENT_IDENTIFIER_NOT_VALID:
-            self.version = 0  # nothing that MQTT 3 could say in a CONNACK
+        elif error.reason_code == ReasonCode.MALFORMED_PACKET or (
+            self.version < 5 and error.reason_code != ReasonCode.CLIENT_IDENTIFIER_NOT_VALID
+        ):
+            # MQTT 3 has no word for it; and of a CONNECT that cannot be read (section 4.13.1 leaves
+            # it to us), nobody knows who would read the answer.
+            self.version = 0
         self.refuse(error.reason_code, str(error))
 
     def _end(self, reason_code: ReasonCode, text: str) -> None:

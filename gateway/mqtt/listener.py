@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import ssl
 from collections import Counter
 from functools import partial
 from typing import Final
@@ -33,6 +34,7 @@ from gateway.mqtt.session import message_of
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
+from gateway.mqtt.tls import common_name
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
 
@@ -66,6 +68,7 @@ class MqttServer(Shell):
         self._loop = loop
         self.settings = settings
         self.endpoint = Endpoint("", 0)
+        self.tls_endpoint = Endpoint("", 0)
         self.channel = MqttAddressChannel(
             self.router, address_view, location_view, loop.time, self.wake
         )
@@ -76,7 +79,7 @@ class MqttServer(Shell):
         self.draining = False
         self._log_lines = Allowance(_LOG_LINES_PER_S)
         self._refusals = Allowance(settings.refusals_recorded_per_s)
-        self._server: asyncio.Server | None = None
+        self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
 
@@ -84,23 +87,37 @@ class MqttServer(Shell):
 
     async def start(self, endpoint: Endpoint, pusher: Pusher, *, reuse_port: bool) -> None:
         """Listen; raises OSError if that can't be."""
-        self._server = await self._loop.create_server(
+        self.endpoint = await self._listen(endpoint, reuse_port, None)
+        self._tick()
+        self._pusher = pusher
+        pusher.register(self.channel)
+
+    async def start_tls(
+        self, endpoint: Endpoint, context: ssl.SSLContext, *, reuse_port: bool = False
+    ) -> None:
+        """Listen with TLS as well; raises OSError if that can't be."""
+        self.tls_endpoint = await self._listen(endpoint, reuse_port, context)
+
+    async def _listen(
+        self, endpoint: Endpoint, reuse_port: bool, context: ssl.SSLContext | None
+    ) -> Endpoint:
+        server = await self._loop.create_server(
             lambda: MqttProtocol(self, Connection),
             endpoint.host,
             endpoint.port,
             backlog=BACKLOG,
             reuse_port=reuse_port or None,
+            ssl=context,
+            ssl_handshake_timeout=self.settings.connect_timeout_s if context else None,
         )
-        host, port = self._server.sockets[0].getsockname()[:2]
-        self.endpoint = Endpoint(host, port)
-        self._tick()
-        self._pusher = pusher
-        pusher.register(self.channel)
+        self._servers.append(server)
+        host, port = server.sockets[0].getsockname()[:2]
+        return Endpoint(host, port)
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, acknowledge what the log still confirms, and say goodbye."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         if self._pusher is not None:
             self._pusher.unregister(self.channel)
         self.draining = self.saturated = True
@@ -223,8 +240,12 @@ class MqttServer(Shell):
         user = assigned if packet.username is None else packet.username
         identity: Identity | None = None
         try:
-            password = (packet.password or b"").decode()
-            identity = await self._authenticator.authenticate(user, password)
+            name = None if packet.password else _certified_name(connection)
+            if name is not None:
+                identity = await self._authenticator.authenticate_certificate(name)
+            else:
+                password = (packet.password or b"").decode()
+                identity = await self._authenticator.authenticate(user, password)
         except UnicodeDecodeError:
             pass
         except Exception as error:
@@ -281,6 +302,14 @@ class MqttServer(Shell):
         will, now = due.will, self.time()
         message = message_of(will.topic, will.payload, will.qos, will.retain, will.properties, now)
         self.router.publish(message, None, now)
+
+
+def _certified_name(connection: Connection) -> str | None:
+    """Whom a client's certificate names, which TLS has verified."""
+    protocol = connection.owner
+    if protocol is None or protocol.transport is None:
+        return None
+    return common_name(protocol.transport.get_extra_info("peercert"))
 
 
 async def start_mqtt(

@@ -172,6 +172,8 @@ class Router(Hub):
         granted = self.rules.granted_filters(session.identity, topic_filter)
         if not granted:
             self.counters["subscriptions_refused"] += 1
+            if not self.settings.refusals_explained:
+                return ReasonCode.UNSPECIFIED_ERROR, None
             return ReasonCode.NOT_AUTHORIZED, None
         existing = session.subscriptions.get(request.topic_filter)
         if (

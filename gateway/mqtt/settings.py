@@ -34,6 +34,9 @@ class Settings:
     offline_sessions_max: int = 100_000
     session_expiry_max_s: int = 7 * 24 * 3600
     subscriptions_per_session_max: int = 200
+    #: Tell MQTT 5 clients that a subscription is refused for want of rights (0x87) rather than
+    #: without a reason (0x80), which is all that MQTT 3 clients, and some of MQTT 5, understand.
+    refusals_explained: bool = True
     topic_levels_max: int = 128
     topic_aliases_max: int = 16
     retained_messages_max: int = 200_000

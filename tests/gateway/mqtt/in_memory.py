@@ -50,6 +50,11 @@ class Users:
         expected, identity = self.known.get(user, ("", None))
         return identity if identity is not None and password == expected else None
 
+    async def authenticate_certificate(self, name: str) -> User | None:
+        user, _, device = name.partition("/")
+        known = self.known is None or user in self.known
+        return User(user, device or None) if known else None
+
 
 @dataclass
 class MemoryLog:

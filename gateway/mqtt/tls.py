@@ -1,0 +1,29 @@
+"""TLS for the MQTT listener, and who a client certificate stands for."""
+
+from __future__ import annotations
+
+import ssl
+from pathlib import Path
+from typing import Any
+
+
+def server_context(certificate: Path, key: Path, client_ca: Path | None = None) -> ssl.SSLContext:
+    """A context for listening; raises OSError (ssl.SSLError) for files that are none.
+
+    With `client_ca` clients may show a certificate that it has signed, in place of a password.
+    """
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=client_ca)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(certificate, key)
+    if client_ca is not None:
+        context.verify_mode = ssl.CERT_OPTIONAL
+    return context
+
+
+def common_name(certificate: dict[str, Any] | None) -> str | None:
+    """The common name of what `SSLSocket.getpeercert` returns; None without a certificate."""
+    for relative_name in (certificate or {}).get("subject", ()):
+        for name, value in relative_name:
+            if name == "commonName":
+                return str(value)
+    return None
