@@ -117,6 +117,8 @@ class Log:
         log = cls(directory, topic, partition, config, environment, loaded)
         if log.recovery_point < log.log_end_offset:
             log.flush()
+        # Of thousands of logs few are written: each opens its file when it is used.
+        log.park()
         return log
 
     @property
@@ -453,6 +455,12 @@ class Log:
             # Only now and then: an older recovery point costs the next start some reading.
             self._save_offset(checkpoints.RECOVERY_POINT, recovery_point)
         return recovery_point
+
+    def park(self) -> None:
+        """Close the file that is written, where nothing of it waits to become durable."""
+        with self._lock:
+            if self.recovery_point >= self.log_end_offset:
+                self._active.park()
 
     def _save_offset(self, name: str, offset: int) -> None:
         try:

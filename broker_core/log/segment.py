@@ -67,6 +67,7 @@ class Segment:
         "_index_interval_bytes",
         "_indexed_position",
         "_max_timestamp",
+        "_parked_index",
         "_time_index",
         "base_offset",
         "created_ms",
@@ -98,6 +99,8 @@ class Segment:
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0  # where the newest index entry points
         self._handle: Handle | None = None
+        # The offset index of the active segment while its file is closed.
+        self._parked_index: OffsetIndex | None = None
         self._time_index: TimeIndex | None = None
         self._aborted: list[AbortedTransaction] | None = None  # None: not read from its file yet
         self._max_timestamp: int | None = None  # None: not read from the time index yet
@@ -115,7 +118,8 @@ class Segment:
     @property
     def index_entries(self) -> int:
         """Entries of the offset index while the segment is the active one."""
-        return len(self._handle.offset_index) if self._handle else 0
+        index = self._handle.offset_index if self._handle else self._parked_index
+        return 0 if index is None else len(index)
 
     @property
     def max_timestamp(self) -> int:
@@ -164,8 +168,7 @@ class Segment:
         Raises KafkaStorageError, and then the segment is as before: what a failed write may have
         left behind `size` is cut off, or at least never read.
         """
-        assert self._handle is not None
-        file = self._handle.file
+        file = self.handle().file
         position = self.size
         length = len(data)
         try:
@@ -222,13 +225,13 @@ class Segment:
 
     def index_files(self) -> list[tuple[Path, bytes]]:
         """The index files; the last time entry is the newest timestamp."""
-        assert self._handle is not None and self._time_index is not None
+        assert self._time_index is not None
         if self.size:
             self._time_index.append(self.max_timestamp, self.next_offset - 1 - self.base_offset)
         files = [
             (
                 segment_path(self.directory, self.base_offset, INDEX_SUFFIX),
-                self._handle.offset_index.to_bytes(),
+                self.handle().offset_index.to_bytes(),
             ),
             (
                 segment_path(self.directory, self.base_offset, TIME_INDEX_SUFFIX),
@@ -263,17 +266,28 @@ class Segment:
         """Make the batches durable; raises OSError."""
         self.handle().file.fdatasync()
 
+    def park(self) -> None:
+        """Close the active segment's file; the next append or read opens it again.
+
+        Its indexes are in no file yet: they stay in memory.
+        """
+        if self._handle is not None:
+            self._parked_index = self._handle.offset_index
+            self._handle = None
+
     def release(self) -> None:
         """Let go of files and indexes; the next read opens them again."""
         # Of a retired segment, the name can be another file's by now.
         if not self.is_retired:
             self._handle = None
+            self._parked_index = None
             self._time_index = None
             self._aborted = None
 
     def remove(self) -> None:
         """Delete the files; who holds a handle can still read. Raises OSError."""
         self._handle = None
+        self._parked_index = None
         self._time_index = None
         # The data first: indexes without data are rubbish that the next start removes, data
         # without indexes would be a reason to build them again.
@@ -327,17 +341,20 @@ class Segment:
 
     def handle(self) -> Handle:
         """The open file and index; raises KafkaStorageError."""
+        # In this order: another thread that opens it sets the handle before it clears the other.
+        parked = self._parked_index
         handle = self._handle
         if handle is None:
             try:
-                file = self.disk.open(self.path)
-                index = self._load_index()
+                file = self.disk.open(self.path, writable=parked is not None)
+                index = self._load_index() if parked is None else parked
             except OSError as error:
                 raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
             if index is None:
                 logger.warning("%s: the offset index is missing or damaged", self.path)
                 index = OffsetIndex()
             handle = self._handle = Handle(file, index)
+            self._parked_index = None
         return handle
 
     def locate(self, offset: int, timestamp_ms: int = -(2**63)) -> tuple[int, int] | None:

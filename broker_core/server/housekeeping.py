@@ -7,6 +7,7 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from typing import Final
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -15,6 +16,9 @@ from broker_core.server.partition import Partition
 from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
+
+#: How long an open file may be idle, give or take as much.
+_PARK_INTERVAL_S: Final = 60.0
 
 
 class Housekeeping:
@@ -28,6 +32,8 @@ class Housekeeping:
         # Deleting a segment of a gigabyte takes the file system a while, compaction reads and
         # writes a good part of a log: one thread for all of it, one log after the other.
         self._executor = ThreadPoolExecutor(1, thread_name_prefix="housekeeping")
+        # Where each partition's log ended when it was last looked at to close its file.
+        self._ends: dict[Partition, int] = {}
         # When a partition was first seen with records that are not flushed (monotonic ms).
         self._dirty_since: dict[Partition, int] = {}
 
@@ -36,6 +42,7 @@ class Housekeeping:
         self._tasks = [
             asyncio.create_task(self._flush_by_time()),
             asyncio.create_task(self._retain()),
+            asyncio.create_task(self._park()),
         ]
         if self._config.cleaner_enable:
             self._tasks.append(asyncio.create_task(self._compact()))
@@ -65,6 +72,20 @@ class Housekeeping:
             if now_ms - since >= log.config.flush_ms:
                 self._flusher.request(partition)
         self._dirty_since = dirty
+
+    async def _park(self) -> None:
+        while True:
+            await asyncio.sleep(_PARK_INTERVAL_S)
+            self.park_idle()
+
+    def park_idle(self) -> None:
+        """Close the files of logs that have not been written since the last call."""
+        ends: dict[Partition, int] = {}
+        for partition in self._topics.partitions():
+            end = ends[partition] = partition.log.log_end_offset
+            if self._ends.get(partition) == end:
+                partition.log.park()
+        self._ends = ends
 
     async def _retain(self) -> None:
         while True:

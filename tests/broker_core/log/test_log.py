@@ -452,3 +452,25 @@ def test_a_topic_has_its_records_in_the_compression_it_asks_for(
         rows, compression=producers, producer_id=7, producer_epoch=1, base_sequence=0
     )
     assert again.duplicate and again.base_offset == 0
+
+
+def test_an_idle_log_holds_no_file_open(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path)
+    assert not bench.log.segments[-1].is_open
+    bench.append(b"a")
+    bench.log.park()
+    assert bench.log.segments[-1].is_open, "what is not durable yet keeps its file"
+    bench.log.flush()
+    bench.log.park()
+    assert not bench.log.segments[-1].is_open
+    assert bench.values() == [(0, b"a")]
+    bench.log.park()
+    bench.append(b"b")
+    bench.log.flush()
+    bench.log.park()
+    bench.log.roll()
+    bench.append(b"c")
+    assert bench.values() == [(0, b"a"), (1, b"b"), (2, b"c")]
+    bench.log.close()
+    bench.open()
+    assert bench.values() == [(0, b"a"), (1, b"b"), (2, b"c")]
