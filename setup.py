@@ -18,6 +18,7 @@ EXTENSIONS = [
     "gateway/mqtt/topics.pyx",
     "gateway/receipts.pyx",
     "geoservice/index.pyx",
+    "geoservice/street_check.pyx",
     "geoservice/streets.pyx",
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",

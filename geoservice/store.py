@@ -12,6 +12,7 @@ from geoservice import format as file_format
 from geoservice import street_format
 from geoservice.format import IndexFormatError
 from geoservice.index import WorldIndex
+from geoservice.street_check import check_streets
 from geoservice.streets import StreetIndex
 
 #: The world built at set-up, used where no other index is named.
@@ -47,6 +48,11 @@ class IndexFile:
         self._data = memoryview(self._map)
         try:
             self._header = file_format.read_header(self._data)
+            # Once, and all of them: damage is to show at the start, not with the first search.
+            self._sections = {
+                name: file_format.read_section(self._data, self._header, name)
+                for name in self._header.sections
+            }
             self.meta = msgspec.json.decode(self.section(file_format.META), type=dict[str, Any])
             self._string_ends = self._integers(file_format.STRING_ENDS)
             self._strings = self.section(file_format.STRINGS)
@@ -105,7 +111,10 @@ class IndexFile:
 
     def section(self, name: str) -> memoryview:
         """One section's bytes, verified; raises IndexFormatError."""
-        return file_format.read_section(self._data, self._header, name)
+        section = self._sections.get(name)
+        if section is None:
+            raise IndexFormatError(f"section {name!r} is missing; build the index again")
+        return section
 
     def string(self, number: int) -> str:
         """A string of the pool."""
@@ -145,7 +154,9 @@ class IndexFile:
             raise IndexFormatError(f"damaged: {error}") from error
 
     def _open_streets(self) -> StreetIndex:
+        sections = {name: self.section(name) for name in street_format.SECTIONS}
         try:
-            return StreetIndex({name: self.section(name) for name in street_format.KERNEL_SECTIONS})
+            check_streets(sections)
+            return StreetIndex(sections)
         except ValueError as error:
             raise IndexFormatError(f"damaged: {error}") from error

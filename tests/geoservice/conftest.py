@@ -9,6 +9,7 @@ import pytest
 from geoservice.reverse import Geocoder
 from geoservice.store import WORLD_PATH, IndexFile
 from geoservice.world import build_world
+from tests.geoservice.small_extract import write_extract
 
 
 @pytest.fixture(scope="session")
@@ -19,6 +20,17 @@ def world_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path: Path = tmp_path_factory.mktemp("world") / "world.bin"
     build_world(path)
     return path
+
+
+@pytest.fixture(scope="session")
+def street_path(world_path: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An index of the streets of a small town."""
+    from geoservice.importer.build import build_index
+
+    folder: Path = tmp_path_factory.mktemp("streets")
+    write_extract(folder / "small.osm.pbf")
+    build_index([folder / "small.osm.pbf"], folder / "small.geo", world=world_path)
+    return folder / "small.geo"
 
 
 @pytest.fixture(scope="session")

@@ -1,0 +1,3 @@
+from collections.abc import Mapping
+
+def check_streets(by_name: Mapping[str, memoryview]) -> None: ...
