@@ -157,9 +157,9 @@ def test_a_file_of_lies_with_right_checksums_does_no_harm(
         results = answers(path)
     except IndexUnavailable:
         return
-    except msgspec.DecodeError:
-        # The texts of addresses are pasted into answers as they are.
-        assert name == "tail texts"
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        # The texts of addresses are JSON already, too many to be read through at open.
+        assert name in ("tails", "tail texts")
         return
     for result in results:
         assert isinstance(result.display_name, str)
