@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Final
+from typing import Any, Final, cast
 from urllib.parse import urlencode
 
 import msgspec
 from aiohttp import web
 
 from geoservice.fallback import Fallback
+from geoservice.finished import FinishedAnswers
 from geoservice.nominatim import (
     CONTENT_TYPES,
     FORMATS,
@@ -31,8 +32,23 @@ LOOKUP_OBJECTS_MAX: Final = 50
 _OSM_TYPES: Final = {"N": "node", "W": "way", "R": "relation"}
 _OSM_ID_DIGITS_MAX: Final = 18
 
+
+class _Finished:
+    """The finished answers of the index that is in use."""
+
+    def __init__(self) -> None:
+        self._answers: FinishedAnswers | None = None
+
+    def answers(self, geocoder: Geocoder) -> FinishedAnswers:
+        """Those of this geocoder."""
+        if self._answers is None or self._answers.geocoder is not geocoder:
+            self._answers = FinishedAnswers(geocoder)
+        return self._answers
+
+
 _GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
+_FINISHED: Final[web.AppKey[_Finished]] = web.AppKey("finished")
 _SEARCH: Final = web.AppKey("search", SearchEndpoint)
 _OUTPUT: Final = web.RequestKey("output", str)  # the format of a refusal
 _encode = msgspec.json.Encoder().encode
@@ -48,6 +64,7 @@ def make_app(
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback
+    app[_FINISHED] = _Finished()
     app[_SEARCH] = SearchEndpoint()
     for path, handler in (
         ("/reverse", _reverse),
@@ -80,9 +97,8 @@ def _refusal(request: web.Request, message: str, status: int) -> web.Response:
 
 
 def _written(body: bytes, output: str, *, status: int = 200) -> web.Response:
-    return web.Response(
-        body=body, status=status, content_type=CONTENT_TYPES[output], charset="utf-8"
-    )
+    content_type = f"{CONTENT_TYPES[output]}; charset=utf-8"
+    return web.Response(body=body, status=status, headers={"Content-Type": content_type})
 
 
 def _parameters(request: web.Request) -> Parameters:
@@ -181,14 +197,20 @@ async def _reverse_batch(request: web.Request) -> web.Response:
     lines = request.content_type in ("application/x-ndjson", "application/ndjson")
     lats, lons = _parse_points(await request.read(), lines=lines)
     try:
-        results = request.app[_GEOCODER].current.reverse_batch(lats, lons)
+        answers = request.app[_FINISHED].answers(request.app[_GEOCODER].current).batch(lats, lons)
     except ValueError as error:
         raise BadRequest(str(error)) from None
-    answers = [answer(result) for result in await _complete(request.app, results)]
+    unfinished = [place for place, result in enumerate(answers) if not isinstance(result, bytes)]
+    if unfinished:
+        results = [result for result in answers if not isinstance(result, bytes)]
+        for place, result in zip(unfinished, await _complete(request.app, results), strict=True):
+            answers[place] = _encode(answer(result))
+    finished = cast("list[bytes]", answers)
     if lines:
-        body = msgspec.json.Encoder().encode_lines(answers)
+        body = b"".join(line + b"\n" for line in finished)
         return web.Response(body=body, content_type="application/x-ndjson")
-    return web.Response(body=_encode(answers), content_type="application/json")
+    body = b"[" + b",".join(finished) + b"]"
+    return web.Response(body=body, content_type="application/json")
 
 
 def _parse_points(body: bytes, *, lines: bool) -> tuple[list[float], list[float]]:

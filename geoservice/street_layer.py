@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from geoservice import street_format as sections
 from geoservice.display_names import display_name
-from geoservice.places import AddressRow, Place, ReverseResult
+from geoservice.places import DEFAULT_LAYERS, ZOOM_MAX, AddressRow, Place, ReverseResult
 from geoservice.store import IndexFile
 from geoservice.streets import StreetIndex
 
@@ -174,6 +174,17 @@ class StreetLayer:
                 lats, lons, *found, strict=True
             )
         ]
+
+    def find_batch(self, lats: Any, lons: Any) -> tuple[Any, ...]:
+        """What is at many points, in numbers, as `reverse_batch` finds it without options.
+
+        Arrays of: object (-1 where no street or area is), its address, a house number on an
+        interpolation line (-1 if it is none), metres, and latitude and longitude of the nearest
+        point of the object. `place` makes a Place of the first three.
+        """
+        return self._streets.reverse_batch(
+            lats, lons, _layer_bits(DEFAULT_LAYERS), rank_by_zoom(ZOOM_MAX), False
+        )
 
     def _outside(
         self,
