@@ -670,7 +670,10 @@ cdef double shape_distance(
     const int32_t* vertices, int32_t first, int32_t end, bint is_area, double x, double y,
     double scale, double limit, double* nearest_x, double* nearest_y,
 ) noexcept nogil:
-    """Square of the distance to a line or an outline, 0 inside of it; and the nearest point."""
+    """Square of the distance to a line or an outline, 0 inside of it; and the nearest point.
+
+    Infinite if that is not below the limit.
+    """
     cdef const int32_t* vertex = vertices + 2 * <int64_t>first
     cdef double best = limit, x1, y1, x2, y2, dx, dy, along, square
     cdef bint inside = False
@@ -719,7 +722,7 @@ cdef double shape_distance(
         nearest_x[0] = x
         nearest_y[0] = y
         return 0.0
-    return best
+    return best if best < limit else 1e300
 
 
 cdef double along(

@@ -9,7 +9,10 @@ import shapely
 
 
 def assemble(lines: Sequence[Any]) -> Any | None:
-    """The area inside of closed rings, with holes; None if the lines do not close."""
+    """The area inside of closed rings, with holes.
+
+    None if the lines do not close, or cross each other: no one knows which side is meant.
+    """
     if not lines:
         return None
     merged = shapely.line_merge(shapely.MultiLineString(list(lines)))
@@ -17,7 +20,9 @@ def assemble(lines: Sequence[Any]) -> Any | None:
     for ring in shapely.get_parts(merged):
         if not ring.is_closed or shapely.get_num_coordinates(ring) < 4:
             return None
-        polygon = shapely.make_valid(shapely.Polygon(ring))
+        polygon = shapely.Polygon(ring)
+        if not polygon.is_valid or (area is not None and shapely.crosses(area.boundary, ring)):
+            return None
         # A ring in another is a hole, one in a hole an island.
         area = polygon if area is None else shapely.symmetric_difference(area, polygon)
     if area is None or area.is_empty or shapely.get_dimensions(area) != 2:
