@@ -18,7 +18,7 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
@@ -53,6 +53,8 @@ class Identity:
     device: str | None = None  # the token is good for this device of the user alone
     admin: bool = False
     rights: Rights = USUAL_RIGHTS
+    #: What it rests on (gateway.users.Credential.hash); None where nobody was asked for anything.
+    credential: str | None = field(default=None, repr=False, compare=False)
 
 
 @dataclass
@@ -228,7 +230,13 @@ class Authenticator:
             if len(self._refusals) > REFUSALS_MAX:
                 self._refusals.popitem(last=False)
             return None
-        identity = Identity(credential.user, credential.device, credential.admin, credential.rights)
+        identity = Identity(
+            credential.user,
+            credential.device,
+            credential.admin,
+            credential.rights,
+            credential.hash,
+        )
         self._verdicts[key] = _Verdict(identity, credential, data_version)
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)

@@ -22,7 +22,7 @@ from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.exchange import Exchange, response
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions
-from gateway.ingest import Ingest, named_device
+from gateway.ingest import admit, named_device
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import HEAD_BYTES_MAX, RequestHead, recognise
 from gateway.rights import USUAL_RIGHTS
@@ -57,9 +57,8 @@ def _may_begin(start: bytes) -> bool:
 class FrontServer:
     """What all connections of a listener share; also looks after those that are slow."""
 
-    def __init__(self, services: Services, ingest: Ingest, accept: Accept) -> None:
+    def __init__(self, services: Services, accept: Accept) -> None:
         self.services = services
-        self.ingest = ingest
         self.addresses = services.addresses
         self.accept = accept
         self.connections: set[FrontConnection] = set()
@@ -434,7 +433,7 @@ class FrontConnection(asyncio.Protocol):
             parsed = head.format.parse(body, context)
             if parsed.refused is not None:
                 raise Refused(413, parsed.refused)
-            server.ingest.admit(parsed, identity)
+            admit(parsed, identity, server.services.quotas)
         except Refused as refusal:
             self._refuse(head, refusal)
             return

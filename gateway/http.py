@@ -31,8 +31,6 @@ logger = logging.getLogger(__name__)
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
-INGEST: Final = web.AppKey("ingest", Ingest)
-
 _BACKLOG: Final = 1024
 _SHUTDOWN_S: Final = 5.0
 _LINGER_S: Final = 2.0
@@ -110,7 +108,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
     )
     application[SERVICES] = services
-    ingest = application[INGEST] = Ingest(services)
+    ingest = Ingest(services)
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)
     pages = Pages(ingest.osmand_at_root())
@@ -187,7 +185,7 @@ async def start_http(
     accept = runner.server
     assert accept is not None
 
-    front = FrontServer(services, runner.app[INGEST], cast(Accept, accept))
+    front = FrontServer(services, cast(Accept, accept))
     services.metrics.gauge(
         "http_connections", "Open HTTP connections.", lambda: len(front.connections)
     )

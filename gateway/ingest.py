@@ -27,7 +27,7 @@ from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import BudgetExceeded, ByteBudget, TokenBucket
 from gateway.paths import AT_ROOT, PATHS, Format
-from gateway.quotas import QuotaExceeded
+from gateway.quotas import QuotaExceeded, Quotas
 from gateway.rights import USUAL_RIGHTS
 from gateway.services import Services
 from waylog.kafka import AppendError
@@ -133,7 +133,7 @@ class Ingest:
         self, parsed: Parsed, identity: Identity, traceparent: str | None = None
     ) -> None:
         """Append everything, and wait until the log has it; raises Refused (403, 429, 503)."""
-        self.admit(parsed, identity)
+        admit(parsed, identity, self._services.quotas)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
         futures: list[asyncio.Future[None]] = []
@@ -151,26 +151,6 @@ class Ingest:
             raise unavailable(f"not stored: {error}") from error
         except TimeoutError:
             raise unavailable("not stored yet: the log does not answer") from None
-
-    def admit(self, parsed: Parsed, identity: Identity) -> None:
-        """Whether this user may send all this now; raises Refused.
-
-        Too much for now is 503 and not 429: some apps delete what is answered with 4xx.
-        """
-        rights = identity.rights
-        if rights is USUAL_RIGHTS:
-            return
-        if not rights.may_send:
-            raise Refused(403, "this user may look, but not send")
-        quotas = self._services.quotas
-        try:
-            quotas.take(identity, parsed.fixes)
-        except QuotaExceeded as error:
-            raise Refused(503, str(error), {"Retry-After": str(error.retry_after_s)}) from error
-        beyond = quotas.beyond(identity, parsed.fixes)
-        if beyond:
-            # It will never be accepted: kept as an error, so that the app goes on with the rest.
-            _reject_fixes(parsed, beyond, f"this user may have {rights.devices_max} devices")
 
     async def address_of(self, parsed: Parsed) -> None:
         """Wait, but not for long, for the address of the newest fix."""
@@ -196,6 +176,26 @@ class Ingest:
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nobody waits for it: a log that is away must not delay the refusal.
         self._services.submitter.submit_rejected(rejected)
+
+
+def admit(parsed: Parsed, identity: Identity, quotas: Quotas) -> None:
+    """Whether this user may send all this now; raises Refused.
+
+    Too much for now is 503 and not 429: some apps delete what is answered with 4xx.
+    """
+    rights = identity.rights
+    if rights is USUAL_RIGHTS:
+        return
+    if not rights.may_send:
+        raise Refused(403, "this user may look, but not send")
+    try:
+        quotas.take(identity, parsed.fixes)
+    except QuotaExceeded as error:
+        raise Refused(503, str(error), {"Retry-After": str(error.retry_after_s)}) from error
+    beyond = quotas.beyond(identity, parsed.fixes)
+    if beyond:
+        # It will never be accepted: kept as an error, so that the app goes on with the rest.
+        _reject_fixes(parsed, beyond, f"this user may have {rights.devices_max} devices")
 
 
 def _reject_fixes(parsed: Parsed, indices: list[int], reason: str) -> None:

@@ -34,6 +34,8 @@ class HttpLimits:
     append_timeout_s: float = 10.0
     #: How long an answer waits for the address of the fix it acknowledges.
     address_timeout_s: float = 0.05
+    #: Of one WebSocket, with bursts of five seconds' worth.
+    fixes_per_s_per_websocket: float = 2_000.0
     #: Refused requests that are kept in topic `error`; all are counted.
     refusals_recorded_per_s: float = 10.0
     refusal_bytes_recorded: int = 64 * 1024

@@ -9,6 +9,7 @@ import resource
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -24,6 +25,7 @@ from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
 from gateway.quotas import Quotas
+from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.services import Services
 from gateway.submit import Submitter
 from gateway.users import UserStore
@@ -129,6 +131,7 @@ class _Gateway:
         self.metrics = GatewayMetrics()
         store = self.users = UserStore(settings.users)
         stack.callback(store.close)
+        self.revocations = Revocations(store)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
         self.producer = Producer(settings.bootstrap_servers, settings.client_id, loop)
@@ -186,6 +189,10 @@ class _Gateway:
         # look for cycles more often cost 6 % of all time.
         gc.set_threshold(100_000, 20, 50)
         self._register_gauges()
+        if not self._settings.open_mode:
+            self.revocations.subscribe(self.viewers.end_revoked)
+            watching = asyncio.create_task(self.revocations.watch())
+            self._stack.callback(watching.cancel)
         await self._start_mqtt()
         server = await self._start_http()
         self.http_endpoint = server.endpoint
@@ -235,6 +242,7 @@ class _Gateway:
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
+        self.revocations.subscribe(partial(end_mqtt_connections, server))
         self._stack.push_async_callback(server.close)
         if options.tls is not None and options.certificate and options.key:
             context = server_context(options.certificate, options.key, options.client_ca)

@@ -73,10 +73,10 @@ def cursor_of(request: web.Request) -> Cursor | None:
 
 
 @asynccontextmanager
-async def viewing(services: Services, wanted: Filter) -> AsyncIterator[Viewer]:
+async def viewing(services: Services, wanted: Filter, identity: Identity) -> AsyncIterator[Viewer]:
     """A viewer for as long as the connection lasts; raises Refused."""
     try:
-        viewer = services.viewers.add(wanted)
+        viewer = services.viewers.add(wanted, identity.credential)
     except TooManyViewers:
         raise unavailable("too many live viewers") from None
     try:
@@ -112,7 +112,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
             "X-Accel-Buffering": "no",
         }
     )
-    async with viewing(services, wanted) as viewer:
+    async with viewing(services, wanted, identity) as viewer:
         await response.prepare(request)
         with suppress(ConnectionResetError):
             # The first bytes tell the client that it is connected, and from where on.

@@ -118,12 +118,16 @@ class Submitter(FixAppender):
         self, rejected: Rejected, traceparent: bytes | None = None
     ) -> asyncio.Future[None]:
         """Append to topic `error`; the future fails with AppendError."""
+        return self._future(self.rejected_receipt(rejected, traceparent))
+
+    def rejected_receipt(self, rejected: Rejected, traceparent: bytes | None = None) -> Receipt:
+        """The same with a receipt."""
         source = rejected.source
         self.metrics.rejected[source] = self.metrics.rejected.get(source, 0) + 1
         key = rejected.device.encode() if rejected.device is not None else None
         receipt = Receipt()
         self._append(ERROR, encode(rejected), key, traceparent, receipt)
-        return self._future(receipt)
+        return receipt
 
     def _append(
         self,

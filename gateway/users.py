@@ -223,6 +223,15 @@ class UserStore:
         rows = self._credentials("c.user = ? AND c.kind = 'password'", user)
         return rows[0] if rows else None
 
+    def credential_hashes(self) -> set[str]:
+        """The hashes of all credentials that are good now."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT c.hash FROM credentials c JOIN users u ON u.name = c.user "
+                "WHERE u.revoked IS NULL"
+            ).fetchall()
+        return {hashed for (hashed,) in rows}
+
     def holds(self, credential: Credential) -> bool:
         """Whether a credential is still good, exactly as it was."""
         return credential in self._credentials("c.hash = ?", credential.hash)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -18,7 +18,7 @@ ORDERED_EVENTS_MAX: Final = 2_000
 ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
 #: Devices of which something waits for one viewer.
 NEWEST_EVENTS_MAX: Final = 20_000
-VIEWERS_MAX: Final = 1_000
+VIEWERS_MAX: Final = 10_000
 
 _CURSOR = re.compile(r"[la]\d{1,9}-\d{1,18}")
 _CURSOR_PARTS_MAX: Final = 2_000
@@ -113,8 +113,12 @@ class Viewer:
     instead, and learns how many it did not get.
     """
 
-    def __init__(self, wanted: Filter, positions: Cursor) -> None:
+    def __init__(self, wanted: Filter, positions: Cursor, credential: str | None = None) -> None:
         self.wanted = wanted
+        #: Of whom it may see devices at most, whatever it wants later.
+        self.seen_users = wanted.users
+        #: What its connection rests on (gateway.users.Credential.hash); None for none.
+        self.credential = credential
         #: What has been taken: the id of the last event it was given.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
@@ -128,6 +132,8 @@ class Viewer:
 
     def offer(self, events: Iterable[ViewEvent]) -> None:
         """Add what passes the filter."""
+        if not self.wanted.topics:
+            return
         passes = self.wanted.passes
         wanted = [event for event in events if passes(event)]
         if not wanted:
@@ -194,6 +200,9 @@ class Viewers:
         self._metrics = metrics
         self._viewers_max = viewers_max
         self._viewers: set[Viewer] = set()
+        # By whose devices they may see, so that a fix costs nothing for those who may not.
+        self._of_all: set[Viewer] = set()
+        self._of_user: dict[str, set[Viewer]] = {}
 
     def __len__(self) -> int:
         return len(self._viewers)
@@ -214,15 +223,29 @@ class Viewers:
 
     def on_events(self, events: list[ViewEvent]) -> None:
         """For the views' `watch`."""
-        for viewer in self._viewers:
+        for viewer in self._of_all:
             viewer.offer(events)
+        if not self._of_user:
+            return
+        by_user: dict[str, list[ViewEvent]] = {}
+        for event in events:
+            user = event.device.partition("/")[0]
+            if user in self._of_user:
+                by_user.setdefault(user, []).append(event)
+        for user, own in by_user.items():
+            for viewer in self._of_user[user]:
+                viewer.offer(own)
 
-    def add(self, wanted: Filter) -> Viewer:
-        """A new viewer, from now on. Raises TooManyViewers."""
+    def add(self, wanted: Filter, credential: str | None = None) -> Viewer:
+        """A new viewer, from now on; see `end_revoked` for `credential`. Raises TooManyViewers."""
         if len(self._viewers) >= self._viewers_max:
             raise TooManyViewers
-        viewer = Viewer(wanted, self.positions)
+        viewer = Viewer(wanted, self.positions, credential)
         self._viewers.add(viewer)
+        if wanted.users is None:
+            self._of_all.add(viewer)
+        for user in wanted.users or ():
+            self._of_user.setdefault(user, set()).add(viewer)
         return viewer
 
     def close(self) -> None:
@@ -232,7 +255,21 @@ class Viewers:
             viewer.closed = True
             viewer.wake.set()
 
+    def end_revoked(self, valid: Container[str]) -> None:
+        """End the connections whose credentials are not among the valid ones any more."""
+        for viewer in self._viewers:
+            if viewer.credential is not None and viewer.credential not in valid:
+                viewer.closed = True
+                viewer.wake.set()
+
     def remove(self, viewer: Viewer) -> None:
         """It has gone."""
         self._viewers.discard(viewer)
+        self._of_all.discard(viewer)
+        for user in viewer.seen_users or ():
+            others = self._of_user.get(user)
+            if others is not None:
+                others.discard(viewer)
+                if not others:
+                    del self._of_user[user]
         self._metrics.skipped += viewer.skipped

@@ -4,7 +4,7 @@ From the client:
   {"type": "fix", "id": "mine-1", "device": "phone", "lat": .., "lon": .., ...}
   {"type": "fixes", "fixes": [{...}, ...]}
   {"type": "subscribe", "bbox": [w, s, e, n], "devices": [..], "topics": ["location", "address"],
-   "batch": true}                                      narrows what comes; all own devices at first
+   "friends": false, "batch": true}     narrows what comes; at first all devices one may see
   {"type": "unsubscribe"}    {"type": "ping"}
 
 To the client:
@@ -24,6 +24,7 @@ import asyncio
 import logging
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Any, Final
 
 import msgspec
@@ -33,13 +34,16 @@ from gateway.access import credentials_of, reader, same_origin, verify
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
 from gateway.formats import Context, Parsed, positions
-from gateway.ingest import all_appended
+from gateway.formats.plain_positions import PlainPositions, Record
+from gateway.ingest import admit
+from gateway.limits import TokenBucket
 from gateway.log_range import LogRanges
+from gateway.receipts import BatchReceipt, Receipt
+from gateway.rights import USUAL_RIGHTS
 from gateway.services import SERVICES, Services
 from gateway.stream import COALESCING_S, EVENT_NAMES, cursor_of, filter_of, missed, viewing
 from gateway.viewers import BoundingBox, Viewer, encode_cursor
 from gateway.views import ViewEvent
-from waylog.kafka import AppendError
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -52,7 +56,14 @@ _HEARTBEAT_S: Final = 30.0
 _ANSWERS_MAX: Final = 10_000
 _DEVICES_MAX: Final = 1_000
 
+_FIX_START: Final = b'{"type":"fix",'
+
+_FLOOD: Final = "too many fixes a second on one connection"
+
 _encode = msgspec.json.Encoder().encode
+
+_DONE = Receipt()
+_DONE.finish(None)
 
 
 class _Incoming(msgspec.Struct):
@@ -62,6 +73,7 @@ class _Incoming(msgspec.Struct):
     devices: list[str] | None = None
     topics: list[str] | None = None
     batch: bool | None = None
+    friends: bool | None = None
 
 
 _incoming = msgspec.json.Decoder(_Incoming)
@@ -78,12 +90,13 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     may_send = credentials is not None or services.authenticator.open_mode
     if credentials is not None:
         identity = await verify(request, credentials)
+    may_send = may_send and identity.rights.may_send
     wanted = filter_of(request, identity)
     since = cursor_of(request)
     socket = web.WebSocketResponse(
         heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False
     )
-    async with viewing(services, wanted) as viewer:
+    async with viewing(services, wanted, identity) as viewer:
         await socket.prepare(request)
         connection = _Connection(socket, viewer, identity, may_send, services)
         watching = asyncio.create_task(connection.watch(ranges, since))
@@ -112,34 +125,37 @@ class _Connection:
         self._identity = identity
         self._may_send = may_send
         self._services = services
-        self._answers: deque[dict[str, Any]] = deque()
+        self._answers: deque[bytes] = deque()
         self._batch = False
         self._in_flight = 0
         self._room = asyncio.Event()
         self._room.set()
-        self._storing: set[asyncio.Task[None]] = set()
+        self._rate = TokenBucket(services.limits.fixes_per_s_per_websocket)
+        plain = identity.rights is USUAL_RIGHTS and not identity.admin
+        self._plain = PlainPositions(identity.user, identity.device) if plain else None
 
     # --- from the client ------------------------------------------------------------------------
 
     async def receive(self) -> None:
         """Read until the client goes."""
-        try:
-            async for frame in self._socket:
-                if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
-                    continue
-                body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
-                self._take(body)
+        async for frame in self._socket:
+            if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                continue
+            body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
+            self._take(body)
+            if not self._room.is_set():
                 await self._room.wait()
-                if len(self._answers) > _ANSWERS_MAX:
-                    await self._socket.close(code=1008, message=b"answers are not read")
-                    return
-        finally:
-            for task in self._storing:
-                task.cancel()
+            if len(self._answers) > _ANSWERS_MAX:
+                await self._socket.close(code=1008, message=b"answers are not read")
+                return
 
     def _take(self, body: bytes) -> None:
         if body[:1] == b"[":
             self._fixes(body)
+            return
+        if body.startswith(_FIX_START):
+            # As our own clients write it: the rest is a position.
+            self._fixes(b"{" + body[len(_FIX_START) :])
             return
         try:
             incoming = _incoming.decode(body)
@@ -170,6 +186,10 @@ class _Connection:
         wanted.box = box
         topics = frozenset(EVENT_NAMES if incoming.topics is None else incoming.topics)
         wanted.topics = topics & EVENT_NAMES.keys()
+        users = self._viewer.seen_users
+        if incoming.friends is False and self._identity.user:
+            users = frozenset((self._identity.user,))
+        wanted.users = users
         if self._identity.device is None:
             devices = incoming.devices
             wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
@@ -178,42 +198,83 @@ class _Connection:
 
     def _fixes(self, body: bytes) -> None:
         if not self._may_send:
-            reason = "sending needs credentials"
+            reason = "sending needs credentials that may send"
             self._answer({"type": "error", "reason": reason, "retry": False})
             return
+        received = now_ms()
+        submitter = self._services.submitter
+        if self._plain is not None and not submitter.is_sample():
+            records = self._plain.records(body, received)
+            if records is not None:
+                if not self._admit(len(records)):
+                    self._not_stored([bytes_id(each) for each in records if each[3]], _FLOOD)
+                else:
+                    receipt = submitter.submit_records(records, positions.SOURCE, None)
+                    receipt.add_done_callback(partial(self._stored_records, records))
+                return
         context = Context(
             user=self._identity.user or ANONYMOUS,
             device=self._identity.device,
-            received=now_ms(),
+            received=received,
             any_user=self._identity.admin or self._services.authenticator.open_mode,
         )
         parsed = positions.parse(body, context)
+        ids = [name for name in parsed.client_ids if name is not None]
         if parsed.refused is not None:
             self._answer({"type": "error", "reason": parsed.refused, "retry": False})
             return
-        self._in_flight += len(parsed.fixes)
+        if not self._admit(len(parsed.fixes)):
+            self._not_stored(ids, _FLOOD)
+            return
+        try:
+            admit(parsed, self._identity, self._services.quotas)
+        except Refused as refusal:
+            self._landed(len(parsed.fixes))
+            self._not_stored(ids, refusal.reason)
+            return
+        # Submitted here and now, so that a device's fixes keep their order.
+        waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
+        waiting.add_done_callback(partial(self._stored, parsed))
+        for fix in parsed.fixes:
+            submitter.submit_location(fix).add_done_callback(waiting.one_done)
+        for rejected in parsed.rejected:
+            submitter.rejected_receipt(rejected).add_done_callback(waiting.one_done)
+        waiting.one_done(_DONE)
+
+    def _admit(self, count: int) -> bool:
+        """Count fixes that are under way; False if the client floods."""
+        if not self._rate.take(count):
+            return False
+        self._in_flight += count
         if self._in_flight > IN_FLIGHT_MAX:
             self._room.clear()
-        # Submitted here and now, so that a device's fixes keep their order.
-        submitter = self._services.submitter
-        futures = [submitter.location_stored(fix) for fix in parsed.fixes]
-        futures += [submitter.submit_rejected(rejected) for rejected in parsed.rejected]
-        task = asyncio.create_task(self._store(parsed, futures))
-        self._storing.add(task)
-        task.add_done_callback(self._storing.discard)
+        return True
 
-    async def _store(self, parsed: Parsed, futures: list[asyncio.Future[None]]) -> None:
-        ids = [name for name in parsed.client_ids if name is not None]
-        try:
-            await all_appended(futures, self._services.limits.append_timeout_s)
-        except (AppendError, TimeoutError) as error:
-            reason = f"not stored: {error}"
-            self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
+    def _landed(self, count: int) -> None:
+        self._in_flight -= count
+        if self._in_flight <= IN_FLIGHT_MAX:
+            self._room.set()
+
+    def _not_stored(self, ids: list[str], reason: str) -> None:
+        self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
+
+    def _stored_records(self, records: list[Record], receipt: Receipt) -> None:
+        self._landed(len(records))
+        error = receipt.exception()
+        if error is not None:
+            ids = [bytes_id(record) for record in records if record[3]]
+            self._not_stored(ids, f"not stored: {error}")
             return
-        finally:
-            self._in_flight -= len(parsed.fixes)
-            if self._in_flight <= IN_FLIGHT_MAX:
-                self._room.set()
+        self._answers.append(ack(records))
+        self._viewer.wake.set()
+
+    def _stored(self, parsed: Parsed, receipt: Receipt) -> None:
+        self._landed(len(parsed.fixes))
+        ids = [name for name in parsed.client_ids if name is not None]
+        error = receipt.exception()
+        if error is not None:
+            self._not_stored(ids, f"not stored: {error}")
+            return
         if parsed.fixes:
             fix_ids = [fix.id for fix in parsed.fixes]
             self._answer({"type": "ack", "ids": ids, "fix_ids": fix_ids})
@@ -224,7 +285,7 @@ class _Connection:
             self._answer(refusal)
 
     def _answer(self, answer: dict[str, Any]) -> None:
-        self._answers.append(answer)
+        self._answers.append(_encode(answer))
         self._viewer.wake.set()
 
     # --- to the client --------------------------------------------------------------------------
@@ -243,7 +304,7 @@ class _Connection:
                     await self._socket.close(code=1001, message=b"the gateway stops")
                     return
                 events = self._viewer.take()
-                answers = [_encode(answer) for answer in self._answers]
+                answers = list(self._answers)
                 self._answers.clear()
                 if skipped := self._viewer.take_skipped():
                     self._services.metrics.skipped += skipped
@@ -271,6 +332,30 @@ class _Connection:
         for message in messages:
             # Waits while the client does not read: what is new meanwhile is coalesced.
             await self._socket.send_frame(message, WSMsgType.TEXT)
+
+
+def bytes_id(record: Record) -> str:
+    """The id of a record, as the client's own name for it."""
+    value = record[2]
+    return value[7 : value.index(b'"', 7)].decode()
+
+
+def ack(records: list[Record]) -> bytes:
+    """The acknowledgement of records."""
+    if len(records) == 1:
+        value = records[0][2]
+        quoted = value[6 : value.index(b'"', 7) + 1]
+        return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (
+            quoted if records[0][3] else b"",
+            quoted,
+        )
+    return _encode(
+        {
+            "type": "ack",
+            "ids": [bytes_id(record) for record in records if record[3]],
+            "fix_ids": [bytes_id(record) for record in records],
+        }
+    )
 
 
 def _id_of(raw: bytes) -> str | None:

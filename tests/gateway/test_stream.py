@@ -200,6 +200,73 @@ async def test_a_websocket_goes_on_where_it_was(gateway: Gateway, user: Login) -
         assert missed["lat"] == 2
 
 
+async def test_friends_are_seen_until_the_viewer_wants_them_no_more(
+    gateway: Gateway, user: Login
+) -> None:
+    friend = gateway.user(f"{user.name}-friend")
+    gateway.users.rights.befriend(friend.name, user.name)
+    async with websocket(gateway, user) as connection:
+        await send(gateway, friend, 1)
+        (fix,) = await receive(connection, "fix")
+        assert fix["user"] == friend.name
+        await connection.send_json({"type": "subscribe", "friends": False})
+        await receive(connection, "subscribed")
+        await send(gateway, friend, 2)
+        await send(gateway, user, 3)
+        (fix,) = await receive(connection, "fix")
+        assert fix["user"] == user.name
+
+
+async def test_who_is_revoked_is_cut_off(gateway: Gateway, user: Login) -> None:
+    async with gateway.client(user) as client, client.get("/v1/stream") as stream:
+        assert await stream.content.readline()
+        async with websocket(gateway, user) as connection:
+            gateway.users.revoke(user.name)
+            message = await connection.receive(timeout=10)
+            assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
+        async with asyncio.timeout(10):
+            await stream.content.read()
+        assert stream.content.at_eof()
+
+
+async def test_a_user_that_may_only_look_does(gateway: Gateway, user: Login) -> None:
+    gateway.users.rights.set_sending(user.name, False)
+    async with websocket(gateway, user) as connection:
+        await connection.send_json({"type": "fix", "lat": 1, "lon": 2})
+        (refusal,) = await receive(connection, "error")
+        assert "may send" in refusal["reason"]
+        assert refusal["retry"] is False
+
+
+@pytest.mark.parametrize("start", ['{"type":"fix",', "{"])
+async def test_what_our_own_clients_send_is_acknowledged_by_its_id(
+    gateway: Gateway, user: Login, start: str
+) -> None:
+    name = f"01JF8ZQ4T0Q2W3E4R5T6-{start[2:6]}".replace('"', "-")
+    position = f'"id":"{name}","device":"x","lat":1,"lon":2,"time":{NOW}}}'
+    async with websocket(gateway, user) as connection:
+        await connection.send_json({"type": "unsubscribe"})
+        for _ in range(3):
+            await connection.send_str(start + position)
+            (ack,) = await receive(connection, "ack")
+            assert ack == {"type": "ack", "ids": [name], "fix_ids": [name]}
+    assert sum(f'"{name}"'.encode() in value for _, value in gateway.records("location")) == 1
+
+
+async def test_a_flood_on_one_connection_is_held_back(gateway: Gateway, user: Login) -> None:
+    async with websocket(gateway, user) as connection:
+        await connection.send_json({"type": "unsubscribe"})
+        batch = [{"lat": 1, "lon": n / 1000, "time": NOW + n, "id": f"n{n}"} for n in range(4000)]
+        for _ in range(4):
+            await connection.send_json(batch)
+        refused = 0
+        for _ in range(4):
+            message = await connection.receive_json(timeout=20)
+            refused += message["type"] == "error"
+            assert message["type"] == "ack" or (message["retry"] and len(message["ids"]) == 4000)
+        assert refused
+
+
 async def test_a_local_viewer_watches_and_may_not_send(gateway: Gateway, user: Login) -> None:
     async with websocket(gateway, None) as connection:
         await connection.send_json({"type": "fix", "lat": 1, "lon": 2})
