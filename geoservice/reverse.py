@@ -148,10 +148,6 @@ class Geocoder:
         """
         return self._world.town(number)
 
-    def country_names(self) -> dict[str, str]:
-        """English names of all countries, by code."""
-        return self._world.country_names()
-
     def namedetails(self, place: Place) -> dict[str, str]:
         """All names of a place as OpenStreetMap's tags: "name", "name:de", "ref"."""
         if self._streets is not None and place.osm_type is not None:

@@ -86,10 +86,6 @@ class WorldLayer:
         country = next(n for n in ends if number < self._countries[4 * n + 3])
         return self._places.get(number) or self._make_place(number, country)
 
-    def country_names(self) -> dict[str, str]:
-        """English names of all countries, by code."""
-        return {place.address["country_code"]: place.name for place in self._country_places}
-
     def address_rows(self, place: Place) -> list[AddressRow]:
         """The address of a place line by line, the finest first."""
         return [

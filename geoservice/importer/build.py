@@ -22,6 +22,7 @@ from geoservice.importer.addresses import AddressFinder, is_contested, shown_lin
 from geoservice.importer.area_sections import PlaceNode, Polygon, area_sections
 from geoservice.importer.areas import Area
 from geoservice.importer.countries import Countries
+from geoservice.importer.country_names import CountryNames
 from geoservice.importer.interpolation import place_interpolations
 from geoservice.importer.placing import TILE_DEGREES, HousePlace, StreetPlace, Tile, area_lines
 from geoservice.importer.postcodes import Postcodes
@@ -119,7 +120,7 @@ class _Builder:
         strings = Strings()
         self._strings = strings
         self.objects = Objects(strings, directory)
-        self._country_names = _CountryNames(survey.source.country_names)
+        self._country_names = CountryNames(survey.source.country_names, countries.complete)
         self._addresses = Addresses(strings, self._country_names)
         self._finder = AddressFinder(survey.areas)
         self._postcodes = Postcodes(survey.source, survey.centres, survey.countries, countries)
@@ -493,20 +494,10 @@ class _Builder:
     def _country_section(self) -> bytes:
         names = self.objects.names
         pairs = [
-            (self._strings.number(code), names.number(self._country_names.get(code, {})))
+            (self._strings.number(code), names.number(self._country_names.names(code)))
             for code in self._addresses.countries
         ]
         return np.array(pairs, dtype="<i4").tobytes()
-
-
-class _CountryNames(dict[str, dict[str, str]]):
-    """Names of countries: those of the extracts, else the world's English ones."""
-
-    def __init__(self, names: Mapping[str, dict[str, str]]) -> None:
-        world = Geocoder.open()
-        super().__init__(
-            {code: {"name": name} for code, name in world.country_names().items()} | dict(names)
-        )
 
 
 def number_counts(text: str) -> bool:

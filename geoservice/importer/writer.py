@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from geoservice import street_format as sections
 from geoservice.display_names import display_name
 from geoservice.importer.areas import Area
+from geoservice.importer.country_names import CountryNames
 from geoservice.importer.rows import DEGREE, Spool
 
 #: Streets are cut after so many pieces, so that a search need not look at all of a long one.
@@ -54,7 +55,7 @@ class Strings:
 class Addresses:
     """The part of addresses that many objects share."""
 
-    def __init__(self, strings: Strings, country_names: Mapping[str, Mapping[str, str]]) -> None:
+    def __init__(self, strings: Strings, country_names: CountryNames) -> None:
         self._strings = strings
         self._country_names = country_names
         self._numbers: dict[tuple[Any, ...], int] = {}
@@ -92,7 +93,7 @@ class Addresses:
             shown.append(postcode)
         country_number = -1
         if country is not None:
-            name = display_name(self._country_names.get(country, {}))
+            name = display_name(self._country_names.names(country))
             if name:
                 members.setdefault("country", name)
                 shown.append(name)
