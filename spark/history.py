@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
+    from spark.tasks import Engine
+
 logger = logging.getLogger(__name__)
 
 # A stop waits this long for the end of a batch.
@@ -43,7 +45,8 @@ class HistorySettings:
     bootstrap_servers: str
     out: str
     once: bool = False
-    source: str = "python"  # or "jvm"
+    engine: str = "spark"  # or "arrow"
+    source: str = "python"  # or "jvm"; of Spark
     master: str = DEFAULT_MASTER
     checkpoint: str | None = None  # default: inside `out`, so that both live and die together
     trigger_s: float = 5.0
@@ -74,6 +77,7 @@ class HistoryJob:
         self._stopping = threading.Event()
         self._new_rows = threading.Event()
         self.total = Committed()
+        self._batches = 0
 
     def stop(self) -> None:
         """Ask for a clean end; may be called from a signal handler."""
@@ -91,6 +95,9 @@ class HistoryJob:
             self._files.open()
             self._check_log()
             if self._stopping.is_set():
+                return self.total
+            if self._settings.engine == "arrow":
+                self._run_arrow()
                 return self.total
             session = open_session(
                 "waylog history",
@@ -144,8 +151,32 @@ class HistoryJob:
                 )
 
     def _run_in(self, session: SparkSession) -> None:
+        from spark.tasks import SparkEngine
+
+        self._run_streams(lambda: self._run_query(session), SparkEngine(session))
+
+    def _run_arrow(self) -> None:
+        from spark.history_arrow import ArrowHistory
+        from spark.tasks import LocalEngine
+
+        def run() -> None:
+            history = ArrowHistory(
+                self._settings.bootstrap_servers,
+                LOCATION,
+                self._storage,
+                self._files,
+                batch_rows=self._settings.batch_rows,
+                on_batch=self._on_committed,
+            )
+            self._on_ready()
+            history.run(self._stopping, self._settings.trigger_s, once=self._settings.once)
+
+        self._run_streams(run, LocalEngine(1))
+
+    def _run_streams(self, run: Callable[[], None], engine: Engine) -> None:
+        """Run until it ends (`once`) or a stop is asked for; what fails starts again."""
         places = threading.Thread(
-            target=self._keep_places, args=(session,), name="places", daemon=True
+            target=self._keep_places, args=(engine,), name="places", daemon=True
         )
         with_places = self._settings.places is not None
         if with_places and not self._settings.once:
@@ -154,7 +185,7 @@ class HistoryJob:
         while not self._stopping.is_set():
             started = time.monotonic()
             try:
-                self._run_query(session)
+                run()
                 if self._settings.once:
                     break
             except Exception as error:
@@ -168,7 +199,7 @@ class HistoryJob:
                 logger.error("the stream ended, it starts again: %s", _reason(error))
                 self._stopping.wait(wait_s)
         if with_places and self._settings.once and not self._stopping.is_set():
-            self._write_places(session)
+            self._write_places(engine)
 
     def _run_query(self, session: SparkSession) -> None:
         frame = read_landed(session, self._settings, self._storage)
@@ -189,10 +220,12 @@ class HistoryJob:
             if self._stopping.is_set():
                 _stop_query(query)
 
-    def _commit_batch(self, frame: DataFrame, batch: int) -> None:
+    def _commit_batch(self, frame: DataFrame, _: int) -> None:
         started = time.monotonic()
         landed = [LandedFile(*row) for row in frame.collect()]
-        committed = self._files.commit(landed)
+        self._on_committed(self._files.commit(landed), time.monotonic() - started)
+
+    def _on_committed(self, committed: Committed, seconds: float) -> None:
         self.total.rows += committed.rows
         self.total.files += committed.files
         self.total.duplicates += committed.duplicates
@@ -201,33 +234,31 @@ class HistoryJob:
             self._new_rows.set()
         logger.info(
             "batch %d: %d fixes in %d files, %.1f s%s%s",
-            batch,
+            self._batches,
             committed.rows,
             committed.files,
-            time.monotonic() - started,
+            seconds,
             f", {committed.duplicates} sent again left out" if committed.duplicates else "",
             f", {committed.repeated} written before" if committed.repeated else "",
         )
+        self._batches += 1
 
-    def _keep_places(self, session: SparkSession) -> None:
+    def _keep_places(self, engine: Engine) -> None:
         while not self._stopping.is_set():
             if self._new_rows.wait(1.0):
                 self._new_rows.clear()
-                self._write_places(session)
+                self._write_places(engine)
                 self._stopping.wait(self._settings.places_interval_s)
 
-    def _write_places(self, session: SparkSession) -> None:
+    def _write_places(self, engine: Engine) -> None:
         from spark.place_topics import publish_places, read_edits
         from spark.places_job import write_places
-        from spark.tasks import SparkEngine
 
         assert self._settings.places is not None
         servers = self._settings.bootstrap_servers
         try:
             edits = read_edits(servers)
-            written = write_places(
-                SparkEngine(session), self._settings.out, self._settings.places, edits
-            )
+            written = write_places(engine, self._settings.out, self._settings.places, edits)
             publish_places(servers, self._settings.places, written.changed)
         except Exception as error:
             if not self._stopping.is_set():

@@ -39,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--bootstrap-servers", metavar="LIST", default=DEFAULT_BOOTSTRAP_SERVERS)
     add("--out", metavar="URL", default=str(DataDirectory.default().history), help="a folder")
     add(
+        "--engine",
+        choices=("spark", "arrow"),
+        default="spark",
+        help="arrow: in this process alone, without a JVM; the same files",
+    )
+    add(
         "--source",
         choices=("python", "jvm"),
         default="python",
@@ -132,6 +138,7 @@ def _run(arguments: argparse.Namespace) -> int:
         bootstrap_servers=arguments.bootstrap_servers,
         out=arguments.out,
         once=arguments.once,
+        engine=arguments.engine,
         source=arguments.source,
         master=arguments.master,
         checkpoint=arguments.checkpoint,

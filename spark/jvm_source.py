@@ -9,8 +9,8 @@ from typing import Final
 import pyarrow as pa
 
 from spark.landing import land
+from spark.log_fixes import report_unreadable
 from spark.schema import LogRecord, decode_records
-from spark.source import report_unreadable
 from waylog.storage import Storage
 
 _ROWS: Final = 10_000

@@ -84,8 +84,14 @@ HISTORY_SCHEMA: Final = pa.schema(
 _decode: Final[Callable[[bytes], StoredFix]] = msgspec.json.Decoder(StoredFix).decode
 
 
+# Before this, nobody had a receiver: a clock that was not set (1980-01-06, the epoch of GPS).
+_PLAUSIBLE_MIN_MS: Final = 315_964_800_000
+# A clock that is wrong by more than this is not a time zone's mistake.
+_FUTURE_MAX_MS: Final = 2 * DAY_MS
+
+
 class Unreadable(NamedTuple):
-    """A record that is no fix."""
+    """A record that is no fix, or one of a time that cannot be."""
 
     offset: int
     key: bytes | None
@@ -110,12 +116,26 @@ def decode_records(
     unreadable: list[Unreadable] = []
     for record in records:
         try:
-            fixes.append(_decode(record.value))  # type: ignore[arg-type]
-            offsets.append(record.offset)
+            fix = _decode(record.value)  # type: ignore[arg-type]
+            if _is_plausible(fix):
+                fixes.append(fix)
+                offsets.append(record.offset)
+            else:
+                reason = (
+                    "implausible time: before 1980, or more than two days after it was received"
+                )
+                unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
         except Exception as error:  # whatever is in the log must not stop the history
             reason = "no value" if record.value is None else f"not a fix: {error}"
             unreadable.append(Unreadable(record.offset, record.key, record.value, reason))
     return _rows(partition, fixes, offsets), unreadable
+
+
+def _is_plausible(fix: StoredFix) -> bool:
+    """Whether the fix may have its time; a `received` that means nothing is no witness."""
+    return fix.time >= _PLAUSIBLE_MIN_MS and not (
+        fix.time > fix.received + _FUTURE_MAX_MS and fix.received >= _PLAUSIBLE_MIN_MS
+    )
 
 
 def _rows(partition: int, fixes: list[StoredFix], offsets: list[int]) -> pa.RecordBatch:

@@ -16,8 +16,6 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import pyarrow as pa
-from confluent_kafka import KafkaException, Message
-from confluent_kafka import Producer as LibrdkafkaProducer
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.streaming.datasource import (
@@ -29,12 +27,12 @@ from pyspark.sql.streaming.datasource import (
 from pyspark.sql.types import StructType
 
 from spark.landing import LANDED_SCHEMA, land
-from spark.log_source import LogOffsets, OffsetRange, Watermarks, read_range
-from spark.schema import HISTORY_SCHEMA, LogRecord, Unreadable, decode_records
-from waylog.kafka import LogUnreachable, producer_config
-from waylog.messages import Rejected, encode
+from spark.log_fixes import next_ends, read_fixes
+from spark.log_source import LogOffsets, OffsetRange, Watermarks
+from spark.schema import HISTORY_SCHEMA
+from waylog.kafka import LogUnreachable
 from waylog.storage import Storage
-from waylog.topics import ERROR, LOCATION
+from waylog.topics import LOCATION
 
 logger = logging.getLogger(__name__)
 
@@ -43,9 +41,6 @@ MAX_ROWS: Final = 250_000
 
 #: How long a start waits for a log that does not answer, or that has no topic yet.
 _PATIENCE_S: Final = 60.0
-
-# Base64 of this fits into a record of the size that every broker accepts.
-_RAW_BYTES_MAX: Final = 512 * 1024
 
 # While the stream runs, a log that is away is asked again at the next trigger.
 _TRIGGER_PATIENCE_S: Final = 2.0
@@ -193,96 +188,3 @@ class LandingReader(LocationReader):
         wanted = partition.wanted
         fixes = read_fixes(self._servers, self._topic, wanted)
         return land(fixes, self._storage, wanted.start, wanted.end)
-
-
-def next_ends(
-    starts: Mapping[int, int], ends: Mapping[int, int], rows: int | None
-) -> dict[int, int]:
-    """Where a batch of at most about `rows` records ends, given where the log ends.
-
-    Partitions share the rows by what they have waiting, so that none falls behind. An end before
-    the start (the log lost its tail) leaves the partition where it is.
-    """
-    waiting = {partition: max(0, end - starts.get(partition, 0)) for partition, end in ends.items()}
-    total = sum(waiting.values())
-    result = dict(starts)
-    for partition, count in waiting.items():
-        if rows is not None and total > rows:
-            # Rounded up: a partition with one record among millions must move as well.
-            share = min(count, -(-count * rows // total))
-        else:
-            share = count
-        result[partition] = starts.get(partition, 0) + share
-    return result
-
-
-def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
-    """The fixes of a range. What is no fix goes to topic `error`, before the range counts as read.
-
-    A batch that is repeated sends its unreadable records to `error` again.
-    """
-    for messages in read_range(servers, topic, wanted):
-        batch, unreadable = decode_records(wanted.partition, [_record(each) for each in messages])
-        if unreadable:
-            report_unreadable(servers, topic, wanted.partition, unreadable)
-        if batch.num_rows:
-            yield batch
-
-
-def _record(message: Message) -> LogRecord:
-    return LogRecord(message.offset(), message.key(), message.value())  # type: ignore[arg-type]
-
-
-def report_unreadable(
-    servers: str, topic: str, partition: int, unreadable: Sequence[Unreadable]
-) -> None:
-    """Keep records that are no fixes in topic `error`; raises LogUnreachable if that fails."""
-    logger.warning(
-        "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
-        topic,
-        partition,
-        len(unreadable),
-        ERROR,
-        unreadable[0].offset,
-        # The reason names members and types, never values.
-        unreadable[0].reason,
-    )
-    failures: list[str] = []
-    producer = LibrdkafkaProducer(
-        producer_config(servers, "waylog-history")
-        | {"logger": logging.getLogger("spark.source.librdkafka")}
-    )
-
-    def on_delivery(error: object, _: Message) -> None:
-        if error is not None:
-            failures.append(str(error))
-
-    for record in unreadable:
-        raw = record.value or b""
-        cut = f" (cut from {len(raw)} bytes)" if len(raw) > _RAW_BYTES_MAX else ""
-        rejected = Rejected(
-            reason=record.reason + cut,
-            source="history",
-            time=time.time_ns() // 1_000_000,
-            raw=raw[:_RAW_BYTES_MAX],
-            device=record.key.decode("utf-8", "replace") if record.key is not None else None,
-            headers={
-                "topic": topic,
-                "partition": str(partition),
-                "offset": str(record.offset),
-            },
-        )
-        while True:
-            try:
-                producer.produce(ERROR, encode(rejected), record.key, on_delivery=on_delivery)
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                failures.append(str(error))
-                break
-    if producer.flush(60.0) or failures:
-        raise LogUnreachable(
-            f"unreadable records could not be written to topic {ERROR}: "
-            f"{failures[0] if failures else 'no answer'}"
-        )

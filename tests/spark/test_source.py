@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.source import next_ends
+from spark.log_fixes import next_ends
 
 OFFSETS = st.dictionaries(st.integers(0, 5), st.integers(0, 10**6))
 
