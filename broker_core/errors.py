@@ -408,6 +408,9 @@ class GroupSubscribedToTopic(BrokerError, code=86):
 class InvalidRecord(BrokerError, code=87):
     """This record has failed the validation on broker and hence will be rejected."""
 
+    #: Which records of the batch are to blame, and why (KIP-467); the others may be sent again.
+    record_errors: tuple[tuple[int, str], ...] = ()
+
 
 class UnstableOffsetCommit(BrokerError, code=88, retriable=True):
     """There are unstable offsets that need to be cleared."""

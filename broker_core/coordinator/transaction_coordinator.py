@@ -113,9 +113,7 @@ class TransactionCoordinator:
             self._fence(present, now)
             self._run(
                 transactional_id,
-                partial(self._init, transactional_id, timeout_ms, None, token)
-                if expected is None
-                else lambda _: self._refuse(token, errors.ConcurrentTransactions.code),
+                partial(self._init_fenced, transactional_id, timeout_ms, expected, token),
                 token,
                 now,
             )
@@ -138,6 +136,22 @@ class TransactionCoordinator:
                 )
             ],
         )
+
+    def _init_fenced(
+        self,
+        transactional_id: str,
+        timeout_ms: int,
+        expected: tuple[int, int] | None,
+        token: Token,
+        now: Moment,
+    ) -> None:
+        """Go on with an initialisation that had to abort a transaction first."""
+        if self.transactions[transactional_id].state is TransactionState.ONGOING:
+            self._refuse(token, errors.CoordinatorNotAvailable.code)
+        elif expected is not None:
+            self._refuse(token, errors.ConcurrentTransactions.code)
+        else:
+            self._init(transactional_id, timeout_ms, None, token, now)
 
     def _next_epoch(
         self,

@@ -37,6 +37,7 @@ from broker_core.protocol.records import (
     BatchHeader,
     assign_offsets,
     inspect_compressed,
+    read_records,
     validate_batches,
 )
 
@@ -246,7 +247,7 @@ class Log:
             if config.compacts and header.compression:
                 inspect_compressed(batches, header)
             if header.has_null_key and config.compacts:
-                raise InvalidRecord(f"{self.name} is compacted: a record needs a key")
+                raise self._without_keys(batches, header)
             if config.uses_log_append_time:
                 continue
             newest = header.newest_timestamp
@@ -255,6 +256,16 @@ class Log:
                 or now_ms - newest > config.message_timestamp_before_max_ms
             ):
                 raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
+
+    def _without_keys(self, batches: bytearray | memoryview, header: BatchHeader) -> InvalidRecord:
+        error = InvalidRecord(f"{self.name} is compacted: a record needs a key")
+        reason = "Compacted topic cannot accept message without key in topic partition"
+        error.record_errors = tuple(
+            (index, f"{reason} {self.name}.")
+            for index, record in enumerate(read_records(batches, header))
+            if record[2] is None
+        )
+        return error
 
     def _written(
         self,
@@ -361,6 +372,11 @@ class Log:
         return OffsetOutOfRange(
             f"{self.name}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
         )
+
+    @property
+    def has_closed_segments_to_flush(self) -> bool:
+        """Whether a whole segment waits to become durable: a crash would have to read it again."""
+        return len(self._unsynced) > 1
 
     @property
     def last_stable_offset(self) -> int:

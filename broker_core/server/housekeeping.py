@@ -61,7 +61,7 @@ class Housekeeping:
             self.flush_due(time.monotonic_ns() // 1_000_000)
 
     def flush_due(self, now_ms: int) -> None:
-        """Flush what has been waiting for `flush.ms`."""
+        """Flush what has been waiting for `flush.ms`, and logs that have closed a segment."""
         dirty: dict[Partition, int] = {}
         for partition in self._topics.partitions():
             log = partition.log
@@ -69,7 +69,7 @@ class Housekeeping:
                 continue
             since = self._dirty_since.get(partition, now_ms)
             dirty[partition] = since
-            if now_ms - since >= log.config.flush_ms:
+            if now_ms - since >= log.config.flush_ms or log.has_closed_segments_to_flush:
                 self._flusher.request(partition)
         self._dirty_since = dirty
 

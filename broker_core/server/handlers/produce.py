@@ -119,6 +119,11 @@ class _Produce:
         self._failed = True
         result["error_code"] = refusal.code
         result["error_message"] = str(refusal)
+        if isinstance(refusal, errors.InvalidRecord):
+            result["record_errors"] = [
+                {"batch_index": index, "batch_index_error_message": reason}
+                for index, reason in refusal.record_errors
+            ]
         logger.info(
             "produce to %s-%d by %s is refused: %s",
             topic,

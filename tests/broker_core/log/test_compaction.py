@@ -217,8 +217,12 @@ def test_a_record_without_a_key_is_refused_whatever_compresses_it(
     tmp_path: Path, compression: int
 ) -> None:
     bench = compacted_bench(tmp_path)
-    with pytest.raises(InvalidRecord, match="needs a key"):
-        bench.append_records([(NOW, None, b"value", [])], compression=compression)
+    rows: list[tuple[int, bytes | None, bytes | None, list[tuple[str, bytes]]]] = [
+        (NOW, key, b"value", []) for key in (b"k", None, b"k", None)
+    ]
+    with pytest.raises(InvalidRecord, match="needs a key") as raised:
+        bench.append_records(rows, compression=compression)
+    assert [index for index, _ in raised.value.record_errors] == [1, 3]
     put(bench, ("a", "1"), compression=compression)
 
 

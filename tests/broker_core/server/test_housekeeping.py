@@ -44,6 +44,32 @@ async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Star
     assert newest == {b"k0": b"99", b"k1": b"97", b"k2": b"98"}
 
 
+async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start) -> None:
+    broker = await start(
+        log_flush_interval_messages=str(2**63 - 1), log_flush_scheduler_interval_ms="20"
+    )
+    (partition,) = broker.create_topic("t", 1, {"segment.bytes": "200"}).partitions
+    for i in range(10):
+        partition.append(build_batch([(1, b"k", b"%d" % i * 20, ())]), broker.now_ms())
+    assert partition.log.recovery_point == 0
+    async with asyncio.timeout(10):
+        while partition.log.recovery_point < 10:
+            await asyncio.sleep(0.01)
+
+
+async def test_files_of_idle_logs_are_closed(broker: Broker) -> None:
+    (partition,) = broker.create_topic("t", 1, {}).partitions
+    housekeeping = broker._housekeeping
+    append(broker, partition, b"k", b"v", 1)
+    async with asyncio.timeout(10):
+        while partition.high_watermark < 1:
+            await asyncio.sleep(0.01)
+    housekeeping.park_idle()
+    assert partition.log.segments[-1].is_open
+    housekeeping.park_idle()
+    assert not partition.log.segments[-1].is_open
+
+
 def contents(partition: Partition) -> list[tuple[int, int, bytes | None, bytes | None, object]]:
     """All records of a partition."""
     found: list[tuple[int, int, bytes | None, bytes | None, object]] = []
