@@ -302,6 +302,7 @@ async def _serve_until_stopped(
     endpoint: Endpoint, geocoder: WatchedGeocoder, fallback: Fallback | None
 ) -> None:
     import asyncio
+    import gc
     import signal
 
     from aiohttp import web
@@ -316,6 +317,8 @@ async def _serve_until_stopped(
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
     await runner.setup()
+    # What is there now stays: the collector need not look at all of it again and again.
+    gc.freeze()
     try:
         site = web.TCPSite(runner, endpoint.host, endpoint.port, shutdown_timeout=5.0)
         try:

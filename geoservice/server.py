@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any, Final, cast
+from collections.abc import Awaitable, Callable
+from typing import Final, cast
 from urllib.parse import urlencode
 
 import msgspec
@@ -20,7 +21,7 @@ from geoservice.nominatim import (
     render_list,
     render_reverse,
 )
-from geoservice.parameters import BadRequest, Parameters
+from geoservice.parameters import BadRequest, Parameters, parse_query
 from geoservice.reverse import DEFAULT_LAYERS, Geocoder, Place, ReverseResult
 from geoservice.search_server import NotSearchable, SearchEndpoint
 from geoservice.watch import FixedGeocoder, GeocoderSource
@@ -28,6 +29,9 @@ from geoservice.watch import FixedGeocoder, GeocoderSource
 BATCH_POINTS_MAX: Final = 10_000
 BODY_BYTES_MAX: Final = 2 * 1024 * 1024
 LOOKUP_OBJECTS_MAX: Final = 50
+STATUS_FORMATS: Final = ("text", "json")
+
+Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 _OSM_TYPES: Final = {"N": "node", "W": "way", "R": "relation"}
 _OSM_ID_DIGITS_MAX: Final = 18
@@ -50,7 +54,6 @@ _GEOCODER: Final[web.AppKey[GeocoderSource]] = web.AppKey("geocoder")
 _FALLBACK: Final = web.AppKey("fallback", Fallback)
 _FINISHED: Final[web.AppKey[_Finished]] = web.AppKey("finished")
 _SEARCH: Final = web.AppKey("search", SearchEndpoint)
-_OUTPUT: Final = web.RequestKey("output", str)  # the format of a refusal
 _encode = msgspec.json.Encoder().encode
 _points = msgspec.json.Decoder(list[tuple[float, float]])
 _point = msgspec.json.Decoder(tuple[float, float])
@@ -60,39 +63,48 @@ def make_app(
     geocoder: Geocoder | GeocoderSource, fallback: Fallback | None = None
 ) -> web.Application:
     """The application; the caller runs it."""
-    app = web.Application(client_max_size=BODY_BYTES_MAX, middlewares=[_explain])
+    app = web.Application(client_max_size=BODY_BYTES_MAX)
     app[_GEOCODER] = FixedGeocoder(geocoder) if isinstance(geocoder, Geocoder) else geocoder
     if fallback is not None:
         app[_FALLBACK] = fallback
     app[_FINISHED] = _Finished()
     app[_SEARCH] = SearchEndpoint()
-    for path, handler in (
-        ("/reverse", _reverse),
-        ("/search", _search),
-        ("/lookup", _lookup),
-        ("/status", _status),
+    for path, handler, default in (
+        ("/reverse", _reverse, "xml"),
+        ("/search", _search, "jsonv2"),
+        ("/lookup", _lookup, "xml"),
+        ("/status", _status, "text"),
     ):
-        app.router.add_get(path, handler)
+        explained = _explained(handler, default)
+        app.router.add_get(path, explained)
         # What Nominatim was asked under until 2019; some clients still do.
-        app.router.add_get(f"{path}.php", handler)
-    app.router.add_post("/reverse/batch", _reverse_batch)
+        app.router.add_get(f"{path}.php", explained)
+    app.router.add_post("/reverse/batch", _explained(_reverse_batch, "json"))
     return app
 
 
-@web.middleware
-async def _explain(request: web.Request, handler: Any) -> web.StreamResponse:
-    """Errors in Nominatim's shapes."""
+def _explained(handler: Handler, default: str) -> Handler:
+    """Errors in Nominatim's shapes, in the format that was asked for."""
+
+    async def explained(request: web.Request) -> web.Response:
+        try:
+            return await handler(request)
+        except BadRequest as error:
+            return _refusal(request, str(error), 400, default)
+        except NotSearchable as error:
+            return _refusal(request, str(error), 503, default)
+        except web.HTTPRequestEntityTooLarge:
+            message = f"the body is longer than {BODY_BYTES_MAX} bytes"
+            return _refusal(request, message, 413, default)
+
+    return explained
+
+
+def _refusal(request: web.Request, message: str, status: int, default: str) -> web.Response:
     try:
-        response: web.StreamResponse = await handler(request)
-    except BadRequest as error:
-        return _refusal(request, str(error), 400)
-    except web.HTTPRequestEntityTooLarge:
-        return _refusal(request, f"the body is longer than {BODY_BYTES_MAX} bytes", 413)
-    return response
-
-
-def _refusal(request: web.Request, message: str, status: int) -> web.Response:
-    output = request.get(_OUTPUT, "json")
+        output = _format(request, _parameters(request), default)
+    except BadRequest:
+        output = "text"
     return _written(render_error(message, status, output), output, status=status)
 
 
@@ -102,24 +114,20 @@ def _written(body: bytes, output: str, *, status: int = 200) -> web.Response:
 
 
 def _parameters(request: web.Request) -> Parameters:
-    # Of a parameter that is repeated the last one counts.
-    return Parameters(dict(request.query.items()))
+    return Parameters(parse_query(request.rel_url.raw_query_string))
 
 
-def _format(
-    request: web.Request, parameters: Parameters, default: str, known: tuple[str, ...] = FORMATS
-) -> str:
-    """The format that was asked for; refusals are written in it from here on."""
+def _format(request: web.Request, parameters: Parameters, default: str) -> str:
+    """The format that was asked for; raises BadRequest."""
     output = parameters.text("format")
     if output is None:
-        output = default
         accept = request.headers.get("Accept", "")
         if default == "xml" and "json" in accept and "xml" not in accept and "*/*" not in accept:
-            output = "jsonv2"
+            return "jsonv2"
+        return default
+    known = STATUS_FORMATS if default == "text" else FORMATS
     if output not in known:
-        request[_OUTPUT] = "text"
         raise BadRequest("Parameter 'format' must be one of: " + ", ".join(known))
-    request[_OUTPUT] = output
     return output
 
 
@@ -127,9 +135,18 @@ async def _reverse(request: web.Request) -> web.Response:
     parameters = _parameters(request)
     output = _format(request, parameters, "xml")
     lon, lat = parameters.number("lon"), parameters.number("lat")
-    details = parameters.details(request.headers.get("Accept-Language"))
-    zoom = parameters.zoom()
     geocoder = request.app[_GEOCODER].current
+    accept_language = request.headers.get("Accept-Language")
+    if output == "jsonv2" and accept_language is None and parameters.are_plain():
+        # What most programs ask is answered in a third of the time.
+        try:
+            [found] = request.app[_FINISHED].answers(geocoder).batch((lat,), (lon,))
+        except ValueError as error:
+            raise BadRequest(_of_one_point(error)) from None
+        if isinstance(found, bytes):
+            return _written(found, output)
+    details = parameters.details(accept_language)
+    zoom = parameters.zoom()
     try:
         result = geocoder.reverse(
             lat,
@@ -150,6 +167,10 @@ async def _reverse(request: web.Request) -> web.Response:
     return _written(render_reverse(geocoder, result, output, details, query=query), output)
 
 
+def _of_one_point(error: ValueError) -> str:
+    return str(error).removeprefix("point 0: ")
+
+
 async def _lookup(request: web.Request) -> web.Response:
     """The objects of OpenStreetMap that are named; those not in the index are left out."""
     parameters = _parameters(request)
@@ -166,16 +187,13 @@ async def _lookup(request: web.Request) -> web.Response:
 async def _search(request: web.Request) -> web.Response:
     parameters = _parameters(request)
     output = _format(request, parameters, "jsonv2")
-    try:
-        body = request.app[_SEARCH].answer(
-            request.app[_GEOCODER].current,
-            parameters,
-            output,
-            request.headers.get("Accept-Language"),
-            str(request.url.with_query(None)),
-        )
-    except NotSearchable as error:
-        return _refusal(request, str(error), 503)
+    body = request.app[_SEARCH].answer(
+        request.app[_GEOCODER].current,
+        parameters,
+        output,
+        request.headers.get("Accept-Language"),
+        str(request.url.with_query(None)),
+    )
     return _written(body, output)
 
 
@@ -234,7 +252,7 @@ async def _complete(app: web.Application, results: list[ReverseResult]) -> list[
 async def _status(request: web.Request) -> web.Response:
     """Nominatim's /status is plain text, or JSON when asked for."""
     parameters = _parameters(request)
-    output = _format(request, parameters, "text", ("text", "json"))
+    output = _format(request, parameters, "text")
     if output == "text":
         return _written(b"OK", output)
     index = request.app[_GEOCODER].current.index
