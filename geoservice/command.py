@@ -30,6 +30,8 @@ _EXAMPLES: Final = """examples:
   waylog geo reverse --json -33.87 151.21
   waylog geo reverse --batch points.csv       one lat,lon a line; NDJSON, in order
   cut -d, -f2,3 track.csv | waylog geo reverse --batch -
+  waylog geo import liechtenstein-latest.osm.pbf -o liechtenstein.geo
+  waylog geo reverse --index liechtenstein.geo --layer address 47.1410 9.5209
   waylog geo info
   waylog geo serve --listen 127.0.0.1:8088
   waylog geo world --output geoservice/world/world.bin
@@ -59,9 +61,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_index(reverse)
     reverse.add_argument(
         "--layer",
-        choices=("address",),
-        default="address",
-        help="what to look for (this version: %(default)s)",
+        type=_layers,
+        default=None,
+        metavar="LAYER[,LAYER]",
+        help="address, poi, railway, natural, manmade (default: address,poi)",
     )
     reverse.add_argument(
         "--zoom", type=int, default=18, metavar="N", help="3 country, 5 state, 10 city, 18 all"
@@ -70,7 +73,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--distance",
         choices=("metres", "degrees"),
         default="metres",
-        help="how to measure between streets; towns are always measured in metres",
+        help="how to measure what is nearest: Nominatim does it in degrees (%(default)s)",
+    )
+    reverse.add_argument(
+        "--language",
+        default="",
+        metavar="LIST",
+        help="wanted languages, best first: de,en (default: local names)",
     )
     reverse.add_argument("--json", action="store_true", help="one line of Nominatim's jsonv2")
     _add_fallback(reverse)
@@ -89,6 +98,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     extract_command.add_download(
         action("download", "bring an extract of OpenStreetMap from a mirror")
     )
+
+    from geoservice import import_command
+
+    import_command.add_import(action("import", "build an index of streets from OSM extracts"))
+    import_command.add_compare(action("compare", "does an index agree with a Nominatim?"))
 
     world = action("world", "build the embedded index of the world from installed packages")
     world.add_argument(
@@ -110,13 +124,15 @@ def _add_fallback(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one action."""
-    from geoservice import extract_command
+    from geoservice import extract_command, import_command
 
     actions = {
         "reverse": _reverse,
         "info": _info,
         "serve": _serve,
         "download": extract_command.download,
+        "import": import_command.run_import,
+        "compare": import_command.compare,
         "world": _world,
     }
     return actions[arguments.action](arguments)
@@ -155,16 +171,38 @@ def _reverse(arguments: argparse.Namespace) -> int:
         if fallback is not None:
             stack.callback(fallback.close)
         if arguments.batch is not None:
-            good = _reverse_batch(geocoder, fallback, arguments.batch, arguments.zoom)
+            good = _reverse_batch(geocoder, fallback, arguments.batch, _options(arguments))
             return EXIT_DONE if good else EXIT_FAILED
         try:
-            result = geocoder.reverse(arguments.lat, arguments.lon, zoom=arguments.zoom)
+            result = geocoder.reverse(arguments.lat, arguments.lon, **_options(arguments))
         except ValueError as error:
             raise CommandError(str(error)) from None
         if fallback is not None:
             [result] = fallback.complete([result])
         print(_json_line(result) if arguments.json else result.display_name)
         return EXIT_DONE
+
+
+def _layers(text: str) -> frozenset[str]:
+    from geoservice.places import LAYERS
+
+    layers = frozenset(text.split(","))
+    if not layers <= LAYERS:
+        raise argparse.ArgumentTypeError(f"layers are {', '.join(sorted(LAYERS))}")
+    return layers
+
+
+def _options(arguments: argparse.Namespace) -> dict[str, Any]:
+    """What to look for, as the geocoder takes it."""
+    from geoservice.languages import parse_languages
+    from geoservice.places import DEFAULT_LAYERS
+
+    return {
+        "zoom": arguments.zoom,
+        "layers": arguments.layer or DEFAULT_LAYERS,
+        "distance": arguments.distance,
+        "languages": parse_languages(arguments.language),
+    }
 
 
 def _json_error(message: str) -> str:
@@ -181,7 +219,9 @@ def _json_line(result: ReverseResult) -> str:
     return msgspec.json.encode(answer(result)).decode()
 
 
-def _reverse_batch(geocoder: Geocoder, fallback: Fallback | None, source: str, zoom: int) -> bool:
+def _reverse_batch(
+    geocoder: Geocoder, fallback: Fallback | None, source: str, options: dict[str, Any]
+) -> bool:
     """Answer line by line, a bad line by an error; returns whether all lines were good."""
     good = True
     with ExitStack() as stack:
@@ -197,9 +237,10 @@ def _reverse_batch(geocoder: Geocoder, fallback: Fallback | None, source: str, z
         numbered = enumerate(_read_lines(lines, source), start=1)
         while batch := list(itertools.islice(numbered, _BATCH_LINES)):
             points = [_parse_line(number, line) for number, line in batch]
-            results = [
-                geocoder.reverse(*point, zoom=zoom) for point in points if isinstance(point, tuple)
-            ]
+            good_points = [point for point in points if isinstance(point, tuple)]
+            results = geocoder.reverse_batch(
+                [lat for lat, _ in good_points], [lon for _, lon in good_points], **options
+            )
             if fallback is not None:
                 results = fallback.complete(results)
             answered = iter(results)
