@@ -44,6 +44,7 @@ COMMANDS = (
     Command("up", "waylog.up", "the whole platform under a supervisor"),
     Command("broker", "broker_core.command", "one broker process"),
     Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
+    Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
     Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
     Command("user", "gateway.user_command", "add, list and revoke users"),
     Command("device", "gateway.device_command", "tokens for single devices"),

@@ -1,0 +1,120 @@
+"""`waylog bridge`: takes fixes from an MQTT cluster that is there already, and addresses back."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import socket
+import ssl
+from pathlib import Path
+
+from waylog.cli import CommandError
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, parse_endpoint
+from waylog.telemetry import configure_logging
+
+DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog bridge`."""
+    parser.epilog = (
+        "examples:\n"
+        "  waylog bridge --mqtt mosquitto.example:1883 --user waylog --password-file password\n"
+        "  waylog bridge --mqtt emqx.example:8883 --tls --filter 'owntracks/+/+'\n\n"
+        "A message is acknowledged to the cluster when the log has it. Several bridges with\n"
+        "client ids of their own share the work. The cluster's ACL must let the bridge read the\n"
+        "filters, and write devices/+/+/address and owntracks/+/+/info."
+    )
+    add = parser.add_argument
+    add("--mqtt", required=True, metavar="H:P", help="address of the cluster")
+    add(
+        "--bootstrap-servers",
+        default=DEFAULT_BOOTSTRAP_SERVERS,
+        metavar="LIST",
+        help="Kafka brokers, HOST:PORT,... (default: %(default)s)",
+    )
+    add(
+        "--filter",
+        action="append",
+        metavar="FILTER",
+        help=f"topics to take, several times (default: {', '.join(DEFAULT_FILTERS)})",
+    )
+    add(
+        "--share",
+        default="waylog",
+        metavar="NAME",
+        help="name of the shared subscription, `none` for an ordinary one (default: %(default)s)",
+    )
+    add(
+        "--client-id",
+        default=f"waylog-bridge-{socket.gethostname()}",
+        metavar="NAME",
+        help="the cluster keeps a session under it (default: %(default)s)",
+    )
+    add("--version", choices=("5", "3.1.1"), default="5", help="of MQTT (default: %(default)s)")
+    add("--user", metavar="NAME", help="user name in the cluster")
+    add("--password-file", type=Path, metavar="FILE", help="its first line is the password")
+    add("--tls", action="store_true", help="connect with TLS")
+    add("--tls-ca", type=Path, metavar="FILE", help="PEM, if the cluster's root is not public")
+    add("--tls-certificate", type=Path, metavar="FILE", help="PEM, to show to the cluster")
+    add("--tls-key", type=Path, metavar="FILE", help="PEM")
+    add(
+        "--in-flight",
+        type=int,
+        default=1000,
+        metavar="N",
+        help="messages not yet acknowledged (default: %(default)s)",
+    )
+    add(
+        "--addresses",
+        choices=("seen", "all", "none"),
+        default="seen",
+        help="publish the addresses of devices whose fixes came by this bridge, of all, or of none "
+        "(default: %(default)s)",
+    )
+
+
+def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
+    if not arguments.tls:
+        if arguments.tls_ca or arguments.tls_certificate:
+            raise ConfigError("--tls-ca and --tls-certificate need --tls")
+        return None
+    context = ssl.create_default_context(cafile=arguments.tls_ca)
+    if arguments.tls_certificate:
+        context.load_cert_chain(arguments.tls_certificate, arguments.tls_key)
+    return context
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Run until stopped; returns 0, or 1 when the log can never be appended to again."""
+    import uvloop
+
+    from gateway.bridge.cluster import ClusterSettings
+    from gateway.bridge.process import BridgeSettings, serve
+
+    if not 0 < arguments.in_flight <= 0xFFFF:
+        raise ConfigError("--in-flight must be 1 to 65535")
+    try:
+        password = None
+        if arguments.password_file is not None:
+            password = arguments.password_file.read_text().partition("\n")[0]
+        settings = BridgeSettings(
+            bootstrap_servers=arguments.bootstrap_servers,
+            addresses=arguments.addresses,
+            cluster=ClusterSettings(
+                endpoint=parse_endpoint(arguments.mqtt),
+                client_id=arguments.client_id,
+                filters=arguments.filter or DEFAULT_FILTERS,
+                share=None if arguments.share == "none" else arguments.share,
+                version=5 if arguments.version == "5" else 4,
+                user=arguments.user,
+                password=password,
+                tls=_tls(arguments),
+                in_flight_max=arguments.in_flight,
+            ),
+        )
+        configure_logging()
+        with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            return runner.run(serve(settings))
+    except OSError as error:
+        raise CommandError(str(error)) from error

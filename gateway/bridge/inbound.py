@@ -1,0 +1,99 @@
+"""From the cluster into the log: a message is acknowledged when it has been appended."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from gateway.bridge.cluster import Arrival
+from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.application import Completion, Submitter
+from gateway.mqtt.ingest import Ingest
+from gateway.mqtt.shell import AllOf
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 1.0
+
+
+class Acknowledger(Protocol):
+    """The part of Cluster that is needed here."""
+
+    def acknowledge(self, arrival: Arrival) -> None: ...
+    def reconnect(self) -> None: ...
+
+
+@dataclass(frozen=True)
+class ClusterIdentity:
+    """Whoever could publish in the cluster: it has authenticated them, and has its own ACL."""
+
+    user: str = "bridge"
+    device: str | None = None
+    admin: bool = True
+
+
+class Inbound:
+    """Takes messages; `clock_ms` is Unix time."""
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        loop: asyncio.AbstractEventLoop,
+        clock_ms: Callable[[], int],
+        on_device: Callable[[str], None],
+    ) -> None:
+        self.counters: Counter[str] = Counter()
+        self.cluster: Acknowledger | None = None
+        self._loop = loop
+        self._ingest = Ingest(submitter, AccessRules(), clock_ms, self.counters)
+        self._identity = ClusterIdentity()
+        self._on_device = on_device
+        self._reconnecting: asyncio.TimerHandle | None = None
+
+    def close(self) -> None:
+        """Try nothing more."""
+        if self._reconnecting is not None:
+            self._reconnecting.cancel()
+
+    def take(self, arrivals: Sequence[Arrival]) -> None:
+        """Append what the cluster has delivered."""
+        for arrival in arrivals:
+            self.counters["messages"] += 1
+            route = self._ingest.route(self._identity, arrival.topic)
+            if route.parse is None:
+                # Nothing for the log: to keep it unacknowledged would block the others.
+                self.counters["ignored"] += 1
+                self._acknowledge(arrival)
+                continue
+            self._on_device(f"{route.user}/{route.device}")
+            _, completions = self._ingest.submit(self._identity, route, arrival.payload)
+            if not completions:
+                self._acknowledge(arrival)
+                continue
+            done = completions[0] if len(completions) == 1 else AllOf(completions)
+            done.add_done_callback(partial(self._appended, arrival))
+
+    def _appended(self, arrival: Arrival, completion: Completion) -> None:
+        if not completion.cancelled() and completion.exception() is None:
+            self.counters["appended"] += 1
+            self._acknowledge(arrival)
+            return
+        self.counters["failed"] += 1
+        if self._reconnecting is None:
+            # Only on another connection the cluster delivers it again.
+            logger.warning("the log does not accept messages now; they will be asked for again")
+            self._reconnecting = self._loop.call_later(_RETRY_S, self._reconnect)
+
+    def _reconnect(self) -> None:
+        self._reconnecting = None
+        if self.cluster is not None:
+            self.cluster.reconnect()
+
+    def _acknowledge(self, arrival: Arrival) -> None:
+        if self.cluster is not None:
+            self.cluster.acknowledge(arrival)

@@ -1,0 +1,92 @@
+"""From the log into the cluster: new addresses, as the gateway's own listener publishes them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from gateway.cards import card, street_of
+from waylog.messages import decode_address
+
+logger = logging.getLogger(__name__)
+
+Which = Literal["seen", "all", "none"]
+
+_DEVICES_MAX: Final = 500_000
+#: Addresses that wait for a connection: the newest of each device.
+_WAITING_MAX: Final = 100_000
+
+
+class Record(Protocol):
+    """The part of confluent_kafka.Message that is read here."""
+
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+
+
+class Outbound:
+    """Publishes addresses to `devices/<user>/<device>/address` (retained), and a card to
+    `owntracks/<user>/<device>/info` when the street has changed.
+
+    `publish(topic, payload, retain=)` says whether the cluster's client has taken it.
+    """
+
+    def __init__(self, publish: Callable[..., bool], which: Which) -> None:
+        self.published = 0
+        self.dropped = 0
+        self._publish = publish
+        self._which = which
+        self._seen: dict[str, None] = {}  # the one seen first is first
+        self._streets: dict[str, str] = {}
+        self._waiting: dict[str, bytes] = {}
+
+    def seen(self, device: str) -> None:
+        """A device of the cluster has sent something."""
+        if self._which == "seen" and device not in self._seen:
+            if len(self._seen) >= _DEVICES_MAX:
+                del self._seen[next(iter(self._seen))]
+            self._seen[device] = None
+
+    def on_records(self, records: Sequence[Record]) -> None:
+        """Take records of topic `address`; for LogReader."""
+        for record in records:
+            key, value = record.key(), record.value()
+            if key is None or value is None:
+                continue
+            device = key.decode("utf-8", "replace")
+            if self._which == "all" or device in self._seen:
+                self._waiting.pop(device, None)
+                self._waiting[device] = value
+        self.send_waiting()
+
+    def send_waiting(self) -> None:
+        """Send what waits, as far as the cluster takes it."""
+        while self._waiting:
+            device = next(iter(self._waiting))
+            value = self._waiting[device]
+            if not self._publish(f"devices/{device}/address", value, retain=True):
+                break
+            del self._waiting[device]
+            self.published += 1
+            self._send_card(device, value)
+        while len(self._waiting) > _WAITING_MAX:
+            del self._waiting[next(iter(self._waiting))]
+            self.dropped += 1
+
+    def _send_card(self, device: str, value: bytes) -> None:
+        try:
+            address = decode_address(value)
+        except msgspec.DecodeError:
+            return
+        street = street_of(address)
+        if self._streets.get(device) == street:
+            return
+        if len(self._streets) >= _DEVICES_MAX:
+            self._streets.clear()
+        self._streets[device] = street
+        self._publish(
+            f"owntracks/{device}/info", msgspec.json.encode(card(address, None)), retain=True
+        )

@@ -1,0 +1,147 @@
+"""One bridge process: puts the parts together, runs, and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from typing import Final
+
+import msgspec
+from confluent_kafka import Message
+
+from gateway.bridge.cluster import Cluster, ClusterSettings
+from gateway.bridge.inbound import Inbound
+from gateway.bridge.outbound import Outbound, Which
+from gateway.known_fixes import KnownFixes, fix_key
+from gateway.submit import Submitter
+from waylog.kafka import LogReader, Producer
+from waylog.notify import notify_ready
+from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, now_ms
+from waylog.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
+
+_REPORT_S: Final = 60.0
+_WATCH_S: Final = 0.5
+
+
+@dataclass(frozen=True)
+class BridgeSettings:
+    """What `waylog bridge` is told."""
+
+    bootstrap_servers: str
+    cluster: ClusterSettings
+    addresses: Which = "seen"
+    #: Newest fixes of each partition that are known from the start: their repetitions are not
+    #: appended again.
+    known_tail: int = 50_000
+
+
+class _Identity(msgspec.Struct, gc=False):
+    id: str
+    device: str
+
+
+async def serve(settings: BridgeSettings) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    servers, client_id = settings.bootstrap_servers, settings.cluster.client_id
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(servers, client_id)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(telemetry.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        producer = Producer(servers, client_id, loop)
+        stack.push_async_callback(producer.close)
+        known_fixes = await _known_fixes(servers, client_id, settings.known_tail)
+        submitter = Submitter(producer, telemetry, loop, known_fixes=known_fixes)
+
+        def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
+            return cluster.publish(topic, payload, retain=retain)
+
+        outbound = Outbound(publish, settings.addresses)
+        inbound = Inbound(submitter, loop, now_ms, outbound.seen)
+        cluster = Cluster(settings.cluster, loop, inbound.take)
+        inbound.cluster = cluster
+        stack.callback(inbound.close)
+        if settings.addresses != "none":
+            reader = LogReader(
+                servers,
+                f"{client_id}-{ADDRESS}",
+                [ADDRESS],
+                loop,
+                on_records=outbound.on_records,
+                tail=0,
+            )
+            reader.start()
+            stack.push_async_callback(reader.close)
+        cluster.start()
+        stack.push_async_callback(cluster.close)
+        ready = asyncio.ensure_future(cluster.ready.wait())
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((ready, stopping), return_when=asyncio.FIRST_COMPLETED)
+        ready.cancel()
+        stopping.cancel()
+        if not stop.is_set():
+            notify_ready()
+            logger.info("bridge ready mqtt=%s", settings.cluster.endpoint)
+        reported = loop.time()
+        while not stop.is_set():
+            if producer.fatal is not None:
+                logger.critical("stopping: %s", producer.fatal)
+                return 1
+            outbound.send_waiting()
+            if loop.time() - reported >= _REPORT_S:
+                reported = loop.time()
+                logger.info(
+                    "%s; addresses published: %d, dropped: %d",
+                    ", ".join(f"{name}: {count}" for name, count in inbound.counters.items()),
+                    outbound.published,
+                    outbound.dropped,
+                )
+            try:
+                async with asyncio.timeout(_WATCH_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        logger.info("stopping")
+    return 0
+
+
+async def _known_fixes(servers: str, client_id: str, tail: int) -> KnownFixes:
+    """The ids of the newest fixes in the log."""
+    known_fixes = KnownFixes()
+    caught_up = asyncio.Event()
+    decoder = msgspec.json.Decoder(_Identity)
+
+    def on_records(records: Sequence[Message]) -> None:
+        for record in records:
+            try:
+                identity = decoder.decode(record.value() or b"")
+            except msgspec.DecodeError:
+                continue
+            known_fixes.add(fix_key(identity.device, identity.id))
+
+    reader = LogReader(
+        servers,
+        f"{client_id}-{LOCATION}",
+        [LOCATION],
+        asyncio.get_running_loop(),
+        on_records=on_records,
+        on_caught_up=caught_up.set,
+        tail=tail,
+    )
+    reader.start()
+    try:
+        await caught_up.wait()
+    finally:
+        await reader.close()
+    return known_fixes

@@ -1,0 +1,254 @@
+"""The bridge between an MQTT cluster and the log: a real Mosquitto, and our own listener."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import shutil
+import socket
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.bridge.cluster import Cluster, ClusterSettings
+from gateway.bridge.inbound import Inbound
+from gateway.bridge.outbound import Outbound
+from gateway.mqtt.acl import AccessRules
+from tests.gateway.mqtt.in_memory import (
+    MemoryLog,
+    PahoClient,
+    Platform,
+    User,
+    Users,
+    address,
+    eventually,
+)
+from waylog.config import Endpoint
+from waylog.messages import encode
+
+FILTERS = ("owntracks/+/+", "devices/+/+/position")
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/bin")
+
+
+def location(number: int) -> bytes:
+    return msgspec.json.encode(
+        {"_type": "location", "lat": 50.73, "lon": 7.1, "tst": 1761994805 + number, "tid": "ph"}
+    )
+
+
+@contextlib.asynccontextmanager
+async def mosquitto(folder: Path) -> AsyncIterator[int]:
+    if MOSQUITTO is None:
+        pytest.skip("mosquitto is not installed: apt-get install mosquitto")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = int(free.getsockname()[1])
+    configuration = folder / "mosquitto.conf"
+    configuration.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n")
+    process = await asyncio.create_subprocess_exec(
+        MOSQUITTO,
+        "-c",
+        str(configuration),
+        stdout=asyncio.subprocess.DEVNULL,
+        stderr=asyncio.subprocess.DEVNULL,
+    )
+    try:
+        async with asyncio.timeout(10):
+            while True:
+                try:
+                    _, writer = await asyncio.open_connection("127.0.0.1", port)
+                    break
+                except OSError:
+                    await asyncio.sleep(0.02)
+        writer.close()
+        yield port
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@contextlib.asynccontextmanager
+async def own_listener(_folder: Path) -> AsyncIterator[int]:
+    class Everybody(Users):
+        async def authenticate(self, user: str, password: str) -> User | None:
+            return User(user, admin=True)
+
+    class Everything(AccessRules):
+        def may_publish(self, identity: Any, topic: str) -> bool:
+            return True
+
+    async with Platform(users=Everybody()).listening(rules=Everything()) as platform:
+        yield platform.server.endpoint.port
+
+
+CLUSTERS = pytest.mark.parametrize("cluster", [mosquitto, own_listener])
+VERSIONS = pytest.mark.parametrize("version", [4, 5])
+
+
+class Bridge:
+    """All of a bridge but its Kafka clients."""
+
+    def __init__(self, port: int, **options: Any) -> None:
+        loop = asyncio.get_running_loop()
+        self.log = MemoryLog()
+        self.outbound = Outbound(self._publish, "seen")
+        self.inbound = Inbound(self.log, loop, lambda: 1_761_994_900_000, self.outbound.seen)
+        settings = ClusterSettings(
+            Endpoint("127.0.0.1", port), "bridge", FILTERS, user="bridge", **options
+        )
+        self.cluster = Cluster(settings, loop, self.inbound.take)
+        self.inbound.cluster = self.cluster
+
+    def _publish(self, topic: str, payload: bytes, *, retain: bool) -> bool:
+        return self.cluster.publish(topic, payload, retain=retain)
+
+    @contextlib.asynccontextmanager
+    async def running(self) -> AsyncIterator[Bridge]:
+        self.cluster.start()
+        try:
+            async with asyncio.timeout(10):
+                await self.cluster.ready.wait()
+            yield self
+        finally:
+            self.inbound.close()
+            await self.cluster.close()
+
+
+@contextlib.asynccontextmanager
+async def phone(port: int, name: str = "phone") -> AsyncIterator[PahoClient]:
+    client = PahoClient(port, name)
+    await client.connect("ada")
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+@CLUSTERS
+@VERSIONS
+async def test_what_the_cluster_has_goes_into_the_log(
+    tmp_path: Path, cluster: Any, version: int
+) -> None:
+    async with cluster(tmp_path) as port, Bridge(port, version=version).running() as bridge:
+        async with phone(port) as client:
+            for number in range(5):
+                await client.publish("owntracks/ada/phone", location(number))
+            await client.publish("devices/ada/bike/position", b'{"lat":50,"lon":7}')
+            await client.publish("owntracks/ada/phone", b"rubbish")
+        # Our own listener does not pass on what it has rejected itself.
+        rejected = 1 if cluster is mosquitto else 0
+        await eventually(lambda: bridge.inbound.counters["messages"] == 6 + rejected)
+        await eventually(lambda: len(bridge.log.rejected) == rejected)
+        devices = [fix.device for fix in bridge.log.fixes]
+        assert devices == ["ada/phone"] * 5 + ["ada/bike"]
+        assert [fix.time for fix in bridge.log.fixes[:5]] == [
+            (1761994805 + number) * 1000 for number in range(5)
+        ]
+
+
+@CLUSTERS
+@VERSIONS
+async def test_what_was_not_appended_is_delivered_again(
+    tmp_path: Path, cluster: Any, version: int
+) -> None:
+    async with cluster(tmp_path) as port, Bridge(port, version=version).running() as bridge:
+        bridge.log.broken = True
+        async with phone(port) as client:
+            await client.publish("owntracks/ada/phone", location(1))
+            await eventually(lambda: bridge.inbound.counters["failed"] == 1)
+            bridge.log.broken = False
+            await eventually(lambda: bridge.inbound.counters["appended"] == 1)
+            await client.publish("owntracks/ada/phone", location(2))
+            await eventually(lambda: bridge.inbound.counters["appended"] == 2)
+        assert bridge.cluster.connections == 2
+
+
+@CLUSTERS
+async def test_nothing_is_lost_while_the_bridge_is_away(tmp_path: Path, cluster: Any) -> None:
+    async with cluster(tmp_path) as port:
+        async with Bridge(port).running():
+            pass
+        async with phone(port) as client:
+            for number in range(20):
+                await client.publish("owntracks/ada/phone", location(number))
+        async with Bridge(port).running() as bridge:
+            await eventually(lambda: len(bridge.log.fixes) == 20)
+            assert bridge.inbound.counters["failed"] == 0
+
+
+@CLUSTERS
+async def test_what_was_not_acknowledged_comes_to_the_next_bridge(
+    tmp_path: Path, cluster: Any
+) -> None:
+    async with cluster(tmp_path) as port:
+        first = Bridge(port)
+        first.log.hold = True
+        async with first.running(), phone(port) as client:
+            for number in range(10):
+                await client.publish("owntracks/ada/phone", location(number))
+            await eventually(lambda: len(first.log.fixes) == 10)
+            first.log.confirm(4)
+            await eventually(lambda: first.inbound.counters["appended"] == 4)
+        async with Bridge(port).running() as second:
+            await eventually(lambda: len(second.log.fixes) == 6)
+            assert {fix.time for fix in second.log.fixes} == {
+                (1761994805 + number) * 1000 for number in range(4, 10)
+            }
+
+
+class Record:
+    """A record of topic `address`."""
+
+    def __init__(self, device: str) -> None:
+        self._device = device
+
+    def key(self) -> bytes:
+        return self._device.encode()
+
+    def value(self) -> bytes:
+        return encode(address(self._device))
+
+
+@CLUSTERS
+async def test_addresses_go_back_to_the_devices_that_came_by_the_bridge(
+    tmp_path: Path, cluster: Any
+) -> None:
+    async with (
+        cluster(tmp_path) as port,
+        Bridge(port).running() as bridge,
+        phone(port) as client,
+    ):
+        await client.publish("owntracks/ada/phone", location(1))
+        await eventually(lambda: len(bridge.log.fixes) == 1)
+        bridge.outbound.on_records([Record("ada/phone"), Record("bob/phone")])
+        await client.subscribe("#")
+        received = [await client.message(), await client.message()]
+        by_topic = {message.topic: msgspec.json.decode(message.payload) for message in received}
+        assert set(by_topic) == {"devices/ada/phone/address", "owntracks/ada/phone/info"}
+        assert by_topic["devices/ada/phone/address"]["display_name"] == "Kaiserplatz 4, Bonn"
+        assert by_topic["owntracks/ada/phone/info"]["_type"] == "card"
+
+
+def test_addresses_wait_for_a_connection_the_newest_of_each_device() -> None:
+    sent: list[str] = []
+    connected = False
+
+    def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
+        if connected:
+            sent.append(topic)
+        return connected
+
+    outbound = Outbound(publish, "all")
+    outbound.on_records([Record("ada/phone"), Record("bob/phone"), Record("ada/phone")])
+    assert not sent
+    connected = True
+    outbound.send_waiting()
+    assert [topic for topic in sent if topic.startswith("devices")] == [
+        "devices/bob/phone/address",
+        "devices/ada/phone/address",
+    ]
+    outbound.send_waiting()
+    assert len(sent) == 4
