@@ -1,4 +1,4 @@
-"""`waylog user`: add, list and revoke users."""
+"""`waylog user`: add, list and revoke users, and say what they may do."""
 
 from __future__ import annotations
 
@@ -10,19 +10,24 @@ import sys
 from datetime import UTC, datetime
 from pathlib import Path
 
+from gateway.rights_command import ACTIONS, add_actions, run_action
 from gateway.users import UnknownUser, UserExists, UserStore, ensure_user
 from waylog.cli import CommandError
 from waylog.config import DataDirectory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """The subcommands `add`, `ensure`, `list` and `revoke`."""
+    """The subcommands: accounts here, rights in gateway.rights_command."""
     parser.epilog = (
         "examples:\n"
         "  waylog user add ada                          prints a token, once\n"
         "  echo -n 'a long phrase' | waylog user add ada --password-stdin\n"
         "  waylog user list --json\n"
         "  waylog user revoke ada                       effective within seconds\n"
+        "  waylog user friend ada bob                   bob may see where ada's devices are\n"
+        "  waylog user limit ada --fixes-per-minute 60 --devices 3\n"
+        "  waylog user key ada                          prints a key for encrypted payloads\n"
+        "  waylog user allow ada subscribe 'plant/+/temperature'\n"
     )
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     add = actions.add_parser("add", help="add a user and print its token")
@@ -41,7 +46,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     listing = actions.add_parser("list", help="list the users")
     revoke = actions.add_parser("revoke", help="take all credentials of a user away")
     revoke.add_argument("name", metavar="NAME")
-    for action in (add, ensure, listing, revoke):
+    password = actions.add_parser("password", help="give a user a password, or another one")
+    password.add_argument("name", metavar="NAME")
+    for action in (add, ensure, listing, revoke, password, *add_actions(actions)):
         add_users_argument(action)
         action.add_argument("--json", action="store_true", help="print JSON")
 
@@ -81,6 +88,10 @@ def run(arguments: argparse.Namespace) -> int:
             _add(store, arguments)
         elif arguments.action == "list":
             _list(store, arguments)
+        elif arguments.action == "password":
+            store.set_password(arguments.name, _password())
+        elif arguments.action in ACTIONS:
+            run_action(store, arguments)
         else:
             _revoke(store, arguments)
     except UserExists as error:
@@ -97,12 +108,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _add(store: UserStore, arguments: argparse.Namespace) -> None:
-    password = None
-    if arguments.password_stdin:
-        if sys.stdin.isatty():
-            password = getpass.getpass("password: ")
-        else:
-            password = sys.stdin.readline().rstrip("\r\n")
+    password = _password() if arguments.password_stdin else None
     token = store.add(arguments.name, admin=arguments.admin, password=password)
     if arguments.json:
         print(json.dumps({"user": arguments.name, "admin": arguments.admin, "token": token}))
@@ -111,6 +117,12 @@ def _add(store: UserStore, arguments: argparse.Namespace) -> None:
         print(token)
     else:
         print(f"user {arguments.name} added", file=sys.stderr)
+
+
+def _password() -> str:
+    if sys.stdin.isatty():
+        return getpass.getpass("password: ")
+    return sys.stdin.readline().rstrip("\r\n")
 
 
 def _list(store: UserStore, arguments: argparse.Namespace) -> None:
@@ -125,6 +137,8 @@ def _list(store: UserStore, arguments: argparse.Namespace) -> None:
                         "created": user.created,
                         "revoked": user.revoked,
                         "devices": user.devices,
+                        "friends": store.rights.friends_of(user.name),
+                        **_rights(store, user.name),
                     }
                     for user in users
                 ]
@@ -136,9 +150,23 @@ def _list(store: UserStore, arguments: argparse.Namespace) -> None:
         notes = [
             *(["admin"] if user.admin else []),
             *(["revoked"] if user.revoked else []),
+            *([] if store.rights.of(user.name).may_send else ["may only look"]),
             *([f"device tokens: {', '.join(user.devices)}"] if user.devices else []),
         ]
         print(f"{user.name:<24} {created}  {'; '.join(notes)}".rstrip())
+
+
+def _rights(store: UserStore, user: str) -> dict[str, object]:
+    rights = store.rights.of(user)
+    return {
+        "may_send": rights.may_send,
+        "fixes_per_minute": rights.fixes_per_minute,
+        "devices_max": rights.devices_max,
+        "encrypted": rights.encryption_key is not None,
+        "sees": sorted(rights.friends),
+        "publish": rights.publish,
+        "subscribe": rights.subscribe,
+    }
 
 
 def _revoke(store: UserStore, arguments: argparse.Namespace) -> None:

@@ -5,6 +5,9 @@ both that is the device's; an admin may do everything. What a subscription could
 cut off when it is made: `owntracks/+/+`, which the OwnTracks apps ask for, becomes
 `owntracks/<user>/+`. So no delivery needs a check, and a hundred thousand such filters do not meet
 each other's messages.
+
+A user's friends (`waylog user friend`) may read where its devices are and what they are called, and
+an administrator may grant anybody any other topics (`waylog user allow`).
 """
 
 from __future__ import annotations
@@ -12,8 +15,20 @@ from __future__ import annotations
 from typing import Final
 
 from gateway.mqtt.application import Identity
+from gateway.mqtt.topics import matches
+from gateway.rights import USUAL_RIGHTS, Rights
 
 ROOTS: Final = ("owntracks", "devices")
+#: What friends may read of each other: no commands, no configurations, no waypoints.
+_OF_FRIENDS: Final = (
+    "owntracks/{}/+",
+    "owntracks/{}/+/event",
+    "owntracks/{}/+/info",
+    "devices/{}/+/address",
+    "devices/{}/+/position",
+)
+#: Whose topics one subscription reaches.
+_FRIENDS_MAX: Final = 50
 
 
 def _owned(identity: Identity) -> tuple[str, ...] | None:
@@ -36,15 +51,20 @@ class AccessRules:
         levels = topic.split("/")
         if levels[0] == "devices" and levels[-1] == "address":
             return False  # what the platform says, nobody else does
+        if not rights_of(identity).may_send:
+            return False
         if identity.admin:
             return not topic.startswith("$")
         owned = _owned(identity)
-        return (
+        if (
             owned is not None
             and levels[0] in ROOTS
             and len(levels) > len(owned)
             and tuple(levels[1 : 1 + len(owned)]) == owned
-        )
+        ):
+            return True
+        granted = rights_of(identity).publish
+        return not topic.startswith("$") and any(matches(each, topic) for each in granted)
 
     def granted_filters(self, identity: Identity, topic_filter: str) -> tuple[str, ...]:
         """What is left of a valid filter; empty if it could never match anything allowed."""
@@ -53,8 +73,43 @@ class AccessRules:
         owned = _owned(identity)
         if owned is None:
             return ()
-        narrowed = (narrow(topic_filter, (root, *owned)) for root in ROOTS)
-        return tuple(granted for granted in narrowed if granted is not None)
+        narrowed = [narrow(topic_filter, (root, *owned)) for root in ROOTS]
+        rights = rights_of(identity)
+        allowed = list(rights.subscribe)
+        if identity.device is None:
+            friends = sorted(rights.friends)[:_FRIENDS_MAX]
+            allowed += [pattern.format(friend) for friend in friends for pattern in _OF_FRIENDS]
+        narrowed += [intersect(topic_filter, each) for each in allowed]
+        return tuple(dict.fromkeys(granted for granted in narrowed if granted is not None))
+
+
+def rights_of(identity: Identity) -> Rights:
+    """What somebody may do beyond their own topics."""
+    rights: Rights = getattr(identity, "rights", USUAL_RIGHTS)
+    return rights
+
+
+def intersect(one: str, other: str) -> str | None:
+    """The filter that matches what both match; None if nothing."""
+    ours, theirs = one.split("/"), other.split("/")
+    both: list[str] = []
+    for index in range(max(len(ours), len(theirs))):
+        our = ours[index] if index < len(ours) else None
+        their = theirs[index] if index < len(theirs) else None
+        # "a/#" matches "a" as well, so that a filter may end where the other has "#".
+        if our == "#":
+            return "/".join([*both, *theirs[index:]])
+        if their == "#":
+            return "/".join([*both, *ours[index:]])
+        if our is None or their is None:
+            return None
+        if our == "+":
+            both.append(their)
+        elif their in ("+", our):
+            both.append(our)
+        else:
+            return None
+    return "/".join(both)
 
 
 def narrow(topic_filter: str, prefix: tuple[str, ...]) -> str | None:

@@ -15,7 +15,7 @@ from typing import Final
 
 from gateway.formats import Context, owntracks, positions
 from gateway.formats.values import DEVICE_CHARACTERS_MAX
-from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
 from gateway.mqtt.packets import ReasonCode
@@ -77,7 +77,11 @@ class Ingest:
         if route.parse is None:
             return ReasonCode.SUCCESS, []
         context = Context(
-            user=route.user, device=route.device, received=self._clock_ms(), topic=route.topic
+            user=route.user,
+            device=route.device,
+            received=self._clock_ms(),
+            topic=route.topic,
+            encryption_key=rights_of(identity).encryption_key,
         )
         try:
             parsed = route.parse(payload, context)

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import base64
 import io
 import json
 from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -86,3 +89,120 @@ def test_a_file_that_is_no_database_is_one_line(
     (tmp_path / "users.db").write_bytes(b"this is not SQLite" * 100)
     assert main(["user", "list", f"--users={tmp_path / 'users.db'}"]) == 1
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def of(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
+    """What a command prints as JSON."""
+    assert main([*words, "--json"]) == 0
+    printed = capsys.readouterr().out
+    return json.loads(printed) if printed else None
+
+
+def test_rights_are_given_listed_and_taken(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    for name in ("ada", "bob"):
+        of(capsys, "user", "add", name, users)
+    assert of(capsys, "user", "friend", "ada", "bob", users)["friends"] == ["bob"]
+    limit = of(capsys, "user", "limit", "ada", "--fixes-per-minute=60", "--look-only", users)
+    assert limit == {"user": "ada", "fixes_per_minute": 60, "devices": None, "may_send": False}
+    key = of(capsys, "user", "key", "ada", users)["key"]
+    assert len(key) == 32
+    allowed = of(capsys, "user", "allow", "bob", "subscribe", "plant/#", users)
+    assert allowed["subscribe"] == ["plant/#"]
+    ada, bob = of(capsys, "user", "list", users)
+    assert (ada["friends"], ada["encrypted"], ada["may_send"]) == (["bob"], True, False)
+    assert (bob["sees"], bob["subscribe"], bob["fixes_per_minute"]) == (["ada"], ["plant/#"], None)
+    assert main(["user", "list", users]) == 0
+    assert "may only look" in capsys.readouterr().out
+
+    of(capsys, "user", "friend", "ada", "bob", "--remove", users)
+    of(capsys, "user", "limit", "ada", "--may-send", users)
+    of(capsys, "user", "key", "ada", "--remove", users)
+    of(capsys, "user", "allow", "bob", "subscribe", "plant/#", "--remove", users)
+    ada, bob = of(capsys, "user", "list", users)
+    assert (ada["friends"], ada["encrypted"], ada["may_send"]) == ([], False, True)
+    assert (bob["sees"], bob["subscribe"]) == ([], [])
+
+    monkeypatch.setattr("sys.stdin", io.StringIO("a key of mine\n"))
+    assert main(["user", "key", "ada", "--key-stdin", users]) == 0
+    monkeypatch.setattr("sys.stdin", io.StringIO("correct horse\n"))
+    assert main(["user", "password", "ada", users]) == 0
+    store = UserStore(tmp_path / "users.db")
+    assert store.rights.of("ada").encryption_key == "a key of mine"
+    assert store.password_of_user("ada") is not None
+    store.revoke("ada")
+    assert store.rights.of("ada").encryption_key is None
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["friend", "ada", "ada"],
+        ["friend", "ada", "nobody"],
+        ["friend", "nobody", "ada"],
+        ["limit", "ada", "--devices=0"],
+        ["allow", "ada", "publish", ""],
+    ],
+)
+def test_wrong_rights_are_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], words: list[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    of(capsys, "user", "add", "ada", users)
+    assert main(["user", *words, users]) == 1
+    assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_invitation_is_a_link_that_sets_up_owntracks(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    of(capsys, "user", "add", "ada", users)
+    picture = tmp_path / "invite.svg"
+    invited = of(
+        capsys, "device", "invite", "ada/phone", "--url=https://way.example/", f"--svg={picture}",
+        users,
+    )  # fmt: skip
+    start, _, inline = invited["link"].partition("inline=")
+    assert start == "owntracks:///config?"
+    settings = json.loads(base64.b64decode(unquote(inline)))
+    assert settings == invited["settings"]
+    assert (settings["_type"], settings["mode"], settings["url"]) == (
+        *("configuration", 3, "https://way.example/owntracks"),
+    )
+    store = UserStore(tmp_path / "users.db")
+    credential = store.credential_of_token(settings["password"])
+    assert credential is not None
+    assert (credential.user, credential.device) == ("ada", "phone")
+    assert b"<svg" in picture.read_bytes()
+
+    over_mqtt = of(capsys, "device", "invite", "ada/phone", "--mqtt=h:8883", "--tls", users)
+    assert {"mode": 0, "host": "h", "port": 8883, "tls": True}.items() <= over_mqtt[
+        "settings"
+    ].items()
+    assert main(["device", "invite", "ada/phone", users]) == 0
+    assert len(capsys.readouterr().out.splitlines()) > 30
+    of(capsys, "device", "revoke", "ada/phone", users)
+    assert store.credential_of_token(settings["password"]) is None
+    store.close()
+
+
+def test_a_card_has_a_name_and_a_face(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    of(capsys, "user", "add", "ada", users)
+    face = tmp_path / "face.png"
+    face.write_bytes(b"\x89PNG\r\n\x1a\n...")
+    assert main(["device", "card", "ada/phone", "--name=Ada", f"--face={face}", users]) == 0
+    store = UserStore(tmp_path / "users.db")
+    card = store.rights.card("ada/phone")
+    assert card is not None
+    assert (card["name"], base64.b64decode(card["face"])) == ("Ada", face.read_bytes())
+    store.close()
+    face.write_bytes(b"no picture")
+    assert main(["device", "card", "ada/phone", f"--face={face}", users]) == 1
+    face.write_bytes(b"\xff\xd8\xff" + bytes(200_000))
+    assert main(["device", "card", "ada/phone", f"--face={face}", users]) == 1
+    assert main(["device", "card", "bob/phone", users]) == 1

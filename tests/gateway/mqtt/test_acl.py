@@ -4,8 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.mqtt.acl import AccessRules, narrow
+from gateway import auth
+from gateway.mqtt.acl import AccessRules, intersect, narrow
 from gateway.mqtt.topics import matches
+from gateway.rights import Rights
 from tests.gateway.mqtt.in_memory import User
 
 RULES = AccessRules()
@@ -89,3 +91,33 @@ def test_a_narrowed_filter_matches_exactly_what_both_match(topic_filter: str, to
         return
     both = matches(topic_filter, topic) and matches("owntracks/alice/#", topic)
     assert (narrowed is not None and matches(narrowed, topic)) is both
+
+
+@given(FILTER, FILTER, TOPIC)
+def test_an_intersection_matches_exactly_what_both_match(one: str, other: str, topic: str) -> None:
+    common = intersect(one, other)
+    both = matches(one, topic) and matches(other, topic)
+    assert (common is not None and matches(common, topic)) is both
+
+
+def test_friends_and_grants_widen_what_somebody_may_do() -> None:
+    rights = Rights(
+        friends=frozenset(["bob"]), publish=("plant/+/state",), subscribe=("plant/#", "shop/+")
+    )
+    alice = auth.Identity("alice", rights=rights)
+    assert RULES.granted_filters(alice, "owntracks/+/+") == ("owntracks/alice/+", "owntracks/bob/+")
+    assert RULES.granted_filters(alice, "owntracks/bob/phone/cmd") == ()
+    assert RULES.granted_filters(alice, "owntracks/bob/phone/info") == ("owntracks/bob/phone/info",)
+    assert RULES.granted_filters(alice, "plant/a/b") == ("plant/a/b",)
+    assert RULES.granted_filters(alice, "shop/a/b") == ()
+    assert RULES.may_publish(alice, "plant/a/state")
+    assert not RULES.may_publish(alice, "plant/a/b")
+    assert not RULES.may_publish(alice, "owntracks/bob/phone")
+    phone = auth.Identity("alice", "phone", rights=rights)
+    assert RULES.granted_filters(phone, "owntracks/+/+") == ("owntracks/alice/phone",)
+
+
+def test_who_may_only_look_publishes_nothing() -> None:
+    viewer = auth.Identity("alice", rights=Rights(may_send=False))
+    assert not RULES.may_publish(viewer, "owntracks/alice/phone")
+    assert RULES.granted_filters(viewer, "owntracks/+/+") == ("owntracks/alice/+",)
