@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from geoservice.formats import geocodejson, geojson, plain_json
+from geoservice.formats import geocodejson, geojson, photon, plain_json
 from geoservice.formats.described import (
     LICENCE,
     PLAIN,
@@ -31,6 +31,7 @@ __all__ = [
     "answer",
     "render_error",
     "render_list",
+    "render_photon",
     "render_reverse",
 ]
 
@@ -41,7 +42,11 @@ UNABLE: Final = {"error": "Unable to geocode"}
 
 _JSON: Final = "application/json"
 _XML: Final = "text/xml"
-CONTENT_TYPES: Final = dict.fromkeys(FORMATS, _JSON) | {"xml": _XML, "text": "text/plain"}
+CONTENT_TYPES: Final = dict.fromkeys(FORMATS, _JSON) | {
+    "photon": _JSON,
+    "text": "text/plain",
+    "xml": _XML,
+}
 
 _CLASS_KEYS: Final = {"json": "class", "jsonv2": "category"}
 _encode = msgspec.json.Encoder().encode
@@ -110,9 +115,25 @@ def render_list(
     return _encode([plain_json.members(item, details, class_key=class_key) for item in found])
 
 
+def render_photon(
+    geocoder: Geocoder, found: Sequence[ReverseResult] | Sequence[Place], details: Details
+) -> bytes:
+    """The body of an answer in Photon's shape."""
+    described: list[Described] = []
+    for item in found:
+        if isinstance(item, Place):
+            described.append(describe(geocoder, item, details, rows=True))
+        elif item.place is not None:
+            point = _point(item, item.place)
+            described.append(describe(geocoder, item.place, details, point=point, rows=True))
+    return _encode(photon.collection(described))
+
+
 def render_error(message: str, status: int, output: str) -> bytes:
     """The body of a refusal, in the format that was asked for ("text" if in none)."""
     content_type = CONTENT_TYPES[output]
+    if output == "photon":
+        return _encode({"message": message})
     if content_type == _XML:
         from geoservice.formats import xml
 

@@ -107,6 +107,11 @@ class Parameters:
             )
         return layers or None
 
+    def photon_details(self, accept_language: str | None) -> Details:
+        """What Photon's parameter `lang` says."""
+        wanted = self._values.get("lang") or accept_language or ""
+        return Details(languages=parse_languages(wanted if wanted != "default" else ""))
+
     def details(self, accept_language: str | None, *, addressdetails: bool = True) -> Details:
         """What to write; raises BadRequest for what we do not do."""
         for name, message in _UNSUPPORTED.items():

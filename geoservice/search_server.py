@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 PARTS: Final = ("amenity", "street", "city", "county", "state", "postalcode", "country")
 
+_PHOTON_LIMIT: Final = 15
+_BIAS: Final = 0.2  # degrees around the point near which places are preferred
 _TEXT_CHARACTERS_MAX: Final = 1000
 _COUNTRY_CODE: Final = re.compile("[a-z]{2}")
 _EXCLUDED: Final = re.compile("[NWR]?[0-9]{1,18}")
@@ -71,6 +73,29 @@ class SearchEndpoint:
         asked = ", ".join(parts.values()) if parts else text
         attributes = _attributes(parameters, places, parts or {"q": text}, url)
         return render_list(geocoder, places, output, details, query=asked, attributes=attributes)
+
+    def photon(self, geocoder: Geocoder, parameters: Parameters, details: Details) -> list[Place]:
+        """The places of a question with Photon's parameters; raises as `answer` does."""
+        from geoservice.search import LIMIT_MAX, Query, search
+
+        text = parameters.text("q") or ""
+        if not text.strip():
+            raise BadRequest("missing search term 'q': /?q=berlin")
+        if len(text) > _TEXT_CHARACTERS_MAX:
+            raise BadRequest(f"A query is at most {_TEXT_CHARACTERS_MAX} characters long.")
+        viewbox, bounded = _box(parameters.text("bbox")), True
+        if viewbox is None and parameters.text("lat") is not None:
+            lat, lon = parameters.number("lat"), parameters.number("lon")
+            viewbox = lon - _BIAS, lat - _BIAS, lon + _BIAS, lat + _BIAS
+            bounded = False
+        query = Query(
+            text=text,
+            limit=max(1, min(LIMIT_MAX, parameters.integer("limit", _PHOTON_LIMIT))),
+            viewbox=viewbox,
+            bounded=bounded,
+            languages=details.languages,
+        )
+        return search(self.layers(geocoder), query)
 
     def _find(
         self,
@@ -147,7 +172,10 @@ def _query(parameters: Parameters, details: Details) -> Query:
 
 
 def _viewbox(parameters: Parameters) -> Box | None:
-    text = parameters.text("viewbox") or parameters.text("viewboxlbrt")
+    return _box(parameters.text("viewbox") or parameters.text("viewboxlbrt"))
+
+
+def _box(text: str | None) -> Box | None:
     if not text:
         return None
     try:

@@ -19,6 +19,7 @@ from geoservice.nominatim import (
     answer,
     render_error,
     render_list,
+    render_photon,
     render_reverse,
 )
 from geoservice.parameters import BadRequest, Parameters, parse_query
@@ -79,6 +80,12 @@ def make_app(
         app.router.add_get(path, explained)
         # What Nominatim was asked under until 2019; some clients still do.
         app.router.add_get(f"{path}.php", explained)
+    for path, handler in (
+        ("/photon/reverse", _photon_reverse),
+        ("/photon/api", _photon_search),
+        ("/photon/api/", _photon_search),
+    ):
+        app.router.add_get(path, _explained(handler, "photon"))
     app.router.add_post("/reverse/batch", _explained(_reverse_batch, "json"))
     return app
 
@@ -120,7 +127,7 @@ def _parameters(request: web.Request) -> Parameters:
 def _format(request: web.Request, parameters: Parameters, default: str) -> str:
     """The format that was asked for; raises BadRequest."""
     output = parameters.text("format")
-    if output is None:
+    if output is None or default == "photon":
         accept = request.headers.get("Accept", "")
         if default == "xml" and "json" in accept and "xml" not in accept and "*/*" not in accept:
             return "jsonv2"
@@ -195,6 +202,27 @@ async def _search(request: web.Request) -> web.Response:
         str(request.url.with_query(None)),
     )
     return _written(body, output)
+
+
+async def _photon_reverse(request: web.Request) -> web.Response:
+    parameters = _parameters(request)
+    lat, lon = parameters.number("lat"), parameters.number("lon")
+    details = parameters.photon_details(request.headers.get("Accept-Language"))
+    geocoder = request.app[_GEOCODER].current
+    try:
+        result = geocoder.reverse(lat, lon, languages=details.languages)
+    except ValueError as error:
+        raise BadRequest(str(error)) from None
+    [result] = await _complete(request.app, [result])
+    return _written(render_photon(geocoder, [result], details), "photon")
+
+
+async def _photon_search(request: web.Request) -> web.Response:
+    parameters = _parameters(request)
+    geocoder = request.app[_GEOCODER].current
+    details = parameters.photon_details(request.headers.get("Accept-Language"))
+    places = request.app[_SEARCH].photon(geocoder, parameters, details)
+    return _written(render_photon(geocoder, places, details), "photon")
 
 
 def _osm_objects(text: str) -> list[tuple[str, int]]:

@@ -86,10 +86,20 @@ def _feature(described: Described, details: Details) -> dict[str, Any]:
 
 
 def _address(described: Described) -> dict[str, Any]:
+    written: dict[str, Any] = dict(address_by_kind(described))
+    if "country_code" in described.place.address:
+        written["country_code"] = described.place.address["country_code"]
+    written["admin"] = {
+        f"level{row.admin_level}": row.name for row in described.rows if row.admin_level is not None
+    }
+    return written
+
+
+def address_by_kind(described: Described) -> dict[str, str]:
+    """The address without the place itself: "housenumber", "street", "city", "postcode"."""
     place = described.place
-    written: dict[str, Any] = {}
+    written: dict[str, str] = {}
     by_kind: dict[str, str] = {}
-    admin: dict[str, str] = {}
     for row in described.rows:
         if row.key == "postcode":
             written["postcode"] = row.name
@@ -99,10 +109,4 @@ def _address(described: Described) -> dict[str, Any]:
             row.key == place.addresstype and row.name == place.name
         ):
             by_kind.setdefault(kind_of_rank(row.address_rank), row.name)
-        if row.admin_level is not None:
-            admin[f"level{row.admin_level}"] = row.name
-    written |= by_kind
-    if "country_code" in place.address:
-        written["country_code"] = place.address["country_code"]
-    written["admin"] = admin
-    return written
+    return written | by_kind
