@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Container, Mapping
 from typing import Final
 
-from babel import Locale, UnknownLocaleError
+from babel import Locale, UnknownLocaleError, localedata
 from babel.languages import get_official_languages
 
 #: Those that people read on the web most, and of the countries that share them.
@@ -59,3 +59,6 @@ def _name(territory: str, language: str) -> str | None:
         return Locale.parse(language).territories.get(territory)
     except (UnknownLocaleError, ValueError):
         return None
+    finally:
+        # Babel keeps all of every language, a megabyte each, of which this is one word.
+        localedata._cache.clear()

@@ -136,6 +136,9 @@ class Postcodes:
         self._seen.clear()
         shapely.prepare(self._shapes)
         self._tree = shapely.STRtree(self._shapes)
+        self._countries = np.array([country for country, _ in self._texts], dtype=object)
+        self._coordinates = np.array([(centre.x, centre.y) for centre in self._centres])
+        self._areas = np.array(self._is_area, dtype=bool)
 
     def __len__(self) -> int:
         return len(self._texts)
@@ -169,17 +172,15 @@ class Postcodes:
         result: list[str | None] = [None] * len(points)
         if not len(points) or not self._shapes:
             return result
-        pairs = self._tree.query(points, predicate="covered_by")
-        best: dict[int, tuple[bool, float]] = {}
-        for number, shape in zip(pairs[0].tolist(), pairs[1].tolist(), strict=True):
-            country, postcode = self._texts[shape]
-            if country != codes[number]:
-                continue
-            distance = float(shapely.distance(self._centres[shape], points[number]))
-            key = (not self._is_area[shape], distance)
-            if number not in best or key < best[number]:
-                best[number] = key
-                result[number] = postcode
+        numbers, shapes = self._tree.query(points, predicate="covered_by")
+        same = self._countries[shapes] == np.asarray(codes, dtype=object)[numbers]
+        numbers, shapes = numbers[same], shapes[same]
+        gaps = shapely.get_coordinates(points)[numbers] - self._coordinates[shapes]
+        distances = np.hypot(gaps[:, 0], gaps[:, 1])
+        order = np.lexsort((distances, ~self._areas[shapes], numbers))
+        chosen, first = np.unique(numbers[order], return_index=True)
+        for number, shape in zip(chosen.tolist(), shapes[order[first]].tolist(), strict=True):
+            result[number] = self._texts[shape][1]
         return result
 
     def inside(self, area: Any, country: str | None) -> str | None:
