@@ -7,14 +7,17 @@ import subprocess
 import threading
 import time
 import uuid
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import Consumer, Producer, TopicPartition
 
-from tests.apache_kafka import jars, tool
+from tests import maven
+from tests.apache_kafka import VERSION, jars, tool
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -181,3 +184,103 @@ def test_the_performance_tools_run(bootstrap_servers: str, topic: str) -> None:
     assert done.returncode == 0, done.stderr
     assert "100000 records sent" in done.stdout
     assert time.monotonic() - started < 100
+
+
+@pytest.mark.parametrize("use_group_metadata", [False, True])
+def test_the_transactional_message_copier_copies_each_record_once(
+    bootstrap_servers: str, topic: str, use_group_metadata: bool
+) -> None:
+    source, target = f"{topic}-source", f"{topic}-target"
+    for name in (source, target):
+        topics(bootstrap_servers, "--create", "--topic", name, "--partitions", "1")
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for i in range(COUNT):
+        producer.produce(source, b"%d" % i, b"%d" % i)
+    assert producer.flush(20) == 0
+    copier = [
+        "org.apache.kafka.tools.TransactionalMessageCopier", "--broker-list", bootstrap_servers,
+        "--input-topic", source, "--input-partition", "0", "--output-topic", target,
+        "--consumer-group", topic, "--transactional-id", topic, "--max-messages", str(COUNT),
+        "--transaction-size", "100", "--enable-random-aborts",
+    ]  # fmt: skip
+    done = tool(*copier, *(["--group-mode"] if use_group_metadata else []))
+    assert done.returncode == 0, done.stdout + done.stderr
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "group.id": f"{topic}-reader",
+            "isolation.level": "read_committed",
+        }
+    )
+    consumer.assign([TopicPartition(target, 0, 0)])
+    copied: list[int] = []
+    deadline = time.monotonic() + 30
+    while len(copied) < COUNT:
+        assert time.monotonic() < deadline, len(copied)
+        copied += [int(message.value() or b"") for message in consumer.consume(1000, 0.2)]
+    assert copied == list(range(COUNT))
+    assert consumer.consume(1, 0.5) == []
+    consumer.close()
+    listed = run("org.apache.kafka.tools.TransactionsCommand", bootstrap_servers, "list")
+    assert [line.split()[3] for line in listed.splitlines() if line.startswith(topic)] == [
+        "CompleteCommit"
+    ]
+
+
+def test_a_streams_application_counts_words_exactly_once(
+    bootstrap_servers: str, tmp_path: Path
+) -> None:
+    names = ("streams-plaintext-input", "streams-wordcount-output")
+    for name in names:
+        topics(bootstrap_servers, "--create", "--if-not-exists", "--topic", name)
+    config = tmp_path / "streams.properties"
+    config.write_text(
+        f"bootstrap.servers={bootstrap_servers}\n"
+        f"application.id=words-{uuid.uuid4().hex[:8]}\n"
+        f"state.dir={tmp_path / 'state'}\n"
+        "processing.guarantee=exactly_once_v2\ncommit.interval.ms=200\n"
+    )
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    text = ["all streams lead to kafka", "hello kafka streams", "join kafka summit"]
+    for line in text:
+        producer.produce(names[0], line)
+    assert producer.flush(20) == 0
+    classpath = f"{streams_jars()}/*"
+    process = subprocess.Popen(
+        ["java", "-Xmx256M", "-Dorg.slf4j.simpleLogger.defaultLogLevel=warn", "-cp", classpath,
+         "org.apache.kafka.streams.examples.wordcount.WordCountDemo", str(config)],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    try:
+        consumer = Consumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": f"words-{uuid.uuid4().hex}",
+                "isolation.level": "read_committed",
+            }
+        )
+        consumer.assign([TopicPartition(names[1], 0, 0)])
+        expected = Counter(word for line in text for word in line.split())
+        counts: dict[str, int] = {}
+        deadline = time.monotonic() + 60
+        while counts != expected:
+            assert time.monotonic() < deadline and process.poll() is None, counts
+            for message in consumer.consume(100, 0.2):
+                key, value = message.key(), message.value()
+                assert key is not None and value is not None
+                counts[key.decode()] = int.from_bytes(value, "big")
+        consumer.close()
+    finally:
+        process.terminate()
+        process.wait(30)
+        assert process.stdout is not None
+        process.stdout.close()
+
+
+def streams_jars() -> Path:
+    """Kafka Streams with its examples; skips the test where they can't be had."""
+    return maven.jars(
+        f"kafka-streams-{VERSION}",
+        f"org.apache.kafka:kafka-streams-examples:{VERSION}",
+        "org.slf4j:slf4j-simple:1.7.36",
+    )
