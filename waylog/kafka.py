@@ -12,7 +12,7 @@ import logging
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -28,6 +28,7 @@ from confluent_kafka import (
 from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from waylog.kafka_properties import configured_properties
 from waylog.topics import TOPICS, Topic
 
 logger = logging.getLogger(__name__)
@@ -83,19 +84,26 @@ class LogUnreachable(Exception):
 
 
 def client_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
-    """What all clients have in common. Names of `more` have `_` where Kafka's have a dot."""
-    return {
-        "bootstrap.servers": bootstrap_servers,
-        "client.id": client_id,
-        # A broker that is restarted is back within a second: find it as quickly.
-        "reconnect.backoff.ms": 50,
-        "reconnect.backoff.max.ms": 1000,
-        "topic.metadata.refresh.interval.ms": 30_000,
-        "allow.auto.create.topics": False,
-        "log.connection.close": False,
-        # What goes wrong arrives as errors; a line for every refused connection helps nobody.
-        "log_level": 2,
-    } | {name.replace("_", "."): value for name, value in more.items()}
+    """What all clients have in common. Names of `more` have `_` where Kafka's have a dot.
+
+    How a client logs in stands in the file that `WAYLOG_KAFKA_CONFIG` names (kafka_properties.py).
+    """
+    return (
+        {
+            "bootstrap.servers": bootstrap_servers,
+            "client.id": client_id,
+            # A broker that is restarted is back within a second: find it as quickly.
+            "reconnect.backoff.ms": 50,
+            "reconnect.backoff.max.ms": 1000,
+            "topic.metadata.refresh.interval.ms": 30_000,
+            "allow.auto.create.topics": False,
+            "log.connection.close": False,
+            # What goes wrong arrives as errors; a line for every refused connection helps nobody.
+            "log_level": 2,
+        }
+        | configured_properties()
+        | {name.replace("_", "."): value for name, value in more.items()}
+    )
 
 
 def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict[str, Any]:
@@ -153,13 +161,15 @@ def ensure_topics(
     *,
     replication_factor: int = -1,
     timeout_s: float = 60.0,
+    security: Mapping[str, str] | None = None,
 ) -> list[str]:
     """Create what is missing of `topics`; returns the names of those that were created.
 
     Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
-    when the log refuses. `replication_factor` -1 is the broker's default.
+    when the log refuses. `replication_factor` -1 is the broker's default; `security` has the
+    properties with which a client logs in.
     """
-    admin = AdminClient(client_config(bootstrap_servers, "waylog-topics"))
+    admin = AdminClient(client_config(bootstrap_servers, "waylog-topics") | dict(security or {}))
     deadline = time.monotonic() + timeout_s
     wanted = {topic.name: topic for topic in topics}
     while True:

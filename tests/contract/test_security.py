@@ -348,6 +348,7 @@ def test_a_quota_that_makes_no_sense_is_refused(
     assert answer["entries"][0]["error_code"] == 42
 
 
+@pytest.mark.long
 def test_a_quota_makes_a_producer_wait(secured: Secured, root: AdminClient, topic: str) -> None:
     endpoint = parse_endpoint(secured.plaintext)
     allow(root, AclOperation.WRITE, topic)

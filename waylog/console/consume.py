@@ -4,53 +4,90 @@ from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Callable
 from typing import Any, Final
 
 import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.common import add_bootstrap, connect, parse_time, reason
-from waylog.kafka import consumer_config
+from waylog.console.common import (
+    WHERE_HELP,
+    add_bootstrap,
+    connect,
+    find_offset,
+    open_consumer,
+    partitions_of,
+    reason,
+)
+from waylog.console.formats import add_formats, decoder, line_format
 
 _EXAMPLES: Final = """examples:
   waylog consume location                             what comes from now on
   waylog consume location --from beginning --max 10 --json
   waylog consume address --from 2026-11-21T08:00:00 --exit
+  waylog consume location --from 2h --until 1h        one hour of yesterday's log would be 25h, 24h
   waylog consume error --partition 0 --from 120 --key
+  waylog consume location --from -5 --exit --format '%p/%o %T %k: %s\\n'
+  waylog consume trips --from beginning --exit --value-format avro --value-schema trip.avsc
+  waylog consume trips --group readers                share the topic, commit what was printed
+  waylog consume trips --from beginning --exit --json | waylog produce copy --json
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog consume`."""
     parser.epilog = _EXAMPLES
-    add_bootstrap(parser)
     parser.add_argument("topic")
-    parser.add_argument(
-        "--from",
-        dest="start",
-        default="end",
-        metavar="WHERE",
-        help="beginning, end, an offset, -N (the newest N of each partition) or a time",
-    )
+    parser.add_argument("--from", dest="start", default="end", metavar="WHERE", help=WHERE_HELP)
+    parser.add_argument("--until", metavar="WHERE", help="stop there, in each partition")
     parser.add_argument("--partition", type=int, action="append", metavar="N", help="default: all")
     parser.add_argument("--max", type=int, metavar="N", help="stop after N records")
     parser.add_argument("--exit", action="store_true", help="stop at the present end")
-    parser.add_argument("--key", action="store_true", help="print the key before the value")
     parser.add_argument(
+        "--group",
+        metavar="NAME",
+        help="be a member of this group: begin where it has come to, commit what was printed",
+    )
+    parser.add_argument(
+        "--uncommitted", action="store_true", help="also records of transactions that are open"
+    )
+    output = parser.add_argument_group("output")
+    output.add_argument("--key", action="store_true", help="print the key before the value")
+    output.add_argument(
+        "--key-separator", default="\t", metavar="TEXT", help="between key and value (default tab)"
+    )
+    output.add_argument(
+        "--format",
+        metavar="TEXT",
+        help="%%t topic, %%p partition, %%o offset, %%T timestamp, %%k key, %%s value, "
+        "%%h headers, %%K %%S lengths of key and value; \\n \\t",
+    )
+    output.add_argument(
         "--json", action="store_true", help="everything about a record as one JSON object a line"
     )
+    add_formats(parser)
+    add_bootstrap(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print records until the end that was asked for, or Ctrl-C."""
-    connect(arguments.bootstrap_servers)
-    consumer = Consumer(
-        consumer_config(arguments.bootstrap_servers, "waylog-consume", "waylog-consume")
+    line = _line(arguments)
+    connect(arguments)
+    if arguments.group is not None and (arguments.partition or arguments.exit or arguments.until):
+        raise CommandError("--group shares all partitions: no --partition, --exit, --until")
+    isolation = "read_uncommitted" if arguments.uncommitted else "read_committed"
+    consumer = open_consumer(
+        arguments, arguments.group or "waylog-consume", isolation_level=isolation
     )
     try:
-        ends = _assign(consumer, arguments)
-        _print_records(consumer, arguments, ends)
+        if arguments.group is not None:
+            partitions_of(consumer, arguments.topic)
+            consumer.subscribe([arguments.topic])
+            ends = None
+        else:
+            ends = _assign(consumer, arguments)
+        _print_records(consumer, arguments, ends, line)
     except KafkaException as error:
         raise CommandError(reason(error)) from None
     except KeyboardInterrupt:
@@ -60,55 +97,54 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]:
-    """Start where it was asked for; returns the partitions' ends that are not reached yet."""
+def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int] | None:
+    """Start where it was asked for; returns the ends that are not reached yet, if there are any."""
     topic: str = arguments.topic
-    metadata = consumer.list_topics(topic, timeout=10.0).topics[topic]
-    if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {metadata.error.str()}")
-    partitions = arguments.partition or sorted(metadata.partitions)
-    unknown = set(partitions) - set(metadata.partitions)
+    existing = partitions_of(consumer, topic)
+    partitions = arguments.partition or existing
+    unknown = set(partitions) - set(existing)
     if unknown:
         raise CommandError(f"topic {topic} has no partition {min(unknown)}")
     assignment = []
     ends = {}
     for number in partitions:
-        low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10.0)
-        start = _start(consumer, TopicPartition(topic, number), arguments.start, low, high)
-        assignment.append(TopicPartition(topic, number, start))
-        if start < high:
-            ends[number] = high
+        start = find_offset(consumer, topic, number, arguments.start)
+        end = find_offset(consumer, topic, number, arguments.until or "end")
+        if start < end:
+            ends[number] = end
+        if start < end or not arguments.until:
+            assignment.append(TopicPartition(topic, number, start))
     consumer.assign(assignment)
-    return ends
+    return ends if arguments.exit or arguments.until else None
 
 
-def _start(consumer: Consumer, partition: TopicPartition, where: str, low: int, high: int) -> int:
-    if where == "beginning":
-        return low
-    if where == "end":
-        return high
-    if where.startswith("-") and where[1:].isdigit():
-        return max(low, high - int(where[1:]))
-    # Thirteen digits are milliseconds; an offset that large would take centuries to reach.
-    if where.isdigit() and len(where) < 13:
-        return min(max(int(where), low), high)
-    partition.offset = parse_time(where)
-    found: int = consumer.offsets_for_times([partition], timeout=10.0)[0].offset
-    return found if found >= 0 else high
-
-
-def _print_records(consumer: Consumer, arguments: argparse.Namespace, ends: dict[int, int]) -> None:
+def _print_records(
+    consumer: Consumer,
+    arguments: argparse.Namespace,
+    ends: dict[int, int] | None,
+    line: Callable[[Message], bytes],
+) -> None:
+    """Print until all `ends` are reached, or for ever where there are none."""
     printed = 0
-    while not (arguments.exit and not ends):
-        for message in consumer.consume(500, timeout=0.2):
+    until = dict(ends or {})
+    while ends is None or ends:
+        messages = consumer.consume(500, timeout=0.2)
+        for message in messages:
             if message.error() is not None:
                 raise KafkaException(message.error())
-            sys.stdout.buffer.write(_line(message, arguments))
+            if arguments.until and _offset(message) >= until.get(_partition(message), 0):
+                continue
+            sys.stdout.buffer.write(line(message))
             printed += 1
+            if arguments.group is not None:
+                consumer.store_offsets(message)
             if arguments.max is not None and printed >= arguments.max:
-                sys.stdout.flush()
-                return
+                break
         sys.stdout.flush()
+        if arguments.group is not None and messages:
+            _commit(consumer)
+        if arguments.max is not None and printed >= arguments.max:
+            return
         if ends:
             positions = [TopicPartition(arguments.topic, number) for number in ends]
             for position in consumer.position(positions):
@@ -116,38 +152,81 @@ def _print_records(consumer: Consumer, arguments: argparse.Namespace, ends: dict
                     del ends[position.partition]
 
 
-def _line(message: Message, arguments: argparse.Namespace) -> bytes:
-    value = message.value() or b""
+def _offset(message: Message) -> int:
+    return message.offset() or 0
+
+
+def _partition(message: Message) -> int:
+    return message.partition() or 0
+
+
+def _commit(consumer: Consumer) -> None:
+    try:
+        consumer.commit(asynchronous=False)
+    except KafkaException as error:
+        # After a rebalance another member prints these again: at least once.
+        if not error.args[0].retriable() and error.args[0].name() != "_NO_OFFSET":
+            raise
+
+
+def _line(arguments: argparse.Namespace) -> Callable[[Message], bytes]:
+    """How a record is printed; raises CommandError."""
+    if arguments.format is not None:
+        return line_format(arguments.format)
+    key_of, value_of = decoder(arguments, "key"), decoder(arguments, "value")
     if arguments.json:
-        record: dict[str, Any] = {
-            "topic": message.topic(),
-            "partition": message.partition(),
-            "offset": message.offset(),
-            "timestamp": message.timestamp()[1],
-            "key": _text(message.key()),
-            "value": _value(message.value()),
-            "headers": _headers(message),
-        }
-        return msgspec.json.encode(record) + b"\n"
-    if arguments.key:
-        return bytes(message.key() or b"") + b"\t" + value + b"\n"
-    return bytes(value) + b"\n"
+        # JSON is shown as JSON, whatever it is called: text that is none stays text.
+        show = _json_or_text if arguments.value_format == "text" else value_of
+        return lambda message: _json_line(message, key_of, show)
+    separator: bytes = arguments.key_separator.encode()
+
+    def line(message: Message) -> bytes:
+        value = _shown(message.value(), value_of, arguments.value_format)
+        if arguments.key:
+            key = _shown(message.key(), key_of, arguments.key_format)
+            return key + separator + value + b"\n"
+        return value + b"\n"
+
+    return line
 
 
-def _headers(message: Message) -> dict[str, str | None]:
-    headers: Any = message.headers() or ()  # librdkafka's stubs leave the type of an item open
-    return {name: _text(item) for name, item in headers}
-
-
-def _text(data: bytes | None) -> str | None:
-    return None if data is None else data.decode("utf-8", "replace")
-
-
-def _value(data: bytes | None) -> Any:
-    """JSON as JSON, anything else as text."""
+def _shown(data: bytes | str | None, decode: Callable[[bytes], Any], kind: str) -> bytes:
     if data is None:
-        return None
+        return b""
+    raw = data.encode() if isinstance(data, str) else data
+    if kind == "text":
+        return raw
+    decoded = decode(raw)
+    if isinstance(decoded, str) and kind != "json":
+        return decoded.encode()
+    encoded: bytes = msgspec.json.encode(decoded)
+    return encoded
+
+
+def _json_line(
+    message: Message, key_of: Callable[[bytes], Any], value_of: Callable[[bytes], Any]
+) -> bytes:
+    key, value = message.key(), message.value()
+    headers: Any = message.headers() or ()  # librdkafka's stubs leave the type of an item open
+    record: dict[str, Any] = {
+        "topic": message.topic(),
+        "partition": message.partition(),
+        "offset": message.offset(),
+        "timestamp": message.timestamp()[1],
+        "key": None if key is None else key_of(key if isinstance(key, bytes) else key.encode()),
+        "value": None
+        if value is None
+        else value_of(value if isinstance(value, bytes) else value.encode()),
+        "headers": {
+            name: None if item is None else item.decode("utf-8", "replace")
+            for name, item in headers
+        },
+    }
+    return msgspec.json.encode(record) + b"\n"
+
+
+def _json_or_text(data: bytes) -> Any:
     try:
         return msgspec.json.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return _text(data)
+        return data.decode("utf-8", "replace")

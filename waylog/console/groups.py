@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from typing import Final
+from pathlib import Path
+from typing import Any, Final
 
+import msgspec
 from confluent_kafka import (
     Consumer,
     ConsumerGroupTopicPartitions,
@@ -14,46 +16,76 @@ from confluent_kafka import (
 from confluent_kafka.admin import AdminClient
 
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.common import add_bootstrap, add_json, connect, parse_time, print_rows, reason
-from waylog.kafka import consumer_config
+from waylog.console.common import (
+    TIMEOUT_S,
+    WHERE_HELP,
+    add_bootstrap,
+    add_json,
+    connect,
+    find_offset,
+    open_consumer,
+    partitions_of,
+    print_rows,
+    reason,
+    say,
+)
 
 _EXAMPLES: Final = """examples:
   waylog groups list
   waylog groups describe resolver                          a row a partition, with its lag
+  waylog groups describe resolver --members
   waylog groups reset resolver --topic location --to beginning --dry-run
   waylog groups reset resolver --topic location --to 2026-11-21T08:00:00
+  waylog groups reset resolver --all-topics --shift -1000
+  waylog groups describe resolver --json > offsets.jsonl   keep them, and set them again
+  waylog groups reset resolver --file offsets.jsonl
+  waylog groups delete old-group
 """
+
+_Place = tuple[str, int]
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog groups`."""
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
-    listing = actions.add_parser("list", help="all groups")
+    listing = actions.add_parser("list", help="all groups with their state and members")
     describe = actions.add_parser("describe", help="committed offsets and lag of a group")
     reset = actions.add_parser("reset", help="set a stopped group's offsets anew")
-    for each in (listing, describe, reset):
-        add_bootstrap(each)
+    delete = actions.add_parser("delete", help="delete stopped groups")
+    for each in (listing, describe, reset, delete):
         add_json(each)
-    describe.add_argument("group")
-    reset.add_argument("group")
-    reset.add_argument("--topic", required=True)
+        add_bootstrap(each)
+    for each in (describe, reset):
+        each.add_argument("group")
+    describe.add_argument(
+        "--members", action="store_true", help="who is in the group, and what each one reads"
+    )
     reset.add_argument(
-        "--to", required=True, metavar="WHERE", help="beginning, end, an offset, +N, -N or a time"
+        "--topic", action="append", metavar="NAME", help="may be given several times"
+    )
+    reset.add_argument(
+        "--all-topics", action="store_true", help="all topics that the group has committed"
+    )
+    target = reset.add_mutually_exclusive_group(required=True)
+    target.add_argument("--to", metavar="WHERE", help=f"{WHERE_HELP}; +N or -N: shift")
+    target.add_argument("--shift", type=int, metavar="N", help="by N records, back with -N")
+    target.add_argument(
+        "--file",
+        type=Path,
+        metavar="FILE",
+        help="lines topic,partition,offset, or the output of `groups describe --json`",
     )
     reset.add_argument("--dry-run", action="store_true", help="show what would be set")
+    delete.add_argument("group", nargs="+")
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
-    admin = connect(arguments.bootstrap_servers)
+    admin = connect(arguments)
+    actions = {"list": _list, "describe": _describe, "reset": _reset, "delete": _delete}
     try:
-        if arguments.action == "list":
-            _list(admin, arguments)
-        elif arguments.action == "describe":
-            _describe(admin, arguments)
-        else:
-            _reset(admin, arguments)
+        actions[arguments.action](admin, arguments)
     except KafkaException as error:
         raise CommandError(reason(error)) from None
     return EXIT_DONE
@@ -61,32 +93,46 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
     found = admin.list_consumer_groups().result()
-    rows = [
-        {"group": group.group_id, "state": group.state.name.lower() if group.state else ""}
-        for group in sorted(found.valid, key=lambda each: each.group_id)
-    ]
+    names = sorted(group.group_id for group in found.valid)
+    described = admin.describe_consumer_groups(names) if names else {}
+    rows = []
+    for name in names:
+        group = described[name].result()
+        rows.append(
+            {
+                "group": name,
+                "state": group.state.name.lower() if group.state else "",
+                "members": len(group.members),
+            }
+        )
     print_rows(rows, as_json=arguments.json)
 
 
-def _committed(admin: AdminClient, group: str) -> list[TopicPartition]:
+def _committed(admin: AdminClient, group: str) -> dict[_Place, int]:
     asked = [ConsumerGroupTopicPartitions(group)]
     answer = admin.list_consumer_group_offsets(asked)[group].result()
-    return sorted(answer.topic_partitions, key=lambda each: (each.topic, each.partition))
+    places = sorted(answer.topic_partitions, key=lambda each: (each.topic, each.partition))
+    return {(each.topic, each.partition): each.offset for each in places}
 
 
 def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    consumer = _consumer(arguments)
+    if arguments.members:
+        _describe_members(admin, arguments)
+        return
+    consumer = open_consumer(arguments)
     rows = []
     try:
-        for each in _committed(admin, arguments.group):
-            _, high = consumer.get_watermark_offsets(each, timeout=10.0)
+        for (topic, partition), offset in _committed(admin, arguments.group).items():
+            place = TopicPartition(topic, partition)
+            low, high = consumer.get_watermark_offsets(place, timeout=TIMEOUT_S)
             rows.append(
                 {
-                    "topic": each.topic,
-                    "partition": each.partition,
-                    "committed": each.offset,
+                    "topic": topic,
+                    "partition": partition,
+                    "committed": offset,
                     "end": high,
-                    "lag": max(0, high - max(each.offset, 0)),
+                    # What retention has deleted is not waiting for anybody.
+                    "lag": max(0, high - max(offset, low)),
                 }
             )
     finally:
@@ -94,47 +140,110 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
     print_rows(rows, as_json=arguments.json)
 
 
-def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    topic, group = arguments.topic, arguments.group
-    metadata = admin.list_topics(topic, timeout=10.0).topics[topic]
-    if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {metadata.error.str()}")
-    committed = {
-        each.partition: each.offset
-        for each in _committed(admin, group)
-        if each.topic == topic and each.offset >= 0
-    }
-    consumer = _consumer(arguments)
-    rows, offsets = [], []
-    try:
-        for number in sorted(metadata.partitions):
-            before = committed.get(number, 0)
-            after = _target(consumer, TopicPartition(topic, number), arguments.to, before)
-            offsets.append(TopicPartition(topic, number, after))
-            rows.append({"topic": topic, "partition": number, "before": before, "after": after})
-    finally:
-        consumer.close()
-    if not arguments.dry_run:
-        wanted = [ConsumerGroupTopicPartitions(group, offsets)]
-        admin.alter_consumer_group_offsets(wanted)[group].result()
+def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None:
+    group = admin.describe_consumer_groups([arguments.group])[arguments.group].result()
+    rows = []
+    for member in group.members:
+        assigned: dict[str, list[int]] = {}
+        for each in member.assignment.topic_partitions if member.assignment else ():
+            assigned.setdefault(each.topic, []).append(each.partition)
+        reads = [
+            f"{topic}:{','.join(map(str, sorted(numbers)))}"
+            for topic, numbers in sorted(assigned.items())
+        ]
+        rows.append(
+            {
+                "member": member.member_id,
+                "client": member.client_id,
+                "host": member.host,
+                "partitions": " ".join(reads),
+            }
+        )
     print_rows(rows, as_json=arguments.json)
 
 
-def _target(consumer: Consumer, partition: TopicPartition, where: str, committed: int) -> int:
-    low, high = consumer.get_watermark_offsets(partition, timeout=10.0)
-    if where == "beginning":
-        return low
-    if where == "end":
-        return high
-    if where[:1] in "+-" and where[1:].isdigit():
-        return min(max(committed + int(where), low), high)
-    # Thirteen digits are milliseconds; an offset that large would take centuries to reach.
-    if where.isdigit() and len(where) < 13:
-        return min(max(int(where), low), high)
-    partition.offset = parse_time(where)
-    found: int = consumer.offsets_for_times([partition], timeout=10.0)[0].offset
-    return found if found >= 0 else high
+def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
+    committed = _committed(admin, arguments.group)
+    consumer = open_consumer(arguments)
+    try:
+        targets = _targets(consumer, arguments, committed)
+    finally:
+        consumer.close()
+    if not targets:
+        raise CommandError("there is nothing to set: no topic has been committed by this group")
+    if not arguments.dry_run:
+        offsets = [TopicPartition(*place, offset) for place, offset in targets.items()]
+        wanted = [ConsumerGroupTopicPartitions(arguments.group, offsets)]
+        admin.alter_consumer_group_offsets(wanted)[arguments.group].result()
+    rows = [
+        {
+            "topic": topic,
+            "partition": partition,
+            "before": max(committed.get((topic, partition), 0), 0),
+            "after": after,
+        }
+        for (topic, partition), after in targets.items()
+    ]
+    print_rows(rows, as_json=arguments.json)
 
 
-def _consumer(arguments: argparse.Namespace) -> Consumer:
-    return Consumer(consumer_config(arguments.bootstrap_servers, "waylog-groups", "waylog-console"))
+def _targets(
+    consumer: Consumer, arguments: argparse.Namespace, committed: dict[_Place, int]
+) -> dict[_Place, int]:
+    """The new offset of each partition; raises CommandError."""
+    if arguments.file is not None:
+        return {
+            place: find_offset(consumer, *place, str(offset))
+            for place, offset in _read_file(arguments.file).items()
+        }
+    topics = list(arguments.topic or ())
+    if arguments.all_topics:
+        topics += sorted({topic for topic, _ in committed} - set(topics))
+    elif not topics:
+        raise CommandError("which topics? --topic NAME or --all-topics is needed")
+    shift = arguments.shift
+    where = arguments.to or ""
+    if where[:1] in {"+", "-"} and where[1:].isdigit():
+        shift = int(where)
+    targets = {}
+    for topic in topics:
+        for partition in partitions_of(consumer, topic):
+            if shift is None:
+                offset = find_offset(consumer, topic, partition, where)
+            else:
+                moved = max(committed.get((topic, partition), 0), 0) + shift
+                offset = find_offset(consumer, topic, partition, str(max(moved, 0)))
+            targets[topic, partition] = offset
+    return targets
+
+
+def _read_file(path: Path) -> dict[_Place, int]:
+    """Offsets as Kafka's tools write them, or as `groups describe --json` does."""
+    targets: dict[_Place, int] = {}
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            if line.lstrip().startswith("{"):
+                row: dict[str, Any] = msgspec.json.decode(line)
+                offset = row.get("after", row.get("committed"))
+                targets[row["topic"], int(row["partition"])] = int(str(offset))
+            else:
+                topic, partition, offset = line.rsplit(",", 2)
+                targets[topic.strip(), int(partition)] = int(offset)
+        except (ValueError, KeyError):
+            raise CommandError(
+                f"{path}, line {number}: topic,partition,offset is expected"
+            ) from None
+    return targets
+
+
+def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
+    for future in admin.delete_consumer_groups(arguments.group).values():
+        future.result()
+    rows = [{"group": name} for name in arguments.group]
+    say(rows, f"deleted {', '.join(arguments.group)}", as_json=arguments.json)

@@ -5,46 +5,54 @@ from __future__ import annotations
 import argparse
 from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaException, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.common import add_bootstrap, add_json, connect, parse_time, print_rows, reason
-from waylog.kafka import consumer_config
+from waylog.console.common import (
+    TIMEOUT_S,
+    add_bootstrap,
+    add_json,
+    connect,
+    open_consumer,
+    parse_time,
+    partitions_of,
+    print_rows,
+    reason,
+)
 
 _EXAMPLES: Final = """examples:
   waylog offsets location
   waylog offsets location --at 2026-11-21T08:00:00
+  waylog offsets location --at 2h                     what came in the last two hours
 """
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog offsets`."""
     parser.epilog = _EXAMPLES
-    add_bootstrap(parser)
-    add_json(parser)
     parser.add_argument("topic")
-    parser.add_argument("--at", metavar="TIME", help="also the first offset at or after this time")
+    parser.add_argument(
+        "--at", metavar="TIME", help="also the first offset at or after this time (or 2h ago)"
+    )
+    add_json(parser)
+    add_bootstrap(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Print one row a partition."""
-    connect(arguments.bootstrap_servers)
-    topic = arguments.topic
     at_ms = parse_time(arguments.at) if arguments.at else None
-    consumer = Consumer(
-        consumer_config(arguments.bootstrap_servers, "waylog-offsets", "waylog-offsets")
-    )
+    connect(arguments)
+    topic = arguments.topic
+    consumer = open_consumer(arguments)
     rows = []
     try:
-        metadata = consumer.list_topics(topic, timeout=10.0).topics[topic]
-        if metadata.error is not None:
-            raise CommandError(f"topic {topic}: {metadata.error.str()}")
-        for number in sorted(metadata.partitions):
-            low, high = consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10.0)
+        for number in partitions_of(consumer, topic):
+            partition = TopicPartition(topic, number)
+            low, high = consumer.get_watermark_offsets(partition, timeout=TIMEOUT_S)
             row = {"partition": number, "first": low, "end": high, "records": high - low}
             if at_ms is not None:
                 asked = TopicPartition(topic, number, at_ms)
-                found = consumer.offsets_for_times([asked], timeout=10.0)[0].offset
+                found = consumer.offsets_for_times([asked], timeout=TIMEOUT_S)[0].offset
                 row["at_time"] = found if found >= 0 else high
             rows.append(row)
     except KafkaException as error:

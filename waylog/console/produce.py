@@ -4,48 +4,86 @@ from __future__ import annotations
 
 import argparse
 import sys
-from typing import Final
+from collections.abc import Callable, Iterator
+from typing import IO, Any, Final, NamedTuple
 
+import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.console.common import add_bootstrap, connect, reason
+from waylog.console.common import add_bootstrap, connect, pairs, parse_time, reason, security
+from waylog.console.formats import add_formats, encoder
 from waylog.kafka import producer_config
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
   printf 'anna/phone|{"lat":47.14}\\n' | waylog produce trips --key-separator '|'
-  waylog produce trips --header source=test < lines.txt
+  waylog produce trips --header source=test --input lines.txt
+  waylog produce trips --key-separator '|' --null '' < keys.txt        empty values: tombstones
+  waylog produce trips --value-format avro --value-schema trip.avsc < trips.jsonl
+  waylog consume trips --from beginning --exit --json | waylog produce copy --json
 """
+
+
+class _Record(NamedTuple):
+    key: bytes | None
+    value: bytes | None
+    headers: list[tuple[str, str | bytes | None]]
+    timestamp: int
+    partition: int
+
+
+class _JsonRecord(msgspec.Struct):
+    """A line of `waylog consume --json`, as far as it is needed to write the record again."""
+
+    key: msgspec.Raw = msgspec.Raw(b"null")
+    value: msgspec.Raw = msgspec.Raw(b"null")
+    headers: dict[str, str | None] = {}
+    timestamp: int = 0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog produce`."""
     parser.epilog = _EXAMPLES
-    add_bootstrap(parser)
     parser.add_argument("topic")
+    parser.add_argument(
+        "--input",
+        type=argparse.FileType("rb"),
+        default=sys.stdin.buffer,
+        metavar="FILE",
+        help="lines (default: standard input)",
+    )
     parser.add_argument("--key", help="the key of every record")
     parser.add_argument("--key-separator", metavar="TEXT", help="what stands between key and value")
+    parser.add_argument(
+        "--null", metavar="TEXT", help="a value that is this text is null (a tombstone)"
+    )
     parser.add_argument(
         "--partition", type=int, default=-1, metavar="N", help="default: by the key"
     )
     parser.add_argument(
         "--header", action="append", default=[], metavar="NAME=VALUE", help="of every record"
     )
+    parser.add_argument("--timestamp", metavar="TIME", help="of every record (default: now)")
+    parser.add_argument(
+        "--json",
+        action="store_true",
+        help="each line is an object with key, value, headers and timestamp",
+    )
     parser.add_argument(
         "--compression", default="lz4", choices=["none", "gzip", "snappy", "lz4", "zstd"]
     )
+    parser.add_argument(
+        "--acks", default="all", choices=["all", "1", "0"], help="acknowledgements (default all)"
+    )
+    add_formats(parser)
+    add_bootstrap(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Read lines until the end; returns 0 when all are acknowledged."""
-    connect(arguments.bootstrap_servers)
-    headers = []
-    for word in arguments.header:
-        name, separator, value = word.partition("=")
-        if not separator:
-            raise CommandError(f"--header {word}: NAME=VALUE is expected")
-        headers.append((name, value.encode()))
+    records = _records(arguments, arguments.input)
+    connect(arguments)
     failures: list[str] = []
     count = 0
 
@@ -53,39 +91,125 @@ def run(arguments: argparse.Namespace) -> int:
         if error is not None:
             failures.append(error.str())
 
-    producer = Producer(
-        producer_config(
-            arguments.bootstrap_servers,
-            "waylog-produce",
-            compression_type=arguments.compression,
-        )
+    options = producer_config(
+        arguments.bootstrap_servers,
+        "waylog-produce",
+        compression_type=arguments.compression,
+        acks=arguments.acks,
+        enable_idempotence=arguments.acks == "all",
     )
-    for line in sys.stdin.buffer:
-        text: bytes = line.rstrip(b"\r\n")
-        key = arguments.key.encode() if arguments.key is not None else None
-        if arguments.key_separator is not None:
-            first, separator_bytes, rest = text.partition(arguments.key_separator.encode())
-            if separator_bytes:
-                key, text = first, rest
-        while True:
-            try:
-                producer.produce(
-                    arguments.topic,
-                    text,
-                    key,
-                    partition=arguments.partition,
-                    headers=headers,
-                    on_delivery=on_delivery,
-                )
-                break
-            except BufferError:
-                producer.poll(0.1)
-            except KafkaException as error:
-                raise CommandError(reason(error)) from None
-        producer.poll(0)
-        count += 1
-    producer.flush()
-    print(f"{count - len(failures)} of {count} records acknowledged", file=sys.stderr)
+    producer = Producer(options | security(arguments))
+    try:
+        for record in records:
+            _produce(producer, arguments.topic, record, on_delivery)
+            count += 1
+    finally:
+        producer.flush()
+        print(f"{count - len(failures)} of {count} records acknowledged", file=sys.stderr)
     if failures:
         print(f"waylog produce: {failures[0]}", file=sys.stderr)
     return EXIT_FAILED if failures else EXIT_DONE
+
+
+def _produce(
+    producer: Producer,
+    topic: str,
+    record: _Record,
+    on_delivery: Callable[[KafkaError | None, Message], None],
+) -> None:
+    while True:
+        try:
+            producer.produce(
+                topic,
+                record.value,
+                record.key,
+                partition=record.partition,
+                headers=record.headers,
+                timestamp=record.timestamp,
+                on_delivery=on_delivery,
+            )
+            break
+        except BufferError:
+            producer.poll(0.1)
+        except KafkaException as error:
+            raise CommandError(reason(error)) from None
+    producer.poll(0)
+
+
+def _records(arguments: argparse.Namespace, lines: IO[bytes]) -> Iterator[_Record]:
+    """The records of the lines; raises CommandError."""
+    headers = [
+        (name, value.encode()) for name, value in pairs(arguments.header, "--header").items()
+    ]
+    timestamp = parse_time(arguments.timestamp) if arguments.timestamp else 0
+    encode_key, encode_value = encoder(arguments, "key"), encoder(arguments, "value")
+    if arguments.json:
+        return _json_records(arguments, lines, headers, timestamp, encode_key, encode_value)
+    return _line_records(arguments, lines, headers, timestamp, encode_key, encode_value)
+
+
+def _line_records(
+    arguments: argparse.Namespace,
+    lines: IO[bytes],
+    headers: list[tuple[str, Any]],
+    timestamp: int,
+    encode_key: Callable[[bytes], bytes],
+    encode_value: Callable[[bytes], bytes],
+) -> Iterator[_Record]:
+    null = arguments.null.encode() if arguments.null is not None else None
+    separator = arguments.key_separator.encode() if arguments.key_separator else None
+    for line in lines:
+        text = line.rstrip(b"\r\n")
+        key = arguments.key.encode() if arguments.key is not None else None
+        if separator is not None:
+            first, found, rest = text.partition(separator)
+            if found:
+                key, text = first, rest
+        yield _Record(
+            None if key is None else encode_key(key),
+            None if text == null else encode_value(text),
+            headers,
+            timestamp,
+            arguments.partition,
+        )
+
+
+def _json_records(
+    arguments: argparse.Namespace,
+    lines: IO[bytes],
+    headers: list[tuple[str, Any]],
+    timestamp: int,
+    encode_key: Callable[[bytes], bytes],
+    encode_value: Callable[[bytes], bytes],
+) -> Iterator[_Record]:
+    decode = msgspec.json.Decoder(_JsonRecord).decode
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        try:
+            record = decode(line)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise CommandError(f"line {number}: {error}") from None
+        yield _Record(
+            _encoded(record.key, encode_key),
+            _encoded(record.value, encode_value),
+            [*headers, *record.headers.items()],
+            timestamp or record.timestamp,
+            arguments.partition,
+        )
+
+
+def _encoded(member: msgspec.Raw, encode: Callable[[bytes], bytes]) -> bytes | None:
+    """A string as its text, anything else as its JSON."""
+    text = bytes(member)
+    if text == b"null":
+        return None
+    if text.startswith(b'"') and encode is bytes:
+        return msgspec.json.decode(text, type=str).encode()
+    if text.startswith(b'"'):
+        try:
+            return encode(text)
+        except CommandError:
+            # Hexadecimal and base64 are strings in JSON.
+            return encode(msgspec.json.decode(text, type=str).encode())
+    return encode(text)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Final
+from typing import Final
 
-from confluent_kafka import Consumer, KafkaException, TopicPartition
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AdminClient,
     AlterConfigOpType,
@@ -17,15 +17,28 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.console.common import add_bootstrap, add_json, connect, print_rows, reason
-from waylog.kafka import LogUnreachable, consumer_config, ensure_topics
+from waylog.console.common import (
+    TIMEOUT_S,
+    add_bootstrap,
+    add_json,
+    connect,
+    open_consumer,
+    pairs,
+    partitions_of,
+    print_rows,
+    reason,
+    say,
+    security,
+)
+from waylog.kafka import LogUnreachable, ensure_topics
 
 _EXAMPLES: Final = """examples:
   waylog topics list
   waylog topics create trips --partitions 4 --config retention.ms=86400000
   waylog topics describe location
   waylog topics alter location --config retention.ms=1209600000 --partitions 8
-  waylog topics delete trips
+  waylog topics alter location --delete-config retention.ms --dry-run
+  waylog topics delete trips tours --if-exists
   waylog topics ensure --bootstrap-servers kafka1:9092     before a gateway starts there
 """
 
@@ -35,30 +48,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.epilog = _EXAMPLES
     actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
     listing = actions.add_parser("list", help="all topics with their partitions and records")
-    create = actions.add_parser("create", help="create a topic")
+    create = actions.add_parser("create", help="create topics")
     describe = actions.add_parser("describe", help="partitions and settings of a topic")
     alter = actions.add_parser("alter", help="change settings, add partitions")
-    delete = actions.add_parser("delete", help="delete a topic and its records")
+    delete = actions.add_parser("delete", help="delete topics and their records")
     ensure = actions.add_parser("ensure", help="create the platform's own topics, if missing")
     for each in (listing, create, describe, alter, delete, ensure):
-        add_bootstrap(each)
-    for each in (listing, describe):
         add_json(each)
-    for each in (create, describe, alter, delete):
+        add_bootstrap(each)
+    for each in (describe, alter):
         each.add_argument("topic")
+    for each in (create, delete):
+        each.add_argument("topic", nargs="+")
     for each in (create, alter):
         each.add_argument("--partitions", type=int, metavar="N")
         each.add_argument(
             "--config", action="append", default=[], metavar="NAME=VALUE", help="Kafka's names"
         )
+        each.add_argument("--dry-run", action="store_true", help="ask whether it could be done")
     create.add_argument("--replication-factor", type=int, default=-1, metavar="N")
+    create.add_argument(
+        "--if-not-exists", action="store_true", help="a topic that is there is no error"
+    )
+    alter.add_argument(
+        "--delete-config",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="back to the broker's default",
+    )
+    delete.add_argument(
+        "--if-exists", action="store_true", help="a topic that is not there is no error"
+    )
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
     if arguments.action == "ensure":
         return _ensure(arguments)
-    admin = connect(arguments.bootstrap_servers)
+    admin = connect(arguments)
     actions = {
         "list": _list,
         "create": _create,
@@ -75,77 +103,82 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _ensure(arguments: argparse.Namespace) -> int:
     try:
-        created = ensure_topics(arguments.bootstrap_servers)
+        created = ensure_topics(arguments.bootstrap_servers, security=security(arguments))
     except (LogUnreachable, KafkaException) as error:
         raise CommandError(str(error)) from None
-    print(f"created {', '.join(created)}" if created else "all topics were there")
+    text = f"created {', '.join(created)}" if created else "all topics were there"
+    say([{"topic": name} for name in created], text, as_json=arguments.json)
     return EXIT_DONE
 
 
-def _settings(words: list[str]) -> dict[str, str]:
-    settings = {}
-    for word in words:
-        name, separator, value = word.partition("=")
-        if not separator:
-            raise CommandError(f"--config {word}: NAME=VALUE is expected")
-        settings[name] = value
-    return settings
-
-
-def _partitions(admin: AdminClient, topic: str) -> dict[int, Any]:
-    metadata = admin.list_topics(topic, timeout=10.0).topics[topic]
-    if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {metadata.error.str()}")
-    partitions: dict[int, Any] = metadata.partitions
-    return partitions
-
-
-def _watermarks(bootstrap_servers: str, topic: str, partitions: list[int]) -> dict[int, Any]:
-    consumer = Consumer(consumer_config(bootstrap_servers, "waylog-console", "waylog-console"))
+def _watermarks(
+    arguments: argparse.Namespace, topics: dict[str, list[int]]
+) -> dict[tuple[str, int], tuple[int, int]]:
+    consumer = open_consumer(arguments)
     try:
         return {
-            number: consumer.get_watermark_offsets(TopicPartition(topic, number), timeout=10.0)
-            for number in partitions
+            (topic, number): consumer.get_watermark_offsets(
+                TopicPartition(topic, number), timeout=TIMEOUT_S
+            )
+            for topic, numbers in topics.items()
+            for number in numbers
         }
     finally:
         consumer.close()
 
 
 def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
+    found = admin.list_topics(timeout=TIMEOUT_S).topics
+    topics = {name: sorted(metadata.partitions) for name, metadata in sorted(found.items())}
+    marks = _watermarks(arguments, topics)
     rows = []
-    for name, metadata in sorted(admin.list_topics(timeout=10.0).topics.items()):
-        marks = _watermarks(arguments.bootstrap_servers, name, sorted(metadata.partitions))
-        records = sum(high - low for low, high in marks.values())
-        rows.append({"topic": name, "partitions": len(marks), "records": records})
+    for name, numbers in topics.items():
+        records = sum(marks[name, number][1] - marks[name, number][0] for number in numbers)
+        rows.append({"topic": name, "partitions": len(numbers), "records": records})
     print_rows(rows, as_json=arguments.json)
 
 
 def _create(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    topic = NewTopic(
-        arguments.topic,
-        num_partitions=arguments.partitions or -1,
-        replication_factor=arguments.replication_factor,
-        config=_settings(arguments.config),
-    )
-    admin.create_topics([topic])[arguments.topic].result()
-    print(f"created {arguments.topic}")
+    topics = [
+        NewTopic(
+            name,
+            num_partitions=arguments.partitions or -1,
+            replication_factor=arguments.replication_factor,
+            config=pairs(arguments.config, "--config"),
+        )
+        for name in arguments.topic
+    ]
+    results = admin.create_topics(topics, validate_only=arguments.dry_run)
+    created = []
+    for name, future in results.items():
+        try:
+            future.result()
+            created.append(name)
+        except KafkaException as error:
+            exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
+            if not (exists and arguments.if_not_exists):
+                raise
+    verb = "could create" if arguments.dry_run else "created"
+    text = f"{verb} {', '.join(created)}" if created else "all topics were there"
+    say([{"topic": name} for name in created], text, as_json=arguments.json)
 
 
 def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    partitions = _partitions(admin, arguments.topic)
-    marks = _watermarks(arguments.bootstrap_servers, arguments.topic, sorted(partitions))
+    topic = arguments.topic
+    marks = _watermarks(arguments, {topic: partitions_of(admin, topic)})
+    partitions = admin.list_topics(topic, timeout=TIMEOUT_S).topics[topic].partitions
     rows = [
         {
             "partition": number,
             "leader": partition.leader,
             "replicas": ",".join(map(str, partition.replicas)),
             "in_sync": ",".join(map(str, partition.isrs)),
-            "first_offset": marks[number][0],
-            "end_offset": marks[number][1],
+            "first_offset": marks[topic, number][0],
+            "end_offset": marks[topic, number][1],
         }
         for number, partition in sorted(partitions.items())
     ]
-    resource = ConfigResource(ResourceType.TOPIC, arguments.topic)
+    resource = ConfigResource(ResourceType.TOPIC, topic)
     configs = admin.describe_configs([resource])[resource].result()
     settings = [
         {"setting": name, "value": entry.value, "default": entry.is_default}
@@ -156,25 +189,36 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    settings = _settings(arguments.config)
-    if not settings and arguments.partitions is None:
-        raise CommandError("nothing to change: give --config or --partitions")
-    if settings:
-        resource = ConfigResource(
-            ResourceType.TOPIC,
-            arguments.topic,
-            incremental_configs=[
-                ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
-                for name, value in settings.items()
-            ],
-        )
-        admin.incremental_alter_configs([resource])[resource].result()
+    changes = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in pairs(arguments.config, "--config").items()
+    ] + [
+        ConfigEntry(name, None, incremental_operation=AlterConfigOpType.DELETE)
+        for name in arguments.delete_config
+    ]
+    if not changes and arguments.partitions is None:
+        raise CommandError("nothing to change: give --config, --delete-config or --partitions")
+    dry_run = arguments.dry_run
+    if changes:
+        resource = ConfigResource(ResourceType.TOPIC, arguments.topic, incremental_configs=changes)
+        answers = admin.incremental_alter_configs([resource], validate_only=dry_run)
+        answers[resource].result()
     if arguments.partitions is not None:
         wanted = NewPartitions(arguments.topic, arguments.partitions)
-        admin.create_partitions([wanted])[arguments.topic].result()
-    print(f"altered {arguments.topic}")
+        admin.create_partitions([wanted], validate_only=dry_run)[arguments.topic].result()
+    verb = "could alter" if dry_run else "altered"
+    say([{"topic": arguments.topic}], f"{verb} {arguments.topic}", as_json=arguments.json)
 
 
 def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    admin.delete_topics([arguments.topic])[arguments.topic].result()
-    print(f"deleted {arguments.topic}")
+    deleted = []
+    for name, future in admin.delete_topics(arguments.topic).items():
+        try:
+            future.result()
+            deleted.append(name)
+        except KafkaException as error:
+            missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+            if not (missing and arguments.if_exists):
+                raise
+    text = f"deleted {', '.join(deleted)}" if deleted else "no such topic was there"
+    say([{"topic": name} for name in deleted], text, as_json=arguments.json)

@@ -7,10 +7,12 @@ import subprocess
 import sys
 import uuid
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
 
 
@@ -35,8 +37,17 @@ class Terminal:
         return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
 
 
-@pytest.fixture(scope="module")
-def terminal(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Terminal]:
+@pytest.fixture(
+    scope="module", params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
+)
+def terminal(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Terminal]:
+    """A terminal for our broker, and one for Apache Kafka (-m kafka)."""
+    if request.param == "apache-kafka":
+        with apache_kafka() as servers:
+            yield Terminal(servers)
+        return
     broker = BrokerProcess(tmp_path_factory.mktemp("broker"))
     yield Terminal(broker.start())
     broker.stop()
@@ -120,3 +131,156 @@ def test_a_mistake_is_explained_in_one_line(
 def test_the_platforms_topics_are_made_once(terminal: Terminal) -> None:
     assert "location" in terminal.run("topics", "ensure")
     assert "all topics were there" in terminal.run("topics", "ensure")
+
+
+def test_a_topic_is_created_and_deleted_only_if_need_be(terminal: Terminal, topic: str) -> None:
+    assert "exists" in terminal.run("topics", "create", topic, status=1)
+    assert "were there" in terminal.run("topics", "create", topic, "--if-not-exists")
+    assert "could create" in terminal.run("topics", "create", f"{topic}-2", "--dry-run")
+    assert terminal.rows("topics", "create", f"{topic}-3") == [{"topic": f"{topic}-3"}]
+    assert terminal.rows("topics", "delete", topic, f"{topic}-3")
+    assert "no such topic" in terminal.run("topics", "delete", topic, "--if-exists")
+
+
+def test_a_setting_goes_back_to_its_default(terminal: Terminal, topic: str) -> None:
+    alter = ("topics", "alter", topic, "--delete-config", "retention.ms")
+    assert "could alter" in terminal.run(*alter, "--dry-run")
+    changed = {"setting": "retention.ms", "value": "86400000", "default": False}
+    assert changed in terminal.rows("topics", "describe", topic)
+    terminal.run(*alter)
+    assert changed not in terminal.rows("topics", "describe", topic)
+
+
+def test_records_are_copied_with_everything_they_have(terminal: Terminal, topic: str) -> None:
+    copy = f"{topic}-copy"
+    terminal.run("topics", "create", copy)
+    words = ("--key", "k", "--header", "a=1", "--timestamp", "2020-01-01", "--null", "-")
+    terminal.run("produce", topic, *words, stdin='{"lat":1}\ntext\n-\n')
+    lines = terminal.run("consume", topic, "--from", "beginning", "--exit", "--json")
+    assert "3 of 3" in terminal.run("produce", copy, "--json", stdin=lines)
+    records = [
+        terminal.rows("consume", name, "--from", "beginning", "--exit") for name in (topic, copy)
+    ]
+    for each in (*records[0], *records[1]):
+        del each["topic"], each["partition"]
+    assert records[0] == records[1]
+    assert [each["value"] for each in records[1]] == [{"lat": 1}, "text", None]
+    assert {each["timestamp"] for each in records[1]} == {1577836800000}
+
+
+def test_a_format_string_says_how_a_record_is_printed(terminal: Terminal, topic: str) -> None:
+    words = ("--key-separator", ":", "--header", "a=1", "--partition", "1")
+    terminal.run("produce", topic, *words, "--timestamp", "1700000000000", stdin="k:hello\n")
+    read = ("consume", topic, "--from", "beginning", "--exit", "--format")
+    assert terminal.run(*read, r"%t[%p]@%o %T %k=%s %h %K/%S%%\x21\n") == (
+        f"{topic}[1]@0 1700000000000 k=hello a=1 1/5%!\n"
+    )
+    assert "%z is unknown" in terminal.run(*read, "%z", status=1)
+
+
+def test_a_part_of_a_topic_is_printed(terminal: Terminal, topic: str) -> None:
+    terminal.run("produce", topic, "--partition", "0", stdin="a\nb\nc\nd\n")
+    terminal.run("produce", topic, "--partition", "1", "--timestamp", "2020-01-01", stdin="old\n")
+    part = ("consume", topic, "--partition", "0")
+    assert terminal.run(*part, "--from", "1", "--until", "3") == "b\nc\n"
+    assert terminal.run(*part, "--from", "-1", "--exit") == "d\n"
+    assert terminal.run("consume", topic, "--from", "1h", "--exit") == "a\nb\nc\nd\n"
+    assert terminal.run("consume", topic, "--from", "2019-01-01", "--until", "1h") == "old\n"
+
+
+def test_avro_goes_in_and_out(terminal: Terminal, topic: str, tmp_path: Path) -> None:
+    pytest.importorskip("fastavro")
+    schema = tmp_path / "trip.avsc"
+    fields = [{"name": "city", "type": "string"}, {"name": "km", "type": "double"}]
+    schema.write_text(json.dumps({"type": "record", "name": "Trip", "fields": fields}))
+    avro = ("--value-format", "avro", "--value-schema", str(schema), "--schema-id", "7")
+    trip = '{"city":"Wien","km":12.5}'
+    terminal.run("produce", topic, *avro, stdin=trip + "\n")
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    assert terminal.run(*read, *avro) == trip + "\n"
+    raw = terminal.run(*read, "--value-format", "hex")
+    assert raw.startswith("0000000007085769656e")
+    wrong = terminal.run("produce", topic, *avro, stdin='{"city":1}\n', status=1)
+    assert "Avro schema" in wrong
+
+
+def test_bytes_are_written_in_hexadecimal_and_base64(terminal: Terminal, topic: str) -> None:
+    terminal.run("produce", topic, "--value-format", "hex", stdin="00ff10\n")
+    read = ("consume", topic, "--from", "beginning", "--exit")
+    assert terminal.run(*read, "--value-format", "base64") == "AP8Q\n"
+    assert "not hexadecimal" in terminal.run(
+        "produce", topic, "--value-format", "hex", stdin="zz\n", status=1
+    )
+
+
+def test_a_group_goes_on_where_it_was(terminal: Terminal, topic: str) -> None:
+    terminal.run("produce", topic, "--partition", "0", stdin="a\nb\nc\n")
+    group = f"group-{topic}"
+    read = ("consume", topic, "--group", group, "--max")
+    assert terminal.run(*read, "2") == "a\nb\n"
+    assert terminal.run(*read, "1") == "c\n"
+    described = terminal.rows("groups", "describe", group)
+    assert [(row["committed"], row["lag"]) for row in described if row["end"]] == [(3, 0)]
+    listed = next(row for row in terminal.rows("groups", "list") if row["group"] == group)
+    assert listed == {"group": group, "state": "empty", "members": 0}
+    assert terminal.rows("groups", "delete", group) == [{"group": group}]
+    assert group not in [row["group"] for row in terminal.rows("groups", "list")]
+
+
+def test_offsets_are_kept_in_a_file_and_set_again(
+    terminal: Terminal, topic: str, tmp_path: Path
+) -> None:
+    terminal.run("produce", topic, "--partition", "0", stdin="a\nb\nc\n")
+    group = f"group-{topic}"
+    terminal.run("groups", "reset", group, "--topic", topic, "--to", "2")
+    kept = tmp_path / "offsets.jsonl"
+    kept.write_text(terminal.run("groups", "describe", group, "--json"))
+    reset = ("groups", "reset", group)
+    terminal.run(*reset, "--all-topics", "--shift", "-1")
+    assert terminal.rows("groups", "describe", group)[0]["committed"] == 1
+    terminal.run(*reset, "--file", str(kept))
+    assert terminal.rows("groups", "describe", group)[0]["committed"] == 2
+    kept.write_text(f"{topic},0,3\n")
+    rows = terminal.rows(*reset, "--file", str(kept), "--dry-run")
+    assert rows == [{"topic": topic, "partition": 0, "before": 2, "after": 3}]
+    kept.write_text("nonsense\n")
+    assert "line 1" in terminal.run(*reset, "--file", str(kept), status=1)
+    assert "which topics" in terminal.run(*reset, "--to", "end", status=1)
+
+
+def test_tools_log_in_by_a_file_by_options_and_by_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jaas = 'PlainLoginModule required user_anna="pw";'
+    broker = BrokerProcess(
+        tmp_path,
+        **{
+            "listeners": "SASL_PLAINTEXT://127.0.0.1:0",
+            "sasl_enabled_mechanisms": "PLAIN",
+            "sasl_jaas_config": jaas,
+        },
+    )
+    terminal = Terminal(broker.start())
+    file = tmp_path / "client.properties"
+    file.write_text(
+        "security.protocol=SASL_PLAINTEXT\nsasl.mechanism=PLAIN\n"
+        'sasl.jaas.config=PlainLoginModule required username="anna" password="pw";\n'
+    )
+    try:
+        terminal.run("topics", "create", "t", "--command-config", str(file))
+        options = [
+            word
+            for pair in (
+                "security.protocol=SASL_PLAINTEXT", "sasl.mechanism=PLAIN",
+                "sasl.username=anna", "sasl.password=pw",
+            )
+            for word in ("-X", pair)
+        ]  # fmt: skip
+        assert "1 of 1" in terminal.run("produce", "t", *options, stdin="hello\n")
+        wrong = terminal.run("topics", "list", *options, "-X", "sasl.password=no", status=1)
+        assert "lets us not in" in wrong
+        monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(file))
+        assert terminal.run("consume", "t", "--from", "beginning", "--exit") == "hello\n"
+        assert "location" in terminal.run("topics", "ensure")
+    finally:
+        broker.stop()

@@ -1,0 +1,71 @@
+"""A client's own properties: how it logs in, whom it trusts.
+
+They come from a property file, in librdkafka's names or in those of Kafka's Java clients, so that a
+file that `kafka-topics --command-config` takes serves here too. `WAYLOG_KAFKA_CONFIG` names the
+file of all processes of the platform.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from waylog.config import ConfigError, load_properties
+
+ENVIRONMENT: Final = "WAYLOG_KAFKA_CONFIG"
+
+_SAME: Final = {
+    "ssl.truststore.location": "ssl.ca.location",
+    "ssl.truststore.certificates": "ssl.ca.pem",
+    "ssl.keystore.key": "ssl.key.pem",
+    "ssl.keystore.certificate.chain": "ssl.certificate.pem",
+}
+#: Of Java's clients alone: what they say has no counterpart, or is written otherwise below.
+_DROPPED: Final = frozenset(
+    {
+        "sasl.jaas.config", "ssl.keystore.type", "ssl.truststore.type", "ssl.keystore.location",
+        "ssl.keystore.password", "ssl.truststore.password", "ssl.enabled.protocols", "ssl.protocol",
+        "sasl.client.callback.handler.class", "key.serializer", "value.serializer",
+        "key.deserializer", "value.deserializer", "default.api.timeout.ms",
+    }
+)  # fmt: skip
+_CREDENTIAL: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
+
+
+def client_properties(given: Mapping[str, str]) -> dict[str, str]:
+    """librdkafka's properties from those of either kind; raises ConfigError."""
+    properties = {
+        _SAME.get(name, name): value for name, value in given.items() if name not in _DROPPED
+    }
+    for store in ("keystore", "truststore"):
+        kind = given.get(f"ssl.{store}.type")
+        location = given.get(f"ssl.{store}.location", "")
+        if (kind is not None and kind.upper() != "PEM") or location.endswith((".jks", ".p12")):
+            raise ConfigError(f"ssl.{store}: PEM is expected, not {kind or location}")
+    if "ssl.keystore.location" in given:
+        # One file with key and certificates, as Kafka's PEM key stores are.
+        properties["ssl.certificate.location"] = given["ssl.keystore.location"]
+        properties["ssl.key.location"] = given["ssl.keystore.location"]
+    if "ssl.endpoint.identification.algorithm" in given:
+        algorithm = given["ssl.endpoint.identification.algorithm"]
+        properties["ssl.endpoint.identification.algorithm"] = algorithm or "none"
+    for name, value in _CREDENTIAL.findall(given.get("sasl.jaas.config", "")):
+        properties.setdefault(f"sasl.{name}", re.sub(r"\\(.)", r"\1", value))
+    for name in ("ssl.key.pem", "ssl.certificate.pem", "ssl.ca.pem"):
+        if name in properties:
+            properties[name] = properties[name].replace("\\n", "\n")
+    return properties
+
+
+def load_client_properties(path: Path) -> dict[str, str]:
+    """The properties of a file; raises ConfigError."""
+    return client_properties(load_properties(path))
+
+
+def configured_properties() -> dict[str, str]:
+    """The properties of the file that the environment names; none without it."""
+    path = os.environ.get(ENVIRONMENT)
+    return load_client_properties(Path(path)) if path else {}
