@@ -17,6 +17,7 @@ EXTENSIONS = [
     "gateway/mqtt/shell.pyx",
     "gateway/mqtt/topics.pyx",
     "gateway/receipts.pyx",
+    "geoservice/address_json.pyx",
     "geoservice/index.pyx",
     "geoservice/street_check.pyx",
     "geoservice/streets.pyx",

@@ -17,10 +17,11 @@ import msgspec
 
 from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
 from consumers.records import InputRecord, OutputRecord
+from geoservice.address_bytes import AddressBytes
 from geoservice.fallback import Fallback
 from geoservice.reverse import Geocoder, ReverseResult
 from geoservice.watch import GeocoderSource
-from waylog.messages import Address, Fix, Rejected, decode_fix, encode
+from waylog.messages import Fix, Rejected, decode_fix, encode
 from waylog.topics import ADDRESS, ERROR
 
 logger = logging.getLogger(__name__)
@@ -67,6 +68,7 @@ class Resolver:
         self.resolved = 0
         self.rejected = 0
         self.stood_still = 0
+        self._addresses: AddressBytes | None = None  # of the geocoder that was used last
         self._awaited: dict[str, _Awaited] = {}
         self._answers_seen = 0
 
@@ -173,8 +175,12 @@ class Resolver:
                 continue
             result = fallback.answer(awaited.result)
             if result is not None:
+                address = _encode({"display_name": result.display_name, "address": result.address})[
+                    1:-1
+                ]
+                end = _end(now_ms, result.index_version)
                 outputs.append(
-                    self._address(awaited.partition, awaited.fix, result, awaited.headers, now_ms)
+                    self._record(awaited.partition, awaited.fix, address, end, awaited.headers)
                 )
                 del self._awaited[device]
             elif not fallback.is_awaited(awaited.result):
@@ -188,18 +194,26 @@ class Resolver:
         outputs: list[OutputRecord],
         now_ms: int,
     ) -> None:
-        results = geocoder.reverse_batch(
-            array("d", [fix.lat for _, fix in winners]),
-            array("d", [fix.lon for _, fix in winners]),
-        )
+        lats = array("d", [fix.lat for _, fix in winners])
+        lons = array("d", [fix.lon for _, fix in winners])
         self.resolved += len(winners)
-        if self._fallback is not None:
-            results = self._fallback.complete(results)
-            self._await_answers(self._fallback, winners, results)
+        if self._addresses is None or self._addresses.geocoder is not geocoder:
+            self._addresses = AddressBytes(geocoder)
+        if self._fallback is None:
+            addresses = self._addresses.batch(lats, lons)
+            end = _end(now_ms, geocoder.index_version)
+            for (record, fix), address in zip(winners, addresses, strict=True):
+                # Where the fix came from, so that the same resolver owns both.
+                outputs.append(
+                    self._record(record.partition(), fix, address, end, _passed_on(record))
+                )
+            return
+        results = self._fallback.complete(geocoder.reverse_batch(lats, lons))
+        self._await_answers(self._fallback, winners, results)
         for (record, fix), result in zip(winners, results, strict=True):
-            # Where the fix came from, so that the same resolver owns both.
-            partition = record.partition()
-            outputs.append(self._address(partition, fix, result, _passed_on(record), now_ms))
+            end = _end(now_ms, result.index_version)
+            address = self._addresses.of_result(result)
+            outputs.append(self._record(record.partition(), fix, address, end, _passed_on(record)))
 
     def _await_answers(
         self,
@@ -218,29 +232,35 @@ class Resolver:
             ):
                 self._awaited[fix.device] = _Awaited(partition, fix, result, _passed_on(record))
 
-    def _address(
+    def _record(
         self,
         partition: int | None,
         fix: Fix,
-        result: ReverseResult,
+        address: bytes,
+        end: bytes,
         headers: list[tuple[str, bytes]] | None,
-        now_ms: int,
     ) -> OutputRecord:
-        address = Address(
-            device=fix.device,
-            fix_id=fix.id,
-            time=fix.time,
-            lat=fix.lat,
-            lon=fix.lon,
-            display_name=result.display_name,
-            address=result.address,
-            distance=result.distance,
-            resolved=now_ms,
-            index_version=result.index_version,
-        )
-        return OutputRecord(
-            self.state_topic, partition, fix.device.encode(), encode(address), headers
-        )
+        """The members of messages.Address in their order, out of parts that are written already."""
+        begin = _encode(_Beginning(fix.device, fix.id, fix.time, fix.lat, fix.lon))
+        value = b"%b,%b%b" % (begin[:-1], address, end)
+        return OutputRecord(self.state_topic, partition, fix.device.encode(), value, headers)
+
+
+class _Beginning(msgspec.Struct, gc=False):
+    """The members of an address that come with its fix."""
+
+    device: str
+    fix_id: str
+    time: int
+    lat: float
+    lon: float
+
+
+_encode = msgspec.json.Encoder().encode
+
+
+def _end(now_ms: int, index_version: str) -> bytes:
+    return b',"resolved":%d,"index_version":%b}' % (now_ms, _encode(index_version))
 
 
 def _passed_on(record: InputRecord) -> list[tuple[str, bytes]] | None:

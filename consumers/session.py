@@ -15,9 +15,15 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, Generic
+from typing import Final, Generic
 
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import (
+    Consumer,
+    KafkaError,
+    KafkaException,
+    Message,
+    TopicPartition,
+)
 from confluent_kafka import Producer as LibrdkafkaProducer
 
 from consumers.processor import Processor, StateT
@@ -28,6 +34,9 @@ from waylog.kafka import client_config, consumer_config, producer_config
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
+
+#: librdkafka chooses the partition, by the key.
+_BY_KEY: Final = -1
 
 
 @dataclass(frozen=True)
@@ -104,14 +113,6 @@ class _Batch(Generic[StateT]):
     """Results on their way to the log, and the offsets they stand for."""
 
     ends: list[tuple[_Assignment[StateT], int]]
-    missing: int
-    error: KafkaError | None = None
-
-    def delivered(self, error: KafkaError | None, _message: Message) -> None:
-        """A result was acknowledged, or never will be."""
-        self.missing -= 1
-        if error is not None:
-            self.error = error
 
 
 class Session(Generic[StateT]):
@@ -129,6 +130,7 @@ class Session(Generic[StateT]):
         self._unacknowledged: deque[_Batch[StateT]] = deque()
         self._restored: deque[_Assignment[StateT]] = deque()
         self._fatal: KafkaError | None = None
+        self._failed: KafkaError | None = None  # why a result was not stored
         self._down_said = -1e9
         self._committing = False
         self._next_commit = 0.0
@@ -157,7 +159,12 @@ class Session(Generic[StateT]):
                 queue_buffering_max_messages=8_000,
                 queue_buffering_max_kbytes=8 * 1024,
             )
-            | {"error_cb": self._on_error}
+            | {
+                "error_cb": self._on_error,
+                # What was stored is known by the flush that ends a batch.
+                "delivery.report.only.error": True,
+                "on_delivery": self._on_delivery,
+            }
         )
         self._restorer = Restorer(
             client_config(servers, f"{client_id}-restore"), membership.processor.state_topic
@@ -280,19 +287,20 @@ class Session(Generic[StateT]):
         self, outputs: list[OutputRecord], ends: list[tuple[_Assignment[StateT], int]]
     ) -> None:
         self._counters.results += len(outputs)
-        results = _Batch(ends, len(outputs))
-        self._unacknowledged.append(results)
+        self._unacknowledged.append(_Batch(ends))
         for output in outputs:
-            self._produce(output, results)
+            self._produce(output)
 
-    def _produce(self, output: OutputRecord, batch: _Batch[StateT]) -> None:
+    def _produce(self, output: OutputRecord) -> None:
         topic, partition, key, value, headers = output
-        more: dict[str, Any] = {"headers": headers, "on_delivery": batch.delivered}
-        if partition is not None:
-            more["partition"] = partition
+        if partition is None:
+            partition = _BY_KEY
         while True:
             try:
-                self._producer.produce(topic, value, key, **more)
+                if headers is None:
+                    self._producer.produce(topic, value, key, partition)
+                else:
+                    self._producer.produce(topic, value, key, partition, headers=dict(headers))
                 return
             except BufferError:
                 # The log does not keep up: neither do we.
@@ -308,31 +316,32 @@ class Session(Generic[StateT]):
         librdkafka's thread spins until the log has answered.
         """
         self._producer.poll(0)
-        self._reap()
-        while self._unacknowledged and not self._stopping.is_set():
-            self._producer.flush(0.05)
-            self._reap()
-
-    def _reap(self) -> None:
-        """Note what is acknowledged, in order."""
         self._check_fatal()
-        while self._unacknowledged:
-            batch = self._unacknowledged[0]
-            if batch.error is not None:
-                raise SessionFailed(f"a result was not stored: {batch.error.str()}")
-            if batch.missing:
-                return
-            self._unacknowledged.popleft()
-            for assignment, end in batch.ends:
-                assignment.acknowledged = end
+        while self._unacknowledged and not self._stopping.is_set():
+            self._flush()
 
     def _drain(self) -> bool:
         """Wait for all acknowledgements, up to a limit; returns whether all came."""
         deadline = time.monotonic() + self._settings.drain_s
         while self._unacknowledged and time.monotonic() < deadline:
-            self._producer.flush(0.05)
-            self._reap()
+            self._flush()
         return not self._unacknowledged
+
+    def _flush(self) -> None:
+        """Wait a moment; when nothing is on its way any more, all is stored, or has failed."""
+        on_their_way = self._producer.flush(0.05)
+        self._check_fatal()
+        if self._failed is not None:
+            raise SessionFailed(f"a result was not stored: {self._failed.str()}")
+        if on_their_way:
+            return
+        while self._unacknowledged:
+            for assignment, end in self._unacknowledged.popleft().ends:
+                assignment.acknowledged = end
+
+    def _on_delivery(self, error: KafkaError | None, _message: Message) -> None:
+        if error is not None:
+            self._failed = error
 
     # ---- offsets ----
 

@@ -207,7 +207,11 @@ class Fallback:
 
     def _completed(self, result: ReverseResult, place: Place) -> ReverseResult:
         return msgspec.structs.replace(
-            result, place=place, index_version=f"{result.index_version}+{self._name}"
+            result,
+            place=place,
+            # Was that of the town which our index knows.
+            distance=None,
+            index_version=f"{result.index_version}+{self._name}",
         )
 
     def _ask(self, cell: Cell, lat: float, lon: float) -> bool:

@@ -229,6 +229,7 @@ def test_a_comparison_with_nothing_says_how_to_get_something(broker: Broker) -> 
     assert "waylog resolver --from-earliest --index INDEX" in done.stderr
 
 
+@pytest.mark.long
 def test_a_killed_run_loses_nothing(
     broker: Broker, fixes: Fixes, new_index: Path, tmp_path: Path
 ) -> None:
