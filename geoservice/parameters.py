@@ -125,6 +125,7 @@ class Parameters:
             extratags=self.flag("extratags", default=False),
             namedetails=self.flag("namedetails", default=False),
             entrances=self.flag("entrances", default=False),
+            postal=self.flag("format_address", default=False),
             geojson=self.flag("polygon_geojson", default=False),
             languages=parse_languages(self._values.get("accept-language") or accept_language or ""),
         )

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import msgspec
 
+from geoservice.postal import postal_lines
 from geoservice.reverse import AddressRow, Geocoder, Place
 
 LICENCE: Final = "Data © GeoNames (CC BY 4.0), https://geonames.org; Natural Earth"
@@ -44,6 +45,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     namedetails: bool = False
     entrances: bool = False
     geojson: bool = False
+    postal: bool = False  # as written on letters; ours
     languages: tuple[str, ...] = ()
 
 
@@ -63,6 +65,7 @@ class Described(msgspec.Struct, frozen=True, kw_only=True):
     ref: str | None = None  # the object's own reference, for xml alone
     tags: dict[str, str] | None = None
     geometry: dict[str, Any] | None = None
+    postal: list[str] | None = None  # lines
 
     @property
     def licence(self) -> str:
@@ -130,6 +133,7 @@ def describe(
         names=(geocoder.namedetails(place) or None) if details.namedetails else None,
         tags=(geocoder.extratags(place) or None) if details.extratags else None,
         geometry=geocoder.geometry(place) if details.geojson else None,
+        postal=postal_lines(place) if details.postal else None,
     )
 
 
@@ -141,6 +145,8 @@ def point_geometry(described: Described) -> dict[str, Any]:
 def own_members(described: Described) -> dict[str, Any]:
     """What we say beside Nominatim's members."""
     members: dict[str, Any] = {}
+    if described.postal is not None:
+        members["formatted_address"] = described.postal
     if described.distance is not None:
         members["distance"] = described.distance
     if described.place.timezone is not None:

@@ -93,6 +93,8 @@ def _place(root: ElementTree.Element, tag: str, described: Described) -> Element
     element.set("lat", f"{described.lat:.7f}")
     element.set("lon", f"{described.lon:.7f}")
     element.set("boundingbox", ",".join(f"{degrees:.7f}" for degrees in described.box))
+    if described.postal is not None:
+        element.set("formatted_address", _text(", ".join(described.postal)))
     element.set("place_rank", str(place.place_rank))
     element.set("address_rank", str(place.address_rank))
     return element
