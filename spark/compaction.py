@@ -71,8 +71,6 @@ class CompactionTask(NamedTuple):
     spans: list[OffsetSpan]  # of all rows in these files
     sort_rows: int = SORT_ROWS
     file_bytes: int = FILE_BYTES
-    #: Devices whose rows are left out.
-    erased: tuple[str, ...] = ()
 
 
 class CompactionResult(NamedTuple):
@@ -106,7 +104,7 @@ def compact_date(task: CompactionTask) -> CompactionResult:
                 writer.write(chunk)
         finally:
             writer.close()
-    if parts.rows - parts.erased - parts.doubled != writer.rows:
+    if parts.rows - parts.doubled != writer.rows:
         # Never exchange files for others that have less.
         raise RuntimeError(
             f"{task.date}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
@@ -128,7 +126,6 @@ class _Chunks:
         self._task = task
         self._folder = folder
         self.rows = 0
-        self.erased = 0
         self.doubled = 0
 
     def chunks(self) -> Iterator[pa.Table]:
@@ -163,9 +160,6 @@ class _Chunks:
         for batch in self._read(["device", "lat_e7", "lon_e7"]):
             counts.add(batch)
             self.rows += batch.num_rows
-        if self._task.erased:
-            for device in self._task.erased:
-                self.erased += counts.forget(device)
         return counts
 
     def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
@@ -232,7 +226,6 @@ class _DeviceCounts:
         self.rows = np.zeros(0, np.int64)
         self._lat = np.zeros(0, np.int64)
         self._lon = np.zeros(0, np.int64)
-        self._forgotten: set[str] = set()
 
     def add(self, batch: pa.RecordBatch) -> None:
         device = pc.dictionary_encode(batch["device"])
@@ -253,24 +246,13 @@ class _DeviceCounts:
             # Below 2**53: a mean for ordering needs no more.
             total[own] += np.bincount(codes, batch[name].to_numpy(), count).astype(np.int64)
 
-    def forget(self, device: str) -> int:
-        """Leave a device out; returns its rows."""
-        if device not in self._index:
-            return 0
-        self._forgotten.add(device)
-        return int(self.rows[self._index[device]])
-
     def order(self) -> tuple[list[str], NDArray[np.int64]]:
         """The devices in the order of the file, and their numbers here."""
-        kept = [name for name in self._index if name not in self._forgotten]
-        if not kept:
-            return [], np.zeros(0, np.int64)
-        numbers = np.array([self._index[name] for name in kept])
-        rows = self.rows[numbers]
-        curve = z_order(self._lat[numbers] // rows, self._lon[numbers] // rows)
-        by_name = np.argsort(np.array(kept, object), kind="stable")
+        names = list(self._index)
+        curve = z_order(self._lat // self.rows, self._lon // self.rows)
+        by_name = np.argsort(np.array(names, object), kind="stable")
         order = by_name[np.argsort(curve[by_name], kind="stable")]
-        return [kept[index] for index in order.tolist()], numbers[order]
+        return [names[index] for index in order.tolist()], order
 
 
 def z_order(lat: NDArray[np.int64], lon: NDArray[np.int64]) -> NDArray[np.uint64]:
@@ -353,6 +335,11 @@ class _Writer:
             if self._stream.tell() >= self._task.file_bytes:
                 self.close()
 
+    def write_empty(self) -> None:
+        """Write a file without rows."""
+        self._open(COMPACTED_SCHEMA.empty_table())
+        self._parquet.write_table(COMPACTED_SCHEMA.empty_table())
+
     def _open(self, sample: pa.Table) -> None:
         name = f"compacted-{self._run}-{len(self.files):05d}.parquet"
         self._path = f"date={self._task.date}/{name}"
@@ -396,3 +383,28 @@ def remove_scratch(storage: Storage) -> None:
     """Delete what a compaction that was cut short left."""
     storage.create_folder(_FOLDER)
     storage.delete_folder(_FOLDER)
+
+
+def rewrite_without(
+    storage: Storage, file: HistoryFile, devices: Sequence[str]
+) -> tuple[CompactedFile, int]:
+    """A compacted file again, in its order, without some devices; and the rows that it lost.
+
+    It does not count before the manifest names it.
+    """
+    # Never cut: it is not larger than it was.
+    task = CompactionTask(storage.url, file.date, [file], [], file_bytes=1 << 62)
+    writer = _Writer(storage, task)
+    gone = pa.array(list(devices), pa.string())
+    before = 0
+    with storage.open_input(file.path) as stream:
+        for batch in pq.ParquetFile(stream).iter_batches(ROW_GROUP_ROWS, use_threads=False):
+            before += batch.num_rows
+            kept = batch.filter(pc.invert(pc.is_in(batch["device"], gone)))
+            writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))
+    if not writer.rows:
+        # An empty file is simpler for everybody than none.
+        writer.write_empty()
+    writer.close()
+    [written] = writer.files
+    return written, before - writer.rows

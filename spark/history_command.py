@@ -16,6 +16,8 @@ _EPILOG = """examples:
   waylog history run --places data/places          find favourite places as well
 
   waylog history compact                           pack days that are over, for quick reading
+  waylog history export --user demo --format gpx -o demo.gpx
+  waylog history erase --user demo --yes --bootstrap-servers 127.0.0.1:9092
   waylog history files --date 2026-01-31           what to give to other programs
 
 The files are <out>/date=YYYY-MM-DD/location-<partition>-<first offset>-<last offset>.parquet, by
@@ -71,6 +73,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
     _add_compact(subparsers)
     _add_files(subparsers)
+    _add_export(subparsers)
+    _add_erase(subparsers)
 
 
 def _subparser(subparsers: Any, name: str, summary: str, text: str) -> Any:
@@ -115,6 +119,42 @@ def _add_files(subparsers: Any) -> None:
     ).add_argument
     add("--date", metavar="DATE", help="of this day (UTC) only")
     add("--json", action="store_true", help="one JSON object a file")
+
+
+def _add_who(add: Any) -> None:
+    add("--device", metavar="D", action="append", default=[], help="user/device; may be repeated")
+    add("--user", metavar="U", action="append", default=[], help="all devices of a user")
+
+
+def _add_export(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "export",
+        "write all fixes of somebody to a file",
+        "Write the fixes of some devices as GPX, GeoJSON, KML, CSV or Parquet, day by day: a year "
+        "takes no more memory than a day.",
+    ).add_argument
+    _add_who(add)
+    add("--format", choices=("geojson", "gpx", "kml", "csv", "parquet"), default="gpx")
+    add("--from", dest="from_time", metavar="TIME", help="ISO 8601; UTC unless it says otherwise")
+    add("--to", dest="to_time", metavar="TIME", help="ISO 8601")
+    add("-o", "--file", metavar="FILE", help="instead of standard output")
+
+
+def _add_erase(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "erase",
+        "erase somebody",
+        "Erase devices: history, places and compacted topics. Topics that keep everything for a "
+        "time can not lose single records: the report says until when they have them. Revoke the "
+        "user first, or what is sent meanwhile comes in again.",
+    ).add_argument
+    _add_who(add)
+    add("--places", metavar="URL", default=str(DataDirectory.default().places), help="the places")
+    add("--bootstrap-servers", metavar="LIST", help="the log; without it the log is not touched")
+    add("--yes", action="store_true", help="it can not be undone, and I know")
+    add("--json", action="store_true", help="the report as one JSON object")
 
 
 def run(arguments: argparse.Namespace) -> int:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO
 
 import msgspec
@@ -13,6 +13,7 @@ from waylog.history_reader import (
     COMPACTED_NAME,
     MANIFEST,
     CompactedDate,
+    CompactedFile,
     HistoryReader,
     Manifest,
     parse_name,
@@ -49,6 +50,17 @@ class ManifestWriter:
                 # Nothing is left of the date; its spans still say that it was looked at.
                 dates[result.date] = CompactedDate([], result.compacted.spans)
         self._replace(Manifest(manifest.version + 1, dict(sorted(dates.items()))))
+
+    def exchange(self, files: Mapping[str, CompactedFile]) -> None:
+        """Let other files count in place of the compacted files with some paths."""
+        manifest = read_manifest(self.storage)
+        dates = {
+            date: CompactedDate(
+                [files.get(old.path, old) for old in compacted.files], compacted.spans
+            )
+            for date, compacted in manifest.dates.items()
+        }
+        self._replace(Manifest(manifest.version + 1, dates))
 
     def _replace(self, manifest: Manifest) -> None:
         content = msgspec.json.format(msgspec.json.encode(manifest), indent=1)

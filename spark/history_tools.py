@@ -1,16 +1,23 @@
-"""What `waylog history` does with a history that is there: compact and list."""
+"""What `waylog history` does with a history that is there: compact, list, export, erase."""
 
 from __future__ import annotations
 
 import argparse
 import logging
+import sys
+import time
 from contextlib import ExitStack
 from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import msgspec
 
 from waylog.cli import CommandError
 from waylog.history_reader import HistoryReader
+
+if TYPE_CHECKING:
+    from spark.erase import ErasureReport
 
 logger = logging.getLogger("spark.history")
 
@@ -75,6 +82,102 @@ def files(arguments: argparse.Namespace) -> int:
         else:
             print(path)
     return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write all fixes of somebody to a file."""
+    from spark.export import WRITERS, devices_of
+    from spark.export import export as export_tracks
+
+    reader = open_history(arguments.out)
+    devices = list(arguments.device)
+    for user in arguments.user:
+        devices += devices_of(reader, user)
+    if not devices:
+        who = f": the history knows no device of {', '.join(arguments.user)}"
+        raise CommandError(f"nothing to export{who if arguments.user else ', name a --device'}")
+    bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
+    with ExitStack() as stack:
+        if arguments.file is None:
+            stream: IO[bytes] = sys.stdout.buffer
+        else:
+            stream = stack.enter_context(Path(arguments.file).open("wb"))
+        writer = WRITERS[arguments.format](stream)
+        count = export_tracks(reader, devices, writer, *bounds)
+        stream.flush()
+    print(f"{count} fixes of {len(devices)} devices", file=sys.stderr)
+    return 0
+
+
+def erase(arguments: argparse.Namespace) -> int:
+    """Erase devices, and say what is left."""
+    from spark.erase import ErasureReport, erase_history, erase_topics
+    from spark.export import devices_of
+    from spark.places_job import write_places
+    from spark.places_schema import FILE
+    from spark.tasks import LocalEngine
+    from waylog.kafka import LogUnreachable
+    from waylog.storage import Storage
+
+    reader = open_history(arguments.out)
+    devices = list(arguments.device)
+    for user in arguments.user:
+        devices += devices_of(reader, user)
+    if not devices:
+        raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
+    if not arguments.yes:
+        raise CommandError(
+            f"this can not be undone: {', '.join(devices)}; revoke the user first (`waylog user "
+            "revoke`), then say --yes"
+        )
+    started = time.monotonic()
+    report = ErasureReport(devices, time.time_ns() // 1_000_000)
+    try:
+        if arguments.bootstrap_servers:
+            erase_topics(arguments.bootstrap_servers, devices, report)
+        erase_history(arguments.out, devices, report)
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from error
+    places = Storage(arguments.places)
+    if places.exists(FILE):
+        known = places.read_parquet(FILE, ["device"])["device"].to_pylist()
+        report.places = sum(device in set(devices) for device in known)
+        write_places(LocalEngine(1), arguments.out, arguments.places, erased=devices)
+    report.seconds = round(time.monotonic() - started, 3)
+    _print_report(report, arguments)
+    return 0
+
+
+def _print_report(report: ErasureReport, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print(msgspec.json.encode(report).decode())
+        return
+    print(f"erased {', '.join(report.devices)} in {report.seconds:.1f} s:")
+    print(f"  history  {report.rows} fixes, {report.files_rewritten} files rewritten")
+    print(f"  places   {report.places}")
+    for topic, count in report.tombstones.items():
+        print(f"  topic {topic}: {count} tombstones; gone when the log is next compacted")
+    for kept in report.kept:
+        until = "for ever" if kept.until is None else f"until {_moment(kept.until)}"
+        print(f"  topic {kept.topic}: keeps records that were written by now {until}")
+    if not arguments.bootstrap_servers:
+        print("  the log was not looked at: no --bootstrap-servers")
+
+
+def _moment(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC at the latest"
+
+
+def _time_ms(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(f"{text}: a time is YYYY-MM-DD[THH:MM[:SS][+HH:MM]]") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
 
 
 def open_history(url: str) -> HistoryReader:

@@ -7,7 +7,7 @@ reader of the history takes it for a part of it.
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -15,6 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.schema import DAY_MS, HISTORY_SCHEMA, date_text, id_hashes
+from waylog.history_reader import read_erased
 from waylog.storage import Storage
 
 FOLDER: Final = "_landing"
@@ -76,8 +77,9 @@ def land(
     """
     waiting: list[pa.RecordBatch] = []
     first = start
+    erased = {each.device: each.before for each in read_erased(storage)}
     for batch in batches:
-        rest = batch
+        rest = without_erased(batch, erased)
         while rest.num_rows:
             offsets = rest["kafka_offset"].to_numpy()
             if first is None:
@@ -95,6 +97,17 @@ def land(
         assert first is not None
         last = int(waiting[-1]["kafka_offset"][-1].as_py()) if end is None else end - 1
         yield from _write(waiting, storage, first, min(last, first + CHUNK_OFFSETS - 1))
+
+
+def without_erased(batch: pa.RecordBatch, erased: Mapping[str, int]) -> pa.RecordBatch:
+    """The rows but those of devices that were erased after they were received."""
+    if not erased:
+        return batch
+    own = pc.is_in(batch["device"], pa.array(list(erased), pa.string()))
+    if not pc.any(own).as_py():
+        return batch
+    before = np.array([erased.get(device, -(1 << 62)) for device in batch["device"].to_pylist()])
+    return batch.filter(pa.array(batch["received"].to_numpy() > before))
 
 
 def _write(

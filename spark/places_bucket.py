@@ -63,6 +63,8 @@ class BucketTask(NamedTuple):
     #: Devices that have new names; their places are computed anew.
     edits: dict[str, list[PlaceEdit]]
     renamed: list[str]
+    #: Devices of which nothing is to be left.
+    erased: list[str]
 
 
 class BucketResult(NamedTuple):
@@ -122,7 +124,14 @@ class _Bucket:
             for name in STAY_TYPE.names or ():
                 rows[name] = stays[name].slice(start, stop - start).to_numpy()
             self._stays[device].append(rows)
-        return tables
+        for device in self._task.erased:
+            self._states.pop(device, None)
+            self._stays.pop(device, None)
+        gone = pa.array(self._task.erased, pa.string())
+        return {
+            name: table.filter(pc.invert(pc.is_in(table["device"], gone)))
+            for name, table in tables.items()
+        }
 
     def _days(self) -> Iterator[list[Part]]:
         """The new fixes of each date."""

@@ -95,13 +95,14 @@ def write_places(
     history: str,
     out: str,
     edits: Iterable[PlaceEdit] = (),
+    erased: Sequence[str] = (),
 ) -> PlacesWritten:
-    """Bring the places of all devices of a history up to date.
+    """Bring the places of all devices of a history up to date; forget those that are `erased`.
 
     Raises ConfigError for a place that can not be read or written, HistoryUnreadable for a history
     whose manifest is broken.
     """
-    return _PlacesRun(engine, history, out, list(edits)).run()
+    return _PlacesRun(engine, history, out, list(edits), erased).run()
 
 
 def read_state(storage: Storage) -> PlacesState | None:
@@ -117,11 +118,14 @@ def read_state(storage: Storage) -> PlacesState | None:
 
 
 class _PlacesRun:
-    def __init__(self, engine: Engine, history: str, out: str, edits: list[PlaceEdit]) -> None:
+    def __init__(
+        self, engine: Engine, history: str, out: str, edits: list[PlaceEdit], erased: Sequence[str]
+    ) -> None:
         self._engine = engine
         self._history = HistoryReader(history)
         self._out = Storage(out)
         self._edits = edits
+        self._erased = erased
         self._task_bytes = _TASK_BYTES_MIN
         self._run_id = f"{time.time_ns():020d}-{uuid.uuid4().hex[:8]}"
 
@@ -221,7 +225,8 @@ class _PlacesRun:
         tasks = []
         for bucket in range(buckets):
             own = sorted(device for device in renamed if bucket_of(device, buckets) == bucket)
-            if not (shards[bucket] or direct or own):
+            gone = [device for device in self._erased if bucket_of(device, buckets) == bucket]
+            if not (shards[bucket] or direct or own or gone):
                 continue
             run = state.runs[bucket]
             tasks.append(
@@ -240,6 +245,7 @@ class _PlacesRun:
                         if bucket_of(device, buckets) == bucket
                     },
                     renamed=own,
+                    erased=gone,
                 )
             )
         return self._engine.run(run_bucket, tasks)

@@ -32,6 +32,9 @@ if TYPE_CHECKING:
 
 MANIFEST: Final = "_manifest.json"
 
+#: Devices that were erased: the history takes nothing in that was received before.
+ERASED: Final = "_erased.json"
+
 #: Positions of compacted files are whole numbers of this part of a degree.
 UNITS_PER_DEGREE: Final = 10_000_000
 
@@ -84,6 +87,13 @@ class Manifest(msgspec.Struct, frozen=True):
 
     version: int = 0
     dates: dict[str, CompactedDate] = {}
+
+
+class ErasedDevice(msgspec.Struct, frozen=True):
+    """A device whose fixes were erased."""
+
+    device: str
+    before: int  # those received before or at this time, ms
 
 
 class HistoryFile(NamedTuple):
@@ -167,6 +177,12 @@ def read_manifest(storage: Storage) -> Manifest:
         return msgspec.json.decode(content, type=Manifest)
     except msgspec.DecodeError as error:
         raise HistoryUnreadable(f"{storage.url}/{MANIFEST}: {error}") from error
+
+
+def read_erased(storage: Storage) -> list[ErasedDevice]:
+    """The devices that were erased from a history."""
+    content = storage.read_bytes(ERASED)
+    return [] if content is None else msgspec.json.decode(content, type=list[ErasedDevice])
 
 
 class HistoryReader:

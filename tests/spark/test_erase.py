@@ -1,0 +1,151 @@
+"""What was erased is nowhere to be read any more, and everything else is as it was."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Consumer, Producer, TopicPartition
+
+from spark.place_edits import PlaceEdit
+from spark.place_topics import append_edit, publish_places, read_edits
+from spark.places_job import write_places
+from spark.tasks import LocalEngine
+from tests.spark.running import append_fixes, make_fix
+from tests.spark.synthetic import make_person
+from tests.spark.test_compaction import append as append_rows
+from tests.spark.test_compaction import compact, rows_of, some_fixes
+from tests.spark.test_history import START_MS, history
+from tests.spark.test_places_job import table_of, tables_of, write_history
+from waylog.cli import main
+from waylog.kafka import consumer_config, producer_config
+from waylog.topics import ADDRESS, PLACE
+
+
+def erase(out: Path, *words: str) -> None:
+    assert main(["history", "erase", "--out", str(out), "--yes", *words]) == 0
+
+
+def readable(folder: Path, text: bytes) -> list[str]:
+    """Files that have a text; Parquet with zstd hides it, so this is for names and footers."""
+    return [str(path) for path in folder.rglob("*") if path.is_file() and text in path.read_bytes()]
+
+
+def test_only_the_device_goes(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = some_fixes(400)
+    out = tmp_path / "history"
+    append_rows(out, table.slice(0, 200))
+    compact(out)
+    append_rows(out, table.slice(200))
+    capsys.readouterr()
+    erase(out, "--device", "u/d3", "--json")
+    report = json.loads(capsys.readouterr().out)
+    assert report["rows"] == 80
+    assert report["files_rewritten"] == report["files_looked_at"] == 4
+    left = [row for row in table.to_pylist() if row["device"] != "u/d3"]
+    assert rows_of(out) == left
+    assert [path.name for path in tmp_path.rglob("*") if path.suffix == ".tmp"] == []
+    # The one place that has to know the name: the list that keeps it away.
+    assert readable(out, b"u/d3") == [str(out / "_erased.json")]
+    # A batch that is repeated brings nothing back, a later fix of the device comes in.
+    append_rows(out, table.slice(300))
+    assert rows_of(out) == left
+    compact(out)
+    assert rows_of(out) == left
+    erase(out, "--device", "u/d3", "--json")
+    assert json.loads(capsys.readouterr().out)["rows"] == 0
+
+
+def test_a_day_may_be_left_without_anything(tmp_path: Path) -> None:
+    rows = [row for row in some_fixes(50).to_pylist() if row["device"] == "u/d1"]
+    table = some_fixes(50)
+    out = tmp_path / "history"
+    append_rows(out, table.from_pylist(rows, schema=table.schema))
+    compact(out)
+    erase(out, "--user", "u")
+    assert rows_of(out) == []
+    compact(out)
+    assert rows_of(out) == []
+
+
+def test_places_of_the_device_go_with_its_history(tmp_path: Path) -> None:
+    people = {f"u{seed}/p": make_person(seed, days=8) for seed in range(3)}
+    out, places, alone = tmp_path / "history", tmp_path / "places", tmp_path / "alone"
+    write_history(out, table_of(people))
+    write_places(LocalEngine(1), str(out), str(places))
+    erase(out, "--device", "u1/p", "--places", str(places))
+    write_places(LocalEngine(1), str(out), str(alone))
+    assert tables_of(places) == tables_of(alone)
+    assert {row["device"] for row in tables_of(places)["visits"]} == {"u0/p", "u2/p"}
+    assert {row["device"] for row in tables_of(places)["places"]} == {"u0/p", "u2/p"}
+
+
+def test_it_has_to_be_meant(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    append_rows(tmp_path, some_fixes(10))
+    assert main(["history", "erase", "--out", str(tmp_path), "--device", "u/d3"]) == 1
+    assert "can not be undone" in capsys.readouterr().err
+    assert len(rows_of(tmp_path)) == 10
+
+
+def newest_values(servers: str, topic: str) -> dict[bytes | None, bytes | None]:
+    consumer = Consumer(consumer_config(servers, "test", "test"))
+    found: dict[bytes | None, bytes | None] = {}
+    try:
+        for partition in consumer.list_topics(topic, timeout=10).topics[topic].partitions:
+            where = TopicPartition(topic, partition, 0)
+            consumer.assign([where])
+            end = consumer.get_watermark_offsets(where, timeout=10)[1]
+            count = 0
+            while count < end:
+                for message in consumer.consume(100, timeout=1):
+                    assert message.error() is None
+                    found[message.key()] = message.value()
+                    count += 1
+        return found
+    finally:
+        consumer.close()
+
+
+@pytest.mark.timeout(300)
+def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
+    log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, places = tmp_path / "history", tmp_path / "places"
+    devices = ("demo/phone", "other/phone")
+    append_fixes(
+        log,
+        [
+            make_fix(device, START_MS + number * 120_000)
+            for number in range(1000)
+            for device in devices
+        ],
+    )
+    producer = Producer(producer_config(log, "test"))
+    for device in devices:
+        producer.produce(ADDRESS, b'{"device":"x"}', device.encode())
+    assert producer.flush(30) == 0
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    write_places(LocalEngine(1), str(out), str(places))
+    publish_places(log, str(places), devices)
+    for device in devices:
+        append_edit(log, PlaceEdit(device=device, place_id="x", lat=1, lon=1, time=1, name="Home"))
+    capsys.readouterr()
+    words = ("--places", str(places), "--bootstrap-servers", log, "--json")
+    erase(out, "--device", "demo/phone", *words)
+    report = json.loads(capsys.readouterr().out)
+    assert report["rows"] == 1000
+    assert report["places"] == 1
+    assert report["tombstones"] == {"address": 1, "place": 1, "place-edit": 1}
+    kept = {each["topic"]: each["until"] for each in report["kept"]}
+    assert set(kept) == {"location", "event", "error"}
+    assert kept["location"] - report["erased"] == pytest.approx(7 * 86_400_000, abs=60_000)
+    for topic in (ADDRESS, PLACE):
+        values = newest_values(log, topic)
+        assert values[b"demo/phone"] is None
+        assert values[b"other/phone"] is not None
+    assert [edit.device for edit in read_edits(log)] == ["other/phone"]
+    # Reading the whole log again brings nothing back.
+    (out / "_checkpoint" / "arrow.json").unlink()
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert {row["device"] for row in rows_of(out)} == {"other/phone"}
