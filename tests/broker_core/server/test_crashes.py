@@ -23,7 +23,13 @@ pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
 CRASHES = int(os.environ.get("WAYLOG_CRASHES", "100"))
 PARTITIONS = 3
-QUIET: dict[str, Any] = {"log_level": 0}
+#: A client that is back as soon as the broker is, and says nothing of it.
+CLIENT: dict[str, Any] = {
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 50,
+    "retry.backoff.ms": 20,
+    "log_level": 0,
+}
 
 
 @pytest.fixture
@@ -59,6 +65,14 @@ class Writer(threading.Thread):
         """Write until `stopping`."""
         raise NotImplementedError
 
+    def wait_for_more(self, count: int) -> None:
+        """Until so many more are acknowledged."""
+        wanted = len(self.acknowledged) + count
+        deadline = time.monotonic() + 60
+        while len(self.acknowledged) < wanted:
+            assert time.monotonic() < deadline and self.failure is None, self.failure
+            time.sleep(0.002)
+
     def stop(self) -> None:
         """End, with everything acknowledged."""
         self.stopping.set()
@@ -78,9 +92,8 @@ class IdempotentWriter(Writer):
                 "bootstrap.servers": self.servers,
                 "enable.idempotence": True,
                 "linger.ms": 2,
-                "reconnect.backoff.max.ms": 100,
                 "message.timeout.ms": 300_000,
-                **QUIET,
+                **CLIENT,
             }
         )
 
@@ -90,6 +103,9 @@ class IdempotentWriter(Writer):
 
         number = 0
         while not self.stopping.is_set():
+            if len(producer) > 10_000:
+                producer.poll(0.01)
+                continue
             producer.produce(
                 "plain", b"%d" % number, partition=number % PARTITIONS, on_delivery=delivered
             )
@@ -136,8 +152,7 @@ class TransactionalWriter(Writer):
             {
                 "bootstrap.servers": self.servers,
                 "transactional.id": "writer",
-                "reconnect.backoff.max.ms": 100,
-                **QUIET,
+                **CLIENT,
             }
         )
         while True:
@@ -157,7 +172,7 @@ def read_all(servers: str, topic: str) -> list[list[int]]:
             "group.id": "reader",
             "isolation.level": "read_committed",
             "enable.partition.eof": True,
-            **QUIET,
+            **CLIENT,
         }
     )
     consumer.assign([TopicPartition(topic, index, 0) for index in range(PARTITIONS)])
@@ -204,8 +219,11 @@ def test_nothing_is_lost_or_doubled_however_often_the_broker_is_killed(
     plain.start()
     transactional.start()
     ready_s: list[float] = []
-    for _ in range(CRASHES):
-        time.sleep(randomness.uniform(0.05, 1.0))
+    for crash in range(CRASHES):
+        plain.wait_for_more(randomness.randrange(1, 2000))
+        if crash % 3 == 0:
+            transactional.wait_for_more(1)
+        time.sleep(randomness.uniform(0.0, 0.1))
         broker.kill()
         tear(broker.folder, randomness)
         began = time.monotonic()
