@@ -11,9 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
-from email.utils import formatdate
-from typing import Final, cast
+from typing import TYPE_CHECKING, Final, cast
 
 from gateway.access import credentials_of, kept_of, without_secrets
 from gateway.addresses import is_loopback
@@ -26,9 +24,11 @@ from gateway.ingest import admit, named_device
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import HEAD_BYTES_MAX, RequestHead, recognise
 from gateway.rights import USUAL_RIGHTS
-from gateway.services import Services
 from gateway.users import DEVICE_NAME
 from waylog.telemetry import now_ms
+
+if TYPE_CHECKING:
+    from gateway.front_server import FrontServer
 
 logger = logging.getLogger(__name__)
 
@@ -38,12 +38,9 @@ BODY_BYTES_MAX: Final = 64 * 1024
 PIPELINED_MAX: Final = 64
 #: Bytes of requests that have not come whole, over all connections.
 _PARTIAL_BYTES_MAX: Final = 64 * 1024 * 1024
-_SWEEP_S: Final = 0.5
 
 _STARTS: Final = (b"GET /", b"POST /")
 _LONGEST_START: Final = b"POST /"
-
-Accept = Callable[[], asyncio.Protocol]
 
 
 _NOTHING: Final = Parsed()
@@ -52,48 +49,6 @@ _NOTHING: Final = Parsed()
 def _may_begin(start: bytes) -> bool:
     """Whether a plain request may begin with these bytes."""
     return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
-
-
-class FrontServer:
-    """What all connections of a listener share; also looks after those that are slow."""
-
-    def __init__(self, services: Services, accept: Accept) -> None:
-        self.services = services
-        self.addresses = services.addresses
-        self.accept = accept
-        self.connections: set[FrontConnection] = set()
-        self.partial_bytes = 0
-        self.closing = False
-        self.date = b""
-        self._loop = asyncio.get_running_loop()
-        self._sweep()
-
-    def connection(self) -> asyncio.Protocol:
-        """For create_server."""
-        return FrontConnection(self)
-
-    def full(self) -> bool:
-        """Whether one more connection would be too many."""
-        return len(self.connections) >= self.services.limits.connections_max
-
-    async def close(self, timeout_s: float) -> None:
-        """Take no more requests, and let those that are here be answered."""
-        self.closing = True
-        for connection in list(self.connections):
-            connection.close_when_idle()
-        deadline = self._loop.time() + timeout_s
-        while any(each.busy for each in self.connections) and self._loop.time() < deadline:
-            await asyncio.sleep(0.01)
-        self._timer.cancel()
-        for connection in list(self.connections):
-            connection.abort()
-
-    def _sweep(self) -> None:
-        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
-        self.date = formatdate(usegmt=True).encode()
-        now = self._loop.time()
-        for connection in list(self.connections):
-            connection.look_after(now)
 
 
 class FrontConnection(asyncio.Protocol):

@@ -14,8 +14,9 @@ from aiohttp import web
 from gateway import reading
 from gateway.access import remote_of
 from gateway.answers import Refused, json_answer, refusal_answer, unavailable
-from gateway.front import Accept, FrontServer
+from gateway.front_server import Accept, FrontServer
 from gateway.ingest import Ingest
+from gateway.kafka_rest import KafkaRest
 from gateway.log_range import LogRanges
 from gateway.openapi import openapi
 from gateway.pages import Pages
@@ -112,6 +113,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
     ranges = LogRanges(services.bootstrap_servers, client_id)
     proxy = GeocoderProxy(services.geo_url, ingest)
     pages = Pages(ingest.osmand_at_root())
+    kafka_rest = KafkaRest(services, ingest, client_id)
     application.add_routes(
         [
             *ingest.routes(),
@@ -122,6 +124,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
+            *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
@@ -135,6 +138,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
 
     async def close(_: web.Application) -> None:
         await proxy.close()
+        await kafka_rest.close()
 
     application.on_shutdown.append(end_viewers)
     application.on_cleanup.append(close)

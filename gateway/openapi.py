@@ -28,6 +28,41 @@ _SENDING: Final = "Sending"
 _READING: Final = "Reading"
 _GEOCODING: Final = "Geocoding"
 _OPERATING: Final = "Operating"
+_LOG: Final = "The log (administrators)"
+
+
+#: A part of Kafka's REST proxy, version 2: title and status of success by path and method.
+_INSTANCE: Final = "/consumers/{group}/instances/{instance}"
+_LOG_PATHS: Final = {
+    "/topics": {"get": ("Names of topics", "200")},
+    "/topics/{topic}": {"get": ("One topic", "200"), "post": ("Append records", "200")},
+    "/topics/{topic}/partitions": {"get": ("Partitions", "200")},
+    "/topics/{topic}/partitions/{partition}": {
+        "get": ("One partition", "200"),
+        "post": ("Append records to it", "200"),
+    },
+    "/topics/{topic}/partitions/{partition}/offsets": {"get": ("First and next offset", "200")},
+    "/brokers": {"get": ("Ids of brokers", "200")},
+    "/consumers/{group}": {"post": ("A new consumer", "200")},
+    _INSTANCE: {"delete": ("Close a consumer", "204")},
+    f"{_INSTANCE}/subscription": {
+        "post": ("Subscribe to topics", "204"),
+        "get": ("What it has subscribed to", "200"),
+        "delete": ("Unsubscribe", "204"),
+    },
+    f"{_INSTANCE}/assignments": {
+        "post": ("Read these partitions", "204"),
+        "get": ("What it reads", "200"),
+    },
+    f"{_INSTANCE}/positions": {"post": ("Go on from these offsets", "204")},
+    f"{_INSTANCE}/positions/beginning": {"post": ("Go to the beginning", "204")},
+    f"{_INSTANCE}/positions/end": {"post": ("Go to the end", "204")},
+    f"{_INSTANCE}/records": {"get": ("The next records", "200")},
+    f"{_INSTANCE}/offsets": {
+        "post": ("Commit offsets", "200"),
+        "get": ("Committed offsets", "200"),
+    },
+}
 
 
 def openapi() -> dict[str, Any]:
@@ -129,6 +164,9 @@ def _paths() -> dict[str, Any]:
                 status="101",
             )
         },
+        "/mqtt": {
+            "get": _operation(_SENDING, "MQTT over WebSocket, subprotocol mqtt", status="101")
+        },
         "/reverse": {
             "get": _operation(
                 _GEOCODING, "Nominatim's reverse", query=("lat", "lon", "format", "zoom", "layer")
@@ -184,6 +222,13 @@ def _paths() -> dict[str, Any]:
                 )
                 for method in device_format.methods
             }
+    for path, methods in _LOG_PATHS.items():
+        paths[path] = {
+            method: _operation(
+                _LOG, title, body=method == "post", path=_names_in(path), status=status
+            )
+            for method, (title, status) in methods.items()
+        }
     for path in ulogger_sessions.PATHS:
         paths[path] = {"post": _operation(_SENDING, "uLogger", body=True, path=_names_in(path))}
     return paths

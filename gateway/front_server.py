@@ -1,0 +1,57 @@
+"""What the connections of the HTTP listener share, and who looks after the slow ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Final
+
+from gateway.front import FrontConnection
+from gateway.services import Services
+
+_SWEEP_S: Final = 0.5
+
+Accept = Callable[[], asyncio.Protocol]
+
+
+class FrontServer:
+    """What all connections of a listener share; also looks after those that are slow."""
+
+    def __init__(self, services: Services, accept: Accept) -> None:
+        self.services = services
+        self.addresses = services.addresses
+        self.accept = accept
+        self.connections: set[FrontConnection] = set()
+        self.partial_bytes = 0
+        self.closing = False
+        self.date = b""
+        self._loop = asyncio.get_running_loop()
+        self._sweep()
+
+    def connection(self) -> asyncio.Protocol:
+        """For create_server."""
+        return FrontConnection(self)
+
+    def full(self) -> bool:
+        """Whether one more connection would be too many."""
+        return len(self.connections) >= self.services.limits.connections_max
+
+    async def close(self, timeout_s: float) -> None:
+        """Take no more requests, and let those that are here be answered."""
+        self.closing = True
+        for connection in list(self.connections):
+            connection.close_when_idle()
+        deadline = self._loop.time() + timeout_s
+        while any(each.busy for each in self.connections) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        self._timer.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+        self.date = formatdate(usegmt=True).encode()
+        now = self._loop.time()
+        for connection in list(self.connections):
+            connection.look_after(now)
