@@ -42,7 +42,7 @@ def write_town(path: Path) -> Path:
     node(60, 60, {"place": "hamlet", "name": "Hinterdorf"})
     corners = [node(-90, -90), node(-90, 90), node(90, 90), node(90, -90)]
     outline = way([*corners, corners[0]], {})
-    street = [node(0, east) for east in range(-40, 41, 10)]
+    street = [node(0, east) for east in range(-40, 81, 10)]
     way(street, {"highway": "residential", "name": "Hauptstrasse", "name:fr": "Rue Principale"})
     way([street[4], node(20, 0), node(40, 0)], {"highway": "residential", "name": "Alte Gasse"})
     house(2, -35, "1", "Hauptstrasse")
