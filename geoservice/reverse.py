@@ -7,8 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
-
 from geoservice.places import (
     DEFAULT_LAYERS,
     DISTANCES,
@@ -143,33 +141,6 @@ class Geocoder:
             for lat, lon, result in zip(lats, lons, results, strict=True)
         ]
 
-    def address_json_batch(
-        self,
-        lats: Sequence[float],
-        lons: Sequence[float],
-        *,
-        zoom: int = ZOOM_MAX,
-        layers: frozenset[str] = DEFAULT_LAYERS,
-        distance: str = "metres",
-    ) -> list[bytes]:
-        """`"display_name":...,"address":{...},"distance":...` for many points, in order.
-
-        What `reverse_batch` answers, as members of JSON that a caller puts between its own.
-        """
-        check_options(layers, distance)
-        if self._streets is None:
-            results = self._world.reverse_batch(lats, lons, zoom)
-            return [_address_json(result) for result in results]
-        fragments = self._streets.address_json_batch(
-            doubles(lats), doubles(lons), zoom, layers, distance == "degrees"
-        )
-        return [
-            fragment
-            if fragment is not None
-            else _address_json(self.reverse(lat, lon, zoom=zoom, layers=layers, distance=distance))
-            for lat, lon, fragment in zip(lats, lons, fragments, strict=True)
-        ]
-
     def town(self, number: int) -> Place:
         """A town by its number in section `towns` of the world; behind them are the countries.
 
@@ -207,12 +178,3 @@ class Geocoder:
 
     def _town(self, lat: float, lon: float) -> Place | None:
         return self._world.reverse(lat, lon, ZOOM_MAX).place
-
-
-def _address_json(result: ReverseResult) -> bytes:
-    members = {
-        "display_name": result.display_name,
-        "address": result.address,
-        "distance": result.distance,
-    }
-    return msgspec.json.encode(members)[1:-1]

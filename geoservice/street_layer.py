@@ -186,20 +186,6 @@ class StreetLayer:
             lats, lons, _layer_bits(DEFAULT_LAYERS), rank_by_zoom(ZOOM_MAX), False
         )
 
-    def address_json_batch(
-        self,
-        lats: Sequence[float],
-        lons: Sequence[float],
-        zoom: int,
-        layers: frozenset[str],
-        degrees: bool,
-    ) -> list[bytes | None]:
-        """The members of an answer as JSON; None where `reverse` has to be asked."""
-        objects, tails, numbers, metres, _, _ = self._streets.reverse_batch(
-            lats, lons, _layer_bits(layers), rank_by_zoom(zoom), degrees
-        )
-        return self._streets.address_json_batch(objects, tails, numbers, metres)
-
     def _outside(
         self,
         lat: float,
@@ -228,7 +214,8 @@ class StreetLayer:
         if (
             country < 0
             or town is None
-            or self._index.string(self._countries[2 * country]) != town.address.get("country_code")
+            or self._index.string(self._countries[2 * country])
+            != town.address.get("country_code")
         ):
             return None
         at = (row.lat / 1e7, row.lon / 1e7)

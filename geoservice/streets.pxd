@@ -20,11 +20,6 @@ cdef struct Answer:
     double lon  # the nearest point of a street, the middle of anything else
     double lat
 
-cdef struct Buffer:
-    char* data
-    Py_ssize_t size
-    Py_ssize_t capacity
-
 cdef struct Nearest:
     int32_t shape
     double square
@@ -84,12 +79,4 @@ cdef class StreetIndex:
         self, const Query* query, int32_t area, int32_t rank, Answer* answer
     ) noexcept nogil
     cdef double find_feature(self, const Query* query, Answer* answer) noexcept nogil
-    cdef int compose(
-        self, int32_t object, int32_t tail, int32_t number, double metres, Buffer* out
-    ) except -1 nogil
-    cdef bint has_member(self, int32_t tail, int32_t label) noexcept nogil
-    cdef int add_string(self, Buffer* out, int32_t number) except -1 nogil
-    cdef int add_segment(
-        self, Buffer* out, Py_ssize_t* last, int32_t number, int32_t previous
-    ) except -1 nogil
     cdef bint area_contains(self, int32_t area, double x, double y) noexcept nogil

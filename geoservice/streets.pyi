@@ -9,13 +9,6 @@ class StreetIndex:
     def reverse(
         self, lat: float, lon: float, layers: int, rank_max: int, degrees: bool
     ) -> tuple[int, int, int, float, float, float]: ...
-    def address_json_batch(
-        self,
-        objects: Sequence[int],
-        tails: Sequence[int],
-        numbers: Sequence[int],
-        metres: Sequence[float],
-    ) -> list[bytes | None]: ...
     def nearest_settlement(
         self, lat: float, lon: float, rank_max: int, degrees: bool
     ) -> tuple[int, float]: ...

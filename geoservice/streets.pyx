@@ -7,12 +7,8 @@ say is followed without looking. Nothing is changed by a search: threads share a
 
 from cpython cimport array as carray
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.bytes cimport PyBytes_FromStringAndSize
 from libc.math cimport M_PI, cos, floor, isfinite, rint, sqrt
-from libc.stdint cimport int32_t, int64_t, uint64_t
-from libc.stdio cimport snprintf
-from libc.stdlib cimport free, realloc
-from libc.string cimport memcmp, memcpy, strlen
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 
 import array
 
@@ -20,15 +16,13 @@ from geoservice import street_format as sections
 
 cdef enum:
     OBJECT_WIDTH = 12
-    OBJECT_KIND = 2
+    OBJECT_NAMES = 3
     OBJECT_PARENT = 4
     OBJECT_NUMBER = 5
-    OBJECT_UNLISTED = 6
     OBJECT_TAIL = 7
     OBJECT_LON = 8
     OBJECT_LAT = 9
     OBJECT_RANKS = 10
-    OBJECT_TEXT = 11
 
     SHAPE_WIDTH = 8
     SHAPE_OBJECT = 0
@@ -49,7 +43,7 @@ cdef enum:
     IS_LINE = 256
     IS_AREA = 512
 
-    FLAG_IN_TAIL = 4 << 16
+    FLAG_NODE = 1 << 16
 
     AREA_WIDTH = 8
     CELL_SHIFT = 15
@@ -57,9 +51,6 @@ cdef enum:
     HALF_TURN = 1800000000
     QUARTER_TURN = 900000000
     RANK_HOUSE = 30
-
-cdef extern from "<string.h>":
-    void* memmem(const void* haystack, size_t length, const void* needle, size_t size) nogil
 
 cdef int32_t RING_END = -2147483648
 cdef double FULL_TURN = 3600000000.0
@@ -197,182 +188,6 @@ cdef class StreetIndex:
                 lats.data.as_doubles[i] = answer.lat * 1e-7
                 lons.data.as_doubles[i] = answer.lon * 1e-7
         return objects, tails, numbers, metres, lats, lons
-
-    def address_json_batch(self, objects, tails, numbers, metres):
-        """Members `display_name`, `address` and `distance` of JSON, ready to be put into an object.
-
-        Takes what `reverse_batch` answers. None where there is no object, or where its name would
-        hide a member of its address.
-        """
-        cdef const int[::1] object_at = objects, tail_at = tails, number_at = numbers
-        cdef const double[::1] metre_at = metres
-        cdef Py_ssize_t count = object_at.shape[0], i
-        cdef Buffer out
-        cdef list result = []
-        if not tail_at.shape[0] == number_at.shape[0] == metre_at.shape[0] == count:
-            raise ValueError("the arrays differ in length")
-        for i in range(count):
-            # The numbers are those of `reverse_batch` or nonsense.
-            if object_at[i] >= self.object_count or not -1 <= tail_at[i] < self.tail_count:
-                raise ValueError(f"point {i}: there is no such object")
-        out.data = NULL
-        out.capacity = 0
-        try:
-            for i in range(count):
-                out.size = 0
-                if object_at[i] < 0 or not self.compose(
-                    object_at[i], tail_at[i], number_at[i], metre_at[i], &out
-                ):
-                    result.append(None)
-                else:
-                    result.append(PyBytes_FromStringAndSize(out.data, out.size))
-        finally:
-            free(out.data)
-        return result
-
-    cdef int compose(
-        self, int32_t object, int32_t tail, int32_t number, double metres, Buffer* out
-    ) except -1 nogil:
-        """Write the members; answers 0 if two of them would have the same key."""
-        cdef const int32_t* row = self.objects + <int64_t>object * OBJECT_WIDTH
-        cdef const int32_t* parent = NULL
-        cdef const int32_t* end
-        cdef int32_t label = self.kinds[3 * row[OBJECT_KIND] + 2], own = -1, road = -1
-        cdef int32_t previous = -1
-        cdef Py_ssize_t last = -1, start, length
-        cdef const char* shown
-        cdef char digits[32]
-        cdef int written = 0
-        if tail < 0:
-            tail = row[OBJECT_TAIL]
-        if row[OBJECT_PARENT] >= 0:
-            parent = self.objects + <int64_t>row[OBJECT_PARENT] * OBJECT_WIDTH
-            if not parent[OBJECT_RANKS] & FLAG_IN_TAIL:
-                road = parent[OBJECT_TEXT]
-        if not row[OBJECT_RANKS] & FLAG_IN_TAIL:
-            own = row[OBJECT_TEXT]
-            if own >= 0 and self.has_member(tail, label):
-                return 0
-        if row[OBJECT_UNLISTED] >= 0 and has_text(self, tail, b'"locality":"'):
-            return 0
-        # The line for people.
-        add(out, b'"display_name":"', 16)
-        start = out.size
-        if own >= 0:
-            self.add_segment(out, &last, own, previous)
-            previous = own
-        if number >= 0:
-            written = snprintf(digits, sizeof(digits), b"%d", number)
-            if last >= 0:
-                add(out, b", ", 2)
-            last = out.size
-            add(out, digits, written)
-            previous = -1
-        elif row[OBJECT_NUMBER] >= 0:
-            self.add_segment(out, &last, row[OBJECT_NUMBER], previous)
-            previous = row[OBJECT_NUMBER]
-        if road >= 0:
-            self.add_segment(out, &last, road, previous)
-            previous = road
-        if row[OBJECT_UNLISTED] >= 0:
-            self.add_segment(out, &last, row[OBJECT_UNLISTED], previous)
-        end = self.tails + 5 * <int64_t>tail
-        shown = self.tail_texts + end[4]
-        length = end[8] - end[4]
-        if length:
-            if last >= 0:
-                written = <int>(out.size - last)
-                if (
-                    length >= written
-                    and memcmp(shown, out.data + last, written) == 0
-                    and (length == written or memcmp(shown + written, b", ", 2) == 0)
-                ):
-                    # The areas begin with what was said last.
-                    out.size = last
-                else:
-                    add(out, b", ", 2)
-            add(out, shown, length)
-        # Its members.
-        add(out, b'","address":{', 13)
-        start = out.size
-        if own >= 0:
-            add(out, b'"', 1)
-            self.add_string(out, label)
-            add(out, b'":"', 3)
-            self.add_string(out, own)
-            add(out, b'",', 2)
-        if number >= 0:
-            add(out, b'"house_number":"', 16)
-            add(out, digits, snprintf(digits, sizeof(digits), b"%d", number))
-            add(out, b'",', 2)
-        elif row[OBJECT_NUMBER] >= 0:
-            add(out, b'"house_number":"', 16)
-            self.add_string(out, row[OBJECT_NUMBER])
-            add(out, b'",', 2)
-        if road >= 0:
-            add(out, b'"road":"', 8)
-            self.add_string(out, road)
-            add(out, b'",', 2)
-        if row[OBJECT_UNLISTED] >= 0:
-            add(out, b'"locality":"', 12)
-            self.add_string(out, row[OBJECT_UNLISTED])
-            add(out, b'",', 2)
-        if end[4] > end[3]:
-            add(out, self.tail_texts + end[3], end[4] - end[3])
-        elif out.size > start:
-            out.size -= 1
-        add(out, b'},"distance":', 13)
-        add(out, digits, snprintf(digits, sizeof(digits), b"%.1f", metres))
-        return 1
-
-    cdef bint has_member(self, int32_t tail, int32_t label) noexcept nogil:
-        """Is there a member of this key among those of the areas?"""
-        cdef const int32_t* row = self.tails + 5 * <int64_t>tail
-        cdef int32_t first = self.string_ends[label - 1] if label else 0
-        cdef Py_ssize_t length = self.string_ends[label] - first
-        cdef const char* at = self.tail_texts + row[3]
-        cdef const char* end = self.tail_texts + row[4]
-        while True:
-            at = <const char*>memmem(at, end - at, self.strings + first, length)
-            if at == NULL:
-                return False
-            if (at - 1)[0] == 34 and end - at > length + 1 and at[length] == 34 and at[length + 1] == 58:
-                return True
-            at += 1
-
-    cdef int add_string(self, Buffer* out, int32_t number) except -1 nogil:
-        """A string of the pool, as the inside of one of JSON."""
-        cdef int32_t first = self.string_ends[number - 1] if number else 0
-        cdef int32_t end = self.string_ends[number], i
-        cdef unsigned char letter
-        cdef char escape[8]
-        for i in range(first, end):
-            letter = <unsigned char>self.strings[i]
-            if letter < 32 or letter == 34 or letter == 92:
-                break
-        else:
-            return add(out, self.strings + first, end - first)
-        for i in range(first, end):
-            letter = <unsigned char>self.strings[i]
-            if letter < 32:
-                snprintf(escape, sizeof(escape), b"\\u%04x", <int>letter)
-                add(out, escape, 6)
-            else:
-                if letter == 34 or letter == 92:
-                    add(out, b"\\", 1)
-                add(out, self.strings + i, 1)
-        return 0
-
-    cdef int add_segment(
-        self, Buffer* out, Py_ssize_t* last, int32_t number, int32_t previous
-    ) except -1 nogil:
-        """One name of the line for people, unless it is that before."""
-        if number == previous:
-            return 0
-        if last[0] >= 0:
-            add(out, b", ", 2)
-        last[0] = out.size
-        return self.add_string(out, number)
 
     cdef void find(self, const Query* query, Answer* answer) noexcept nogil:
         cdef Nearest best
@@ -798,27 +613,6 @@ cdef class StreetIndex:
             if crosses(edge[0], edge[1], edge[2], edge[3], x, y):
                 inside = not inside
         return inside
-
-
-cdef inline int add(Buffer* out, const char* text, Py_ssize_t length) except -1 nogil:
-    cdef char* larger
-    cdef Py_ssize_t capacity
-    if out.size + length > out.capacity:
-        capacity = 2 * (out.size + length) + 512
-        larger = <char*>realloc(out.data, capacity)
-        if larger == NULL:
-            with gil:
-                raise MemoryError
-        out.data = larger
-        out.capacity = capacity
-    memcpy(out.data + out.size, text, length)
-    out.size += length
-    return 0
-
-
-cdef inline bint has_text(StreetIndex index, int32_t tail, const char* text) noexcept nogil:
-    cdef const int32_t* row = index.tails + 5 * <int64_t>tail
-    return memmem(index.tail_texts + row[3], row[4] - row[3], text, strlen(text)) != NULL
 
 
 cdef inline bint crosses(
