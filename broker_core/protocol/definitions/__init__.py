@@ -9,6 +9,7 @@ from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
 from broker_core.protocol.definitions.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
 )
+from broker_core.protocol.definitions.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
 from broker_core.protocol.definitions.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
 )
@@ -29,6 +30,7 @@ from broker_core.protocol.definitions.describe_configs import DESCRIBE_CONFIGS
 from broker_core.protocol.definitions.describe_groups import DESCRIBE_GROUPS
 from broker_core.protocol.definitions.describe_log_dirs import DESCRIBE_LOG_DIRS
 from broker_core.protocol.definitions.describe_producers import DESCRIBE_PRODUCERS
+from broker_core.protocol.definitions.describe_quorum import DESCRIBE_QUORUM
 from broker_core.protocol.definitions.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from broker_core.protocol.definitions.describe_transactions import DESCRIBE_TRANSACTIONS
 from broker_core.protocol.definitions.describe_user_scram_credentials import (
@@ -72,6 +74,8 @@ APIS: Final[dict[int, Api]] = {
         ALTER_CONFIGS,
         ALTER_PARTITION_REASSIGNMENTS,
         ALTER_USER_SCRAM_CREDENTIALS,
+        ALTER_REPLICA_LOG_DIRS,
+        DESCRIBE_QUORUM,
         API_VERSIONS,
         CONSUMER_GROUP_DESCRIBE,
         CONSUMER_GROUP_HEARTBEAT,
@@ -132,6 +136,7 @@ __all__ = [
     "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
     "ALTER_PARTITION_REASSIGNMENTS",
+    "ALTER_REPLICA_LOG_DIRS",
     "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
@@ -151,6 +156,7 @@ __all__ = [
     "DESCRIBE_GROUPS",
     "DESCRIBE_LOG_DIRS",
     "DESCRIBE_PRODUCERS",
+    "DESCRIBE_QUORUM",
     "DESCRIBE_TOPIC_PARTITIONS",
     "DESCRIBE_TRANSACTIONS",
     "DESCRIBE_USER_SCRAM_CREDENTIALS",

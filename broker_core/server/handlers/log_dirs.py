@@ -1,4 +1,7 @@
-"""DescribeLogDirs: how much room the logs take. Web consoles list no topics without it."""
+"""DescribeLogDirs, AlterReplicaLogDirs: where the logs are, and how much room they take.
+
+Web consoles list no topics without the former.
+"""
 
 from __future__ import annotations
 
@@ -43,6 +46,31 @@ def handle(broker: Broker, request: Request) -> None:
                     "total_bytes": usage.total,
                     "usable_bytes": usage.free,
                 }
+            ]
+        }
+    )
+
+
+def handle_alter(broker: Broker, request: Request) -> None:
+    """AlterReplicaLogDirs: there is one directory, in which everything is already."""
+    own = str(broker.config.log_dir.absolute())
+    topics: dict[str, list[dict[str, Any]]] = {}
+    for directory in request.body["dirs"]:
+        for topic in directory["topics"]:
+            for index in topic["partitions"]:
+                code = errors.NONE
+                if directory["path"] != own:
+                    code = errors.LogDirNotFound.code
+                elif broker.topics.partition(topic["name"], index) is None:
+                    code = errors.UnknownTopicOrPartition.code
+                topics.setdefault(topic["name"], []).append(
+                    {"partition_index": index, "error_code": code}
+                )
+    request.reply(
+        {
+            "results": [
+                {"topic_name": name, "partitions": partitions}
+                for name, partitions in topics.items()
             ]
         }
     )

@@ -1,0 +1,78 @@
+"""DescribeQuorum: who keeps the metadata. One broker keeps its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+_METADATA_TOPIC: Final = "__cluster_metadata"
+_EPOCH: Final = 1
+
+
+def handle(broker: Broker, request: Request) -> None:
+    """DescribeQuorum."""
+    now_ms = broker.now_ms()
+    # Every change of the metadata counts as a record.
+    end_offset = broker.topics.version
+    voter = {
+        "replica_id": broker.node_id,
+        "replica_directory_id": bytes(16),
+        "log_end_offset": end_offset,
+        "last_fetch_timestamp": now_ms,
+        "last_caught_up_timestamp": now_ms,
+    }
+    leads = {
+        "leader_id": broker.node_id,
+        "leader_epoch": _EPOCH,
+        "high_watermark": end_offset,
+        "current_voters": [voter],
+        "observers": [],
+    }
+    request.reply(
+        {
+            "error_message": None,
+            "topics": [
+                {
+                    "topic_name": topic["topic_name"],
+                    "partitions": [
+                        _describe(topic["topic_name"], each["partition_index"], leads)
+                        for each in topic["partitions"]
+                    ],
+                }
+                for topic in request.body["topics"]
+            ],
+            "nodes": [
+                {
+                    "node_id": broker.node_id,
+                    "listeners": [
+                        {
+                            "name": "CONTROLLER",
+                            "host": request.advertised.host,
+                            "port": request.advertised.port,
+                        }
+                    ],
+                }
+            ],
+        }
+    )
+
+
+def _describe(topic: str, index: int, leads: dict[str, Any]) -> dict[str, Any]:
+    if (topic, index) == (_METADATA_TOPIC, 0):
+        return {"partition_index": index, "error_message": None} | leads
+    error = errors.UnknownTopicOrPartition()
+    return {
+        "partition_index": index,
+        "error_code": error.code,
+        "error_message": str(error),
+        "leader_id": -1,
+        "leader_epoch": -1,
+        "high_watermark": -1,
+        "current_voters": [],
+        "observers": [],
+    }
