@@ -101,6 +101,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
     from geoservice import import_command
 
+    extract_command.add_update(
+        action("update", "bring extracts and their index up to date with OpenStreetMap's changes")
+    )
     import_command.add_import(action("import", "build an index of streets from OSM extracts"))
     import_command.add_compare(action("compare", "does an index agree with a Nominatim?"))
 
@@ -131,6 +134,7 @@ def run(arguments: argparse.Namespace) -> int:
         "info": _info,
         "serve": _serve,
         "download": extract_command.download,
+        "update": extract_command.update,
         "import": import_command.run_import,
         "compare": import_command.compare,
         "world": _world,

@@ -1,4 +1,4 @@
-"""`waylog geo download`: an extract of OpenStreetMap from a mirror."""
+"""`waylog geo download` and `waylog geo update`: extracts of OpenStreetMap, and their changes."""
 
 from __future__ import annotations
 
@@ -22,6 +22,17 @@ _DOWNLOAD_EXAMPLES: Final = """examples:
   waylog geo download liechtenstein --mirror https://osm.example/geofabrik
 
 The mirror is laid out as Geofabrik's server. The data are OpenStreetMap's, under the ODbL 1.0.
+"""
+
+
+_UPDATE_EXAMPLES: Final = """examples:
+  waylog geo update li.geo --extract liechtenstein-latest.osm.pbf
+      all changes since, from the server that the extract names (Geofabrik's have one each)
+  waylog geo update li.geo --extract li.osm.pbf --server https://osm.example/li-updates
+  waylog geo update li.geo --extract li.osm.pbf --changes 813.osc.gz 814.osc.gz
+
+The extract is replaced by the newer one, then the index by that of the newer extract. Both stay in
+use until the new file is complete, and processes that follow the index take it without a restart.
 """
 
 
@@ -53,6 +64,80 @@ def download(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     except OSError as error:
         raise CommandError(f"{error.filename}: {error.strerror}") from None
+    return EXIT_DONE
+
+
+def add_update(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog geo update`."""
+    parser.epilog = _UPDATE_EXAMPLES
+    parser.add_argument("index", type=Path, metavar="INDEX", help="is built anew")
+    parser.add_argument(
+        "--extract",
+        type=Path,
+        nargs="+",
+        required=True,
+        metavar="FILE.osm.pbf",
+        help="what the index is made of",
+    )
+    source = parser.add_mutually_exclusive_group()
+    source.add_argument(
+        "--changes",
+        type=Path,
+        nargs="+",
+        metavar="FILE.osc.gz",
+        help="change files to merge, of one extract",
+    )
+    source.add_argument(
+        "--server", metavar="URL", help="replication server (default: what the extract says)"
+    )
+    parser.add_argument("--json", action="store_true", help="the outcome for programs")
+
+
+def update(arguments: argparse.Namespace) -> int:
+    """Bring extracts and their index up to date."""
+    import msgspec
+
+    if arguments.changes and len(arguments.extract) > 1:
+        raise CommandError("--changes are those of one extract")
+    try:
+        from geoservice.importer.build import ImportFailed, build_index
+        from geoservice.importer.reading import SourceError
+        from geoservice.update import UpdateFailed, apply_files, apply_replication
+    except ModuleNotFoundError as error:
+        raise CommandError(
+            f"the update needs the Python package {error.name}; pip install 'waylog[geo]'"
+        ) from None
+    states = []
+    try:
+        for extract in arguments.extract:
+            with _progress(extract.name, bytes_=False) as progress:
+                states.append(
+                    apply_files(extract, arguments.changes)
+                    if arguments.changes
+                    else apply_replication(extract, arguments.server, progress)
+                )
+        with _progress(arguments.index.name, bytes_=False) as progress:
+            built = build_index(
+                arguments.extract,
+                arguments.index,
+                lambda _text, part: progress(round(part * 1000), 1000),
+            )
+    except (UpdateFailed, SourceError, ImportFailed) as error:
+        raise CommandError(str(error)) from None
+    except OSError as error:
+        raise CommandError(f"{error.filename}: {error.strerror}") from None
+    if arguments.json:
+        outcome = {
+            "path": str(built.path),
+            "version": built.version,
+            "bytes": built.size_bytes,
+            "extracts": [state.describe() for state in states],
+        }
+        print(msgspec.json.encode(outcome).decode())
+    else:
+        for extract, state in zip(arguments.extract, states, strict=True):
+            print(f"{extract}: as of {state.describe()['time'] or 'an unknown day'}")
+        print(f"{built.path}: version {built.version}, {built.size_bytes:,} bytes")
     return EXIT_DONE
 
 
@@ -103,7 +188,7 @@ async def _download(arguments: argparse.Namespace) -> None:
 
 
 @contextmanager
-def _progress(name: str) -> Iterator[Callable[[int, int | None], None]]:
+def _progress(name: str, *, bytes_: bool = True) -> Iterator[Callable[[int, int | None], None]]:
     """A progress bar, if somebody looks at standard error."""
     if not sys.stderr.isatty():
         yield lambda _done, _total: None
@@ -113,18 +198,16 @@ def _progress(name: str) -> Iterator[Callable[[int, int | None], None]]:
         BarColumn,
         DownloadColumn,
         Progress,
+        ProgressColumn,
         TextColumn,
         TimeRemainingColumn,
         TransferSpeedColumn,
     )
 
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        DownloadColumn(),
-        TransferSpeedColumn(),
-        TimeRemainingColumn(),
-    )
+    columns: list[ProgressColumn] = [TextColumn("{task.description}"), BarColumn()]
+    if bytes_:
+        columns += [DownloadColumn(), TransferSpeedColumn()]
+    columns.append(TimeRemainingColumn())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
         task = progress.add_task(name, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)

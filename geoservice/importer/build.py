@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import fcntl
 import shutil
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,6 +27,7 @@ from geoservice.importer.placing import TILE_DEGREES, HousePlace, StreetPlace, T
 from geoservice.importer.postcodes import Postcodes
 from geoservice.importer.ranks import address_label
 from geoservice.importer.reading import Report, read_extracts
+from geoservice.importer.replication import read_state
 from geoservice.importer.rows import AREA, DEGREE, LINE, NODE, POINT
 from geoservice.importer.survey import Survey, survey_rows
 from geoservice.importer.tags import ADMIN_LEVEL_NONE
@@ -448,13 +448,13 @@ class _Builder:
             "licence": "ODbL 1.0",
             "data_time": source.data_time,
             "sources": [path.name for path in paths],
+            "replication": [read_state(path).describe() for path in paths],
             "bounds": source.bounds or self._data_bounds(),
             "objects": count,
             "streets": self._counts["streets"],
             "house_numbers": self._counts["houses"],
             "areas": len(self._polygons),
             "postcodes": len(self._postcodes),
-            "built": int(time.time()),
         }
         version = file_format.write_index(
             output, {file_format.META: msgspec.json.encode(meta), **content}

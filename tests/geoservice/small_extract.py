@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 
 import osmium
@@ -40,8 +41,14 @@ def _tags(tags: dict[str, str]) -> dict[str, str]:
     return {key.replace("__", ":"): value for key, value in tags.items()}
 
 
-def write_extract(path: Path, *, town: str = "Musterstadt", west: float = WEST) -> None:
-    """Write the extract; the same arguments give the same file."""
+def write_extract(
+    path: Path,
+    *,
+    town: str = "Musterstadt",
+    west: float = WEST,
+    header: Mapping[str, str] | None = None,
+) -> None:
+    """Write the extract; the same arguments give the same file. `header` has its options."""
     ids = _Ids()
     end = STREETS * STEP
     for row in range(STREETS):
@@ -80,7 +87,11 @@ def write_extract(path: Path, *, town: str = "Musterstadt", west: float = WEST) 
             )
         )  # fmt: skip
     path.unlink(missing_ok=True)
-    with osmium.SimpleWriter(str(path)) as writer:
+    head = osmium.io.Header()
+    head.add_box(osmium.osm.Box(west - 0.06, SOUTH - 0.06, west + end + 0.06, SOUTH + end + 0.06))
+    for name, value in (header or {}).items():
+        head.set(name, value)
+    with osmium.SimpleWriter(str(path), header=head) as writer:
         for node in ids.nodes:
             writer.add_node(node)
         for way in ids.ways:
