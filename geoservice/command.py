@@ -88,7 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_index(info)
     info.add_argument("--json", action="store_true", help="for programs")
 
-    serve = action("serve", "HTTP: GET /reverse (Nominatim's), POST /reverse/batch, GET /status")
+    serve = action("serve", "HTTP as Nominatim and Photon: /reverse, /search, /lookup, /status")
     serve.add_argument("--listen", default="127.0.0.1:8088", metavar="H:P", help="(%(default)s)")
     _add_index(serve)
     _add_fallback(serve)

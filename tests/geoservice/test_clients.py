@@ -193,7 +193,7 @@ async def test_shapes_of_a_street_in_all_formats(address: str) -> None:
     assert (flat["osm_type"], flat["osm_id"], flat["place_rank"]) == ("way", 1001, 26)
     assert flat["importance"] == pytest.approx(0.0533433, abs=1e-6)
     assert flat["boundingbox"] == ["47.1400000", "47.1400000", "9.5160000", "9.5280000"]
-    assert list(flat["address"])[0] == "road" and flat["address"]["town"] == "Sternwil"
+    assert next(iter(flat["address"])) == "road" and flat["address"]["town"] == "Sternwil"
     geocode = await get(address, f"{where}&format=geocodejson")
     geocoding = geocode["features"][0]["properties"]["geocoding"]
     assert (geocoding["type"], geocoding["name"]) == ("street", "Hauptstrasse")
