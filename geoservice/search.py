@@ -117,6 +117,7 @@ class SearchLayer(Protocol):
 
     words: WordIndex
     context_count: int
+    object_count: int
     bonus: float  # what its places are worth beside those of other layers
 
     def contexts(self, numbers: Numbers) -> Numbers:
@@ -312,6 +313,8 @@ class _Search:
     def matches(self) -> list[_Match]:
         """The places that match, in no order."""
         candidates = self._candidates()
+        # A damaged index may name more than there is.
+        candidates = candidates[(candidates >= 0) & (candidates < self._layer.object_count)]
         if not len(candidates):
             return []
         contexts = self._layer.contexts(candidates)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -24,6 +25,8 @@ _INTERPOLATION: Final = {name: number for number, name in enumerate(sections.INT
 
 #: A street with more houses is looked through only so far.
 _HOUSES_MAX: Final = 20_000
+#: House numbers kept split; the same few are in all streets.
+_HOUSE_NUMBERS_MAX: Final = 16_384
 
 #: Nominatim's ranks of a postcode.
 _RANK_POSTCODE: Final = 21
@@ -116,6 +119,13 @@ class StreetSearch:
         )
         self._vertices = _table(index.section(sections.VERTICES), ("lon", "lat"))
         self.context_count = len(self._tails)
+        self.object_count = len(self._objects)
+
+        @lru_cache(maxsize=_HOUSE_NUMBERS_MAX)
+        def house_numbers(string: int) -> tuple[str, ...]:
+            return tuple(_numbers_of(index.string(string)))
+
+        self._house_numbers = house_numbers
 
     def contexts(self, numbers: Numbers) -> Numbers:
         """The addresses behind the streets."""
@@ -143,7 +153,8 @@ class StreetSearch:
 
     def names(self, number: int) -> Iterable[str]:
         """All names in all languages."""
-        shown = self._streets.place(number).name
+        text = int(self._objects[number, _OBJECT["text"]])
+        shown = self._index.string(text) if text >= 0 else ""
         return [shown, *(name for name in self._streets.all_names(number) if name != shown)]
 
     def house(self, number: int, house_number: str) -> House | None:
@@ -156,7 +167,7 @@ class StreetSearch:
         houses = self._shapes[shapes, _SHAPE["object"]]
         for house in houses[(houses >= 0) & (houses < len(self._objects))].tolist():
             text = int(self._objects[house, _OBJECT["number"]])
-            if text >= 0 and house_number in _numbers_of(self._index.string(text)):
+            if text >= 0 and house_number in self._house_numbers(text):
                 return House(int(house))
         return self._counted_house(number, house_number)
 

@@ -67,6 +67,7 @@ class WorldLayer:
         self._other_name_ends = integers(index.section(OTHER_NAME_ENDS), OTHER_NAME_ENDS)
         if not len(self._contexts) == len(self._other_name_ends) == len(self._towns):
             raise IndexFormatError("damaged: the sections of towns do not fit each other")
+        self.object_count = len(self._towns) + geocoder.world_index.world.country_count
         self.context_count = int(self._contexts.max(initial=-1)) + 1
 
     def contexts(self, numbers: Numbers) -> Numbers:

@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+from array import array
 from pathlib import Path
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from geoservice.format import read_header, write_index
 from geoservice.importer.build import build_index
 from geoservice.reverse import Geocoder, Place
 from geoservice.search import Query, SearchLayer, Structured, search
 from geoservice.search_layers import open_layers
+from geoservice.search_sections import SECTIONS
 from tests.geoservice.town_extract import LAT, LON, write_town
 
 
 @pytest.fixture(scope="module")
-def layers(tmp_path_factory: pytest.TempPathFactory) -> list[SearchLayer]:
+def town_path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory: Path = tmp_path_factory.mktemp("town")
     index = directory / "town.geo"
     build_index([write_town(directory / "town.osm.pbf")], index)
-    return open_layers(Geocoder.open(index))
+    return index
+
+
+@pytest.fixture(scope="module")
+def layers(town_path: Path) -> list[SearchLayer]:
+    return open_layers(Geocoder.open(town_path))
 
 
 def find(searched: list[SearchLayer], text: str, **options: object) -> list[Place]:
@@ -96,3 +106,27 @@ def test_structured_questions_and_filters(layers: list[SearchLayer]) -> None:
     bakery = find(layers, "Bäckerei", layers=frozenset({"poi"}))
     assert [place.type for place in bakery] == ["bakery"]
     assert find(layers, "Hauptstrasse", ranks=(14, 16)) == []
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.data())
+def test_a_damaged_index_of_words_finds_something_else_and_nothing_breaks(
+    town_path: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    content = memoryview(town_path.read_bytes())
+    header = read_header(content)
+    sections = {
+        name: bytes(content[section.offset : section.offset + section.length])
+        for name, section in header.sections.items()
+    }
+    name = data.draw(st.sampled_from(SECTIONS))
+    numbers = array("i", sections[name][: len(sections[name]) // 4 * 4])
+    for place in data.draw(st.lists(st.integers(0, len(numbers) - 1), min_size=1, max_size=9)):
+        numbers[place] = data.draw(st.integers(-(2**31), 2**31 - 1))
+    sections[name] = numbers.tobytes() + sections[name][len(numbers) * 4 :]
+    damaged = tmp_path_factory.mktemp("damaged") / "town.geo"
+    # With right checksums, as whoever forges an index would write it.
+    write_index(damaged, sections)
+    layers = open_layers(Geocoder.open(damaged))
+    for text in ("Hauptstrasse 3a, Sternwil", "Alte Gasse 14", "9999", "Bäckerei Hinterdorf"):
+        find(layers, text)
