@@ -60,7 +60,7 @@ RecordHeaders = list[tuple[str, str | bytes | None]]
 DeliveryCallback = Callable[[KafkaError | None, Message], None]
 
 
-_Gathered = tuple[str, bytes, bytes | None, RecordHeaders | None, DeliveryCallback]
+_Gathered = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
 
 
 class RecordPosition(NamedTuple):
@@ -249,12 +249,14 @@ class Producer:
     def send(
         self,
         topic: str,
-        value: bytes,
+        value: bytes | None,
         key: bytes | None,
         headers: RecordHeaders | None,
         on_delivery: DeliveryCallback,
     ) -> None:
         """Queue one record; `on_delivery` is called when the log has acknowledged or refused it.
+
+        `value` None is a tombstone: it ends what the key names in a compacted topic.
 
         Raises AppendQueueFull at once when too much is waiting already, AppendError when this
         producer can never append again.

@@ -10,6 +10,7 @@ ERROR = "error"
 PERFORMANCE = "performance"
 PARAMETER = "parameter"
 LOG = "log"
+MQTT_STATE = "mqtt-state"
 EVENT = "event"
 PLACE = "place"
 PLACE_EDIT = "place-edit"
@@ -48,6 +49,8 @@ TOPICS = (
     # What the places job found, key = device, and what users say of it, key = device LF place.
     Topic(PLACE, KEYED_PARTITIONS, {"cleanup.policy": "compact"}),
     Topic(PLACE_EDIT, 1, {"cleanup.policy": "compact"}),
+    # Sessions of MQTT clients, and retained messages that are no fixes or addresses.
+    Topic(MQTT_STATE, 1, {"cleanup.policy": "compact", "segment.bytes": str(16 * 1024 * 1024)}),
     Topic(ERROR, 1, {"retention.ms": str(30 * _DAY_MS)}),
     Topic(PERFORMANCE, 1, {"retention.ms": str(1 * _DAY_MS)}),
     Topic(PARAMETER, 1, {"retention.ms": str(1 * _DAY_MS)}),

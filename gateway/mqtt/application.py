@@ -76,6 +76,9 @@ class AddressChannel(Protocol):
     def address_changed(self, device: str, value: bytes) -> None:
         """Take the JSON of the newest address of a device."""
 
+    def arrived(self, device: str, transition: bytes) -> None:
+        """Take OwnTracks' transition of a device that has come to a favourite place."""
+
 
 class Pusher(Protocol):
     """Tells channels about new addresses."""

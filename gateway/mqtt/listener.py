@@ -27,6 +27,7 @@ from gateway.mqtt.application import (
 )
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.ingest import Ingest
+from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import Connect, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue
@@ -61,6 +62,7 @@ class MqttServer(Shell):
         location_view: LocationView,
         settings: Settings,
         rules: AccessRules,
+        journal: Journal | None = None,
     ) -> None:
         router = Router(settings, rules, loop.time())
         self.counters: Counter[str] = router.counters
@@ -82,6 +84,9 @@ class MqttServer(Shell):
         self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
+        self._journal = journal
+        if journal is not None:
+            router.keep(journal, loop.time())
 
     # --- life -----------------------------------------------------------------------------------
 
@@ -126,6 +131,8 @@ class MqttServer(Shell):
             await asyncio.sleep(0.01)
         for task in list(self._authentications):
             task.cancel()
+        if self._journal is not None:
+            self._journal.stop(self.router.sessions.values())
         for protocol in list(self._protocols):
             protocol.connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server stops")
         self.flush()
@@ -322,9 +329,13 @@ async def start_mqtt(
     pusher: Pusher,
     settings: Settings | None = None,
     rules: AccessRules | None = None,
+    journal: Journal | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
-    """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`)."""
+    """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
+
+    Without a journal sessions and retained messages end with the server.
+    """
     server = MqttServer(
         asyncio.get_running_loop(),
         submitter=submitter,
@@ -333,6 +344,7 @@ async def start_mqtt(
         location_view=location_view,
         settings=settings or Settings(),
         rules=rules or AccessRules(),
+        journal=journal,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

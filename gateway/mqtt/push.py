@@ -67,6 +67,18 @@ class MqttAddressChannel:
         self._streets[address.device] = street
         self._router.deliver(self._card_message(topic, address), found, None, self._clock())
 
+    def arrived(self, device: str, transition: bytes) -> None:
+        """Tell a user's apps that one of its devices has come to a favourite place.
+
+        Under a device of the platform's own: iOS shows no transitions of its own base topic.
+        """
+        router = self._router
+        topic = f"owntracks/{device.partition('/')[0]}/places/event"
+        found = router.subscriptions.match(topic)
+        if found:
+            router.deliver(Message(topic, transition, _QOS, False), found, None, self._clock())
+        self._wake()
+
     # --- retained -------------------------------------------------------------------------------
 
     def retained(self, topic_filter: str) -> Iterator[Message]:

@@ -6,7 +6,7 @@ these messages from the views when somebody subscribes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import Protocol
 
 from gateway.mqtt.session import Message
@@ -32,6 +32,8 @@ class RetainedStore:
         # First two levels -> topics, as filters of ordinary users always start with them. Most
         # users have one topic there, which then needs no set.
         self._prefixes: dict[str, str | set[str]] = {}
+        #: Told of every message that is put here, not of those that are taken from elsewhere.
+        self.on_put: Callable[[Message], None] | None = None
         self.size_bytes = 0
         self.evicted = 0
 
@@ -44,6 +46,12 @@ class RetainedStore:
 
     def put(self, message: Message) -> None:
         """Keep a message in place of an older one of its topic; an empty one only removes it."""
+        self.take(message)
+        if self.on_put is not None:
+            self.on_put(message)
+
+    def take(self, message: Message) -> None:
+        """The same for a message that is stored elsewhere already."""
         previous = self._messages.pop(message.topic, None)
         if previous is not None:
             self.size_bytes -= _size(previous)

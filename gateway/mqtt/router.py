@@ -9,10 +9,12 @@ from __future__ import annotations
 import logging
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
+from gateway.mqtt.journal import Journal, StoredSession
 from gateway.mqtt.packets import (
     Connect,
     PropertyId,
@@ -43,6 +45,15 @@ class WillDue(NamedTuple):
     will: Will
 
 
+@dataclass(frozen=True, slots=True)
+class StoredIdentity:
+    """Whose session it is, until the client is back and shows more."""
+
+    user: str
+    device: str | None
+    admin: bool
+
+
 class Router(Hub):
     """See above. `now` is always in seconds on one monotonic clock."""
 
@@ -52,6 +63,28 @@ class Router(Hub):
         # A client identifier belongs to its user: nobody inherits another's session by its name.
         self.sessions: dict[tuple[str, str], Session] = {}
         self._offline: dict[Session, None] = {}  # the one away longest is first
+        self._journal: Journal | None = None
+
+    def keep(self, journal: Journal, now: float) -> None:
+        """Begin with what a journal has, and have it write what changes."""
+        for message in journal.stored_retained():
+            self.retained.take(message)
+        self.retained.on_put = journal.retained_changed
+        if not journal.shared:
+            # Messages for a client that is away wait at the one worker there is.
+            for (user, client_id), stored in journal.stored():
+                identity = StoredIdentity(user, stored.device, stored.admin)
+                session = self.sessions[(user, client_id)] = Session(
+                    client_id, identity, self.settings
+                )
+                self._restore(session, stored, journal)
+                session.expiry_interval_s = stored.expiry_interval_s
+                age_s = 0.0 if stored.connected else journal.age_s(stored)
+                session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
+                self._offline[session] = None
+                self.timers.schedule(session, session.deadline)
+        self._journal = journal
+        journal.host = self
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -75,15 +108,77 @@ class Router(Hub):
         ):
             self.end(session)
             session = None
-        present = session is not None
+        stored = None
+        if session is None and self._journal is not None:
+            stored = self._journal.take_stored(key)
+            if stored is not None and (
+                packet.clean_start
+                or stored.device != identity.device
+                or stored.admin != identity.admin
+            ):
+                self._journal.ended(key)
+                stored = None
+        present = session is not None or stored is not None
         if session is None:
             session = self.sessions[key] = Session(packet.client_id, identity, self.settings)
+        if session.identity != identity:
+            self._grant_again(session, identity)
+        session.identity = identity  # by another token than before, perhaps
+        if stored is not None and self._journal is not None:
+            self._restore(session, stored, self._journal)
         self._offline.pop(session, None)
         self.timers.cancel(session)
         session.will = None  # the client is back before its delay was over
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
+        self._changed(session)
         return session, present
+
+    def _restore(self, session: Session, stored: StoredSession, journal: Journal) -> None:
+        for each in stored.subscriptions:
+            request = SubscriptionRequest(
+                each.filter, each.qos, each.no_local, each.retain_as_published
+            )
+            _, subscription = self.subscribe(session, request, each.identifier)
+            if subscription is not None and each.qos:
+                # What the platform has said while nobody was there to keep it.
+                derived = self._derived(subscription.granted_filters)
+                session.await_retained(subscription, derived)
+        journal.restore_waiting(session, stored)
+
+    def _grant_again(self, session: Session, identity: Identity) -> None:
+        """A client is back with other rights, or was known by its name alone."""
+        for name, subscription in list(session.subscriptions.items()):
+            self.subscriptions.remove(subscription)
+            _, topic_filter = split_share(name)
+            granted = self.rules.granted_filters(identity, topic_filter)
+            if granted:
+                subscription.granted_filters = granted
+                self.subscriptions.add(subscription)
+            else:
+                del session.subscriptions[name]
+
+    def _changed(self, session: Session) -> None:
+        if self._journal is not None:
+            self._journal.changed(session)
+
+    def give_up(self, key: tuple[str, str]) -> None:
+        """For the journal: another worker has the session of a client now."""
+        session = self.sessions.get(key)
+        if session is None:
+            return
+        session.ended = True
+        if session.connection is not None:
+            self.counters["takeovers"] += 1
+            session.connection.close(
+                ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
+            )
+            session.connection = None
+        self._remove(session)
+
+    def take_retained(self, message: Message) -> None:
+        """For the journal: another worker has published a retained message."""
+        self.retained.take(message)
 
     def _expiry_interval(self, packet: Connect) -> int:
         if packet.version == 5:
@@ -114,6 +209,7 @@ class Router(Hub):
         if delay:
             session.will, session.will_at = will, now + delay
         self._offline[session] = None
+        self._changed(session)
         self.timers.schedule(session, session.will_at if delay else session.deadline)
         if len(self._offline) > self.settings.offline_sessions_max:
             self.counters["sessions_evicted"] += 1
@@ -124,6 +220,12 @@ class Router(Hub):
         if session.will is not None:
             self.wills.append(WillDue(session.identity, session.will))
             session.will = None
+        session.ended = True
+        self._remove(session)
+        if self._journal is not None:
+            self._journal.ended((session.identity.user, session.client_id))
+
+    def _remove(self, session: Session) -> None:
         for subscription in session.subscriptions.values():
             self.subscriptions.remove(subscription)
         session.subscriptions = {}
@@ -195,6 +297,7 @@ class Router(Hub):
         )
         session.subscriptions[request.topic_filter] = subscription
         self.subscriptions.add(subscription)
+        self._changed(session)
         if share is not None or request.retain_handling == 2:
             return request.qos, None
         if request.retain_handling == 1 and existing is not None:
@@ -208,6 +311,7 @@ class Router(Hub):
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
         self.subscriptions.remove(subscription)
         session.forget_retained(topic_filter)
+        self._changed(session)
         return ReasonCode.SUCCESS
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
@@ -225,6 +329,10 @@ class Router(Hub):
                 message = self.retained.get(topic)
                 if message is not None:
                     yield message
+            yield from self._derived((topic_filter,))
+
+    def _derived(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:
+        for topic_filter in topic_filters:
             for source in self.sources:
                 for message in source.retained(topic_filter):
                     if self.retained.get(message.topic) is None:

@@ -50,6 +50,7 @@ cdef class Session:
     cdef public Py_ssize_t queued_bytes
     cdef public set received
     cdef public int next_packet_id
+    cdef public bint ended
 
     cpdef bint deliver(
         self, Message message, int qos, bint retain, list identifiers, double now

@@ -28,6 +28,7 @@ cdef class Session:
         #: QoS 2 publishes of the client that were stored and not released yet.
         self.received = None
         self.next_packet_id = 1
+        self.ended = False  # nobody will resume it
 
     # --- to the client --------------------------------------------------------------------------
 
@@ -137,6 +138,10 @@ cdef class Session:
             delivery.identifiers,
             now,
         )
+
+    def enqueue(self, Delivery delivery):
+        """Have a message wait, as if it could not be sent; False if there is no room."""
+        return self._enqueue(delivery)
 
     cdef bint _enqueue(self, Delivery delivery) except -1:
         cdef Message message = delivery.message, other

@@ -86,7 +86,6 @@ async def test_a_client_certificate_takes_the_place_of_a_password(
 async def test_a_certificate_of_another_authority_is_not_believed(tmp_path: Path) -> None:
     authority, other = trustme.CA(), trustme.CA()
     async with with_tls(tmp_path, authority, Platform()) as platform:
-        client = tls_client(platform, authority)
         context = ssl.create_default_context()
         authority.configure_trust(context)
         other.issue_cert("client.invalid", common_name="alice").configure_cert(context)
@@ -96,7 +95,7 @@ async def test_a_certificate_of_another_authority_is_not_believed(tmp_path: Path
         with pytest.raises((OSError, TimeoutError)):
             async with asyncio.timeout(2):
                 await client.connect()
-        await asyncio.to_thread(client.client.loop_stop)
+        await client.close()
 
 
 @contextlib.asynccontextmanager

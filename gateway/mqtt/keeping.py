@@ -1,0 +1,70 @@
+"""The journal of MQTT on the log's ordinary clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from gateway.mqtt.journal import Journal
+from waylog.kafka import AppendError, LogReader, Producer
+from waylog.telemetry import now_ms
+from waylog.topics import MQTT_STATE
+
+#: Changes of one session within this time are one record.
+_GATHER_S: Final = 0.02
+
+
+@asynccontextmanager
+async def open_journal(
+    bootstrap_servers: str,
+    client_id: str,
+    worker: str,
+    producer: Producer,
+    *,
+    shared: bool,
+) -> AsyncIterator[Journal]:
+    """A journal that has read the topic whole, and goes on reading where workers are several.
+
+    `worker` is the name of this process, different from that of any before it.
+    """
+    loop = asyncio.get_running_loop()
+
+    def append(key: bytes, value: bytes | None) -> None:
+        try:
+            producer.send(MQTT_STATE, value, key, None, _delivered)
+        except AppendError:
+            journal.failed += 1
+
+    def _delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            journal.failed += 1
+
+    journal = Journal(
+        worker,
+        append,
+        now_ms,
+        loop.time,
+        partial(loop.call_later, _GATHER_S),
+        shared=shared,
+    )
+    caught_up = asyncio.Event()
+    reader = LogReader(
+        bootstrap_servers,
+        f"{client_id}-{MQTT_STATE}",
+        [MQTT_STATE],
+        loop,
+        on_records=journal.on_records,
+        on_caught_up=caught_up.set,
+    )
+    reader.start()
+    try:
+        await caught_up.wait()
+        if not shared:
+            # Nobody else writes: to read our own records back would be for nothing.
+            await reader.close()
+        yield journal
+    finally:
+        await reader.close()

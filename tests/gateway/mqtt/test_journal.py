@@ -1,0 +1,312 @@
+"""Sessions and retained messages that outlive a gateway process, without a log and sockets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.mqtt.codec import encode_puback
+from gateway.mqtt.journal import Journal
+from gateway.mqtt.packets import PacketType, ReasonCode
+from gateway.mqtt.router import Router
+from gateway.mqtt.session import CLOSED, Message
+from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
+
+ALICE = User("alice")
+TOPIC = "devices/alice/phone/note"
+
+
+class Record:
+    def __init__(self, key: bytes, value: bytes | None) -> None:
+        self._key, self._value = key, value
+
+    def key(self) -> bytes:
+        return self._key
+
+    def value(self) -> bytes | None:
+        return self._value
+
+
+class Log:
+    """The compacted topic, and the workers that read it."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.workers: list[Worker] = []
+        self.wall_ms = 1_761_994_800_000
+
+    def compacted(self) -> list[Record]:
+        newest = {record.key(): record for record in self.records}
+        return list(newest.values())
+
+
+class Worker:
+    """A gateway process: a router and its journal."""
+
+    def __init__(self, log: Log, name: str, *, shared: bool = False) -> None:
+        self.log = log
+        self.now = 0.0
+        self.scheduled: list[Callable[[], None]] = []
+        self.journal = Journal(
+            name,
+            lambda key, value: log.records.append(Record(key, value)),
+            lambda: log.wall_ms,
+            lambda: self.now,
+            self.scheduled.append,
+            shared=shared,
+        )
+        self.journal.on_records(log.compacted())
+        self.read = len(log.records)
+        self.router = new_router()
+        self.router.keep(self.journal, 0.0)
+        log.workers.append(self)
+
+    def turn(self) -> None:
+        """What is scheduled is done, and all read what was written."""
+        scheduled, self.scheduled[:] = self.scheduled[:], []
+        for callback in scheduled:
+            callback()
+        for worker in self.log.workers:
+            news = self.log.records[worker.read :]
+            worker.read = len(self.log.records)
+            worker.journal.on_records(news)
+
+    def stop(self) -> None:
+        self.journal.stop(self.router.sessions.values())
+        self.log.workers.remove(self)
+
+    def crash(self) -> None:
+        self.log.workers.remove(self)
+
+    def client(self, *, clean: bool = False, name: str = "phone") -> tuple[Wire, bool]:
+        """A connected client, and whether its session was there; what came is in `first`."""
+        wire = Wire(self.router, self.now)
+        received = wire.connect(name, ALICE, clean=clean)
+        wire.first = received[4:]  # type: ignore[attr-defined]
+        return wire, received[2] == 1
+
+
+def publish(router: Router, payload: bytes, *, retain: bool = False, topic: str = TOPIC) -> None:
+    router.publish(Message(topic, payload, 1, retain), None, 0.0)
+
+
+def payloads(data: bytes) -> list[bytes]:
+    return [
+        body[2 + int.from_bytes(body[:2], "big") + 2 :]
+        for first, body in split_packets(data)
+        if first >> 4 == PacketType.PUBLISH
+    ]
+
+
+def test_a_session_and_its_subscriptions_survive_a_crash() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, present = first.client()
+    assert not present
+    wire.subscribe("devices/alice/+/note")
+    first.turn()
+    first.crash()
+    second = Worker(log, "b")
+    publish(second.router, b"while away")
+    wire, present = second.client()
+    assert present
+    assert payloads(wire.first) == [b"while away"]  # type: ignore[attr-defined]
+    publish(second.router, b"now")
+    assert payloads(wire.received()) == [b"now"]
+
+
+def test_what_waits_for_a_client_survives_an_orderly_stop() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    publish(first.router, b"1")
+    publish(first.router, b"2")
+    (_, one), (_, two) = split_packets(wire.received())
+    identifier = int.from_bytes(two[2 + len(TOPIC) : 4 + len(TOPIC)], "big")
+    wire.send(encode_puback(int.from_bytes(one[2 + len(TOPIC) : 4 + len(TOPIC)], "big")))
+    wire.lose()
+    publish(first.router, b"3")
+    first.turn()
+    first.stop()
+    wire, present = Worker(log, "b").client()
+    assert present
+    (again, body), (new, _) = split_packets(wire.first)  # type: ignore[attr-defined]
+    assert again == 0x3A and body[2 + len(TOPIC) :] == identifier.to_bytes(2, "big") + b"2"
+    assert new == 0x32
+    assert payloads(wire.first) == [b"2", b"3"]  # type: ignore[attr-defined]
+
+
+def test_a_clean_start_ends_what_was_kept() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    first.crash()
+    second = Worker(log, "b")
+    assert not second.client(clean=True)[1]
+    second.turn()
+    assert not [record for record in log.compacted() if record.value() is not None]
+    second.crash()
+    assert not Worker(log, "c").client()[1]
+
+
+def test_a_session_that_has_expired_meanwhile_is_not_resumed() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.lose()
+    first.turn()
+    first.crash()
+    log.wall_ms += 8 * 24 * 3600 * 1000
+    assert not Worker(log, "b").client()[1]
+
+
+def test_another_user_does_not_get_a_session_by_its_name() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    first.crash()
+    wire = Wire(Worker(log, "b").router)
+    assert wire.connect("phone", User("bob"), clean=False)[2] == 0
+
+
+def test_a_token_of_one_device_does_not_get_the_session_of_the_whole_user() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    first.crash()
+    wire = Wire(Worker(log, "b").router)
+    assert wire.connect("phone", User("alice", "tablet"), clean=False)[2] == 0
+
+
+def test_retained_messages_survive_and_removed_ones_do_not() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    publish(first.router, b"old", retain=True)
+    publish(first.router, b"kept", retain=True)
+    publish(first.router, b"gone", retain=True, topic="devices/alice/phone/other")
+    publish(first.router, b"", retain=True, topic="devices/alice/phone/other")
+    first.crash()
+    wire, _ = Worker(log, "b").client()
+    assert payloads(wire.subscribe("devices/alice/#")) == [b"kept"]
+
+
+def test_positions_are_not_written_twice() -> None:
+    log = Log()
+    publish(Worker(log, "a").router, b"{}", retain=True, topic="owntracks/alice/phone")
+    assert not log.records
+
+
+def test_a_client_that_comes_to_another_worker_is_taken_over() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    old, _ = first.client()
+    old.subscribe(TOPIC)
+    first.turn()
+    new, present = second.client()
+    assert present
+    second.turn()
+    assert old.connection.state == CLOSED
+    assert old.connection.closing is not None
+    assert old.connection.closing[0] == ReasonCode.SESSION_TAKEN_OVER
+    assert not first.router.sessions
+    publish(second.router, b"to the new one")
+    assert payloads(new.received()) == [b"to the new one"]
+    publish(first.router, b"nobody is here")
+    assert not payloads(old.received())
+    # And back, with the end of the session known everywhere.
+    _, present = first.client()
+    assert present
+    first.turn()
+    assert new.connection.state == CLOSED
+    assert not first.client(clean=True)[1]
+    first.turn()
+    assert not second.client()[1]
+
+
+def test_workers_share_retained_messages() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    publish(first.router, b"hello", retain=True)
+    first.turn()
+    wire, _ = second.client()
+    assert payloads(wire.subscribe(TOPIC)) == [b"hello"]
+    publish(first.router, b"", retain=True)
+    publish(first.router, b"newer", retain=True)
+    first.turn()
+    assert first.router.retained.get(TOPIC) is not None
+    stored = second.router.retained.get(TOPIC)
+    assert stored is not None and stored.payload == b"newer"
+
+
+def test_rubbish_in_the_topic_is_counted_and_left_out() -> None:
+    log = Log()
+    log.records += [
+        Record(b"session\0alice\0phone", b"{"),
+        Record(b"retained\0x", b"\xff"),
+        Record(b"unknown", b"1"),
+        Record(b"session", None),
+    ]
+    worker = Worker(log, "a")
+    assert not worker.client()[1]
+    assert worker.journal.unreadable == 2
+
+
+FILTERS = ["devices/alice/+/note", "devices/alice/phone/#", "owntracks/alice/+", "$share/g/x"]
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.sampled_from(["subscribe", "unsubscribe"]), st.sampled_from(FILTERS[:3])),
+            st.tuples(st.sampled_from(["lose", "crash", "stop", "clean"]), st.none()),
+        ),
+        max_size=25,
+    )
+)
+def test_subscriptions_are_those_of_a_server_that_never_stops(
+    steps: list[tuple[str, str | None]],
+) -> None:
+    log = Log()
+    worker = Worker(log, "0")
+    expected: set[str] = set()
+    wire, _ = worker.client(clean=True)
+    wire.lose()
+    wire, present = worker.client()
+    alive = False
+    for number, (step, topic_filter) in enumerate(steps):
+        if step == "subscribe":
+            assert topic_filter is not None
+            wire.subscribe(topic_filter)
+            expected.add(topic_filter)
+        elif step == "unsubscribe":
+            assert topic_filter is not None
+            name = topic_filter.encode()
+            body = b"\0\1" + len(name).to_bytes(2, "big") + name
+            wire.send(b"\xa2" + bytes([len(body)]) + body)
+            wire.received()
+            expected.discard(topic_filter)
+        elif step == "clean":
+            wire, present = worker.client(clean=True)
+            assert not present
+            expected = set()
+            wire.lose()
+            wire, present = worker.client()
+            assert not present
+        else:
+            worker.turn()
+            if step != "lose":
+                getattr(worker, step)()
+                worker = Worker(log, str(number + 1))
+            else:
+                wire.lose()
+            wire, alive = worker.client()
+            assert alive
+        session = worker.router.sessions[("alice", "phone")]
+        assert set(session.subscriptions) == expected
+        assert len(worker.router.subscriptions) == len(expected) or expected
