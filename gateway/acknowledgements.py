@@ -15,12 +15,14 @@ from gateway.auth import Identity
 from gateway.cards import card, location
 from gateway.formats import Parsed
 from gateway.formats.values import live_time
+from gateway.owntracks_downlink import set_waypoints
 from gateway.secretbox import encrypt
 from gateway.services import Services
 from waylog.messages import Fix
 
 #: Devices of friends in one answer; each is some hundred bytes, and a picture some thousand.
 FRIENDS_MAX: Final = 50
+_WAYPOINTS_SENT_MAX: Final = 50_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -80,6 +82,12 @@ def owntracks(received: Receiving) -> bytes:
         address = services.address_view.latest(fix.device)
         if address is not None:
             messages.append(card(address, fix, services.cards.of(fix.device), parsed.tid))
+        arrived = services.notices.take(fix.device)
+        if arrived is not None:
+            messages.append(arrived)
+        waypoints = _new_waypoints(fix.device, services)
+        if waypoints is not None:
+            messages.append(waypoints)
         messages += friends(identity, services)
     answer = _encode(messages)
     key = identity.rights.encryption_key
@@ -87,6 +95,21 @@ def owntracks(received: Receiving) -> bytes:
         # An app without a key takes an encrypted answer for a failure: only those who encrypt.
         return _encode({"_type": "encrypted", "data": encrypt(answer, key)})
     return answer
+
+
+def _new_waypoints(device: str, services: Services) -> dict[str, Any] | None:
+    """The command to set favourite places as regions, when they are not those sent last."""
+    places = services.places.known(device)
+    if not places:
+        return None
+    command = set_waypoints(places)
+    version = hash(_encode(command))
+    if services.waypoints_sent.get(device) == version:
+        return None
+    if len(services.waypoints_sent) >= _WAYPOINTS_SENT_MAX:
+        services.waypoints_sent.clear()
+    services.waypoints_sent[device] = version
+    return command
 
 
 def overland(received: Receiving) -> bytes:

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import threading
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
+import msgspec
+
+logger = logging.getLogger(__name__)
+
 FILE_NAME: Final = "places.parquet"
-_COLUMNS: Final = (
-    *("user", "device", "place_id", "lat", "lon", "label", "name"),
-    *("visits", "dwell_s", "address"),
-)
+_LOOK_S: Final = 10.0
+_READING_S: Final = 60.0
 
 
 class PlacesUnavailable(Exception):
@@ -27,33 +32,60 @@ class Places:
 
     def __init__(self, url: str | None) -> None:
         self._path = None if url is None else _local_path(url)
-        self._lock = threading.Lock()
+        self._reading = asyncio.Lock()
         self._version: tuple[int, int] | None = None
         self._by_user: dict[str, list[dict[str, Any]]] = {}
+        self._subscribers: list[Callable[[], object]] = []
 
     async def of_device(self, device: str) -> list[dict[str, Any]]:
         """Places of a device, the most visited first. Raises PlacesUnavailable."""
-        user = device.partition("/")[0]
-        places = await asyncio.get_running_loop().run_in_executor(None, self._of_user, user)
-        name = device.partition("/")[2]
-        # A place found over all devices of a user has no device of its own.
-        return [place for place in places if place["device"] in (device, name, None)]
+        await self.refresh()
+        return self.known(device)
 
-    def _of_user(self, user: str) -> list[dict[str, Any]]:
-        if self._path is None:
-            return []
-        with self._lock:
+    def known(self, device: str) -> list[dict[str, Any]]:
+        """The same as they were read last."""
+        user, _, name = device.partition("/")
+        # A place found over all devices of a user has no device of its own.
+        return [
+            place
+            for place in self._by_user.get(user, ())
+            if place["device"] in (device, name, None)
+        ]
+
+    def has(self, user: str) -> bool:
+        """Whether a user has places."""
+        return user in self._by_user
+
+    def on_change(self, subscriber: Callable[[], object]) -> None:
+        """Call `subscriber` whenever other places have been read."""
+        self._subscribers.append(subscriber)
+
+    async def watch(self) -> None:
+        """Read places whenever the file changes, until cancelled."""
+        while self._path is not None:
+            with suppress(PlacesUnavailable):
+                await self.refresh()
+            await asyncio.sleep(_LOOK_S)
+
+    async def refresh(self) -> None:
+        """Read the file if it is another one. Raises PlacesUnavailable."""
+        path = self._path
+        if path is None:
+            return
+        async with self._reading:
             try:
-                status = self._path.stat()
+                status = await asyncio.to_thread(path.stat)
             except FileNotFoundError:
-                return []
+                return
             except OSError as error:
                 raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
             version = (status.st_mtime_ns, status.st_ino)
-            if version != self._version:
-                self._by_user = _read(self._path)
-                self._version = version
-            return self._by_user.get(user, [])
+            if version == self._version:
+                return
+            self._by_user = await _read(path)
+            self._version = version
+        for subscriber in self._subscribers:
+            subscriber()
 
 
 def _local_path(url: str) -> Path | None:
@@ -65,20 +97,19 @@ def _local_path(url: str) -> Path | None:
     return path if path.suffix == ".parquet" else path / FILE_NAME
 
 
-def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
-    import pyarrow
-    from pyarrow import parquet
-
+async def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+    pipe = asyncio.subprocess.PIPE
+    reader = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.places_file", str(path)), stdout=pipe, stderr=pipe
+    )
     try:
-        # Not memory-mapped: the job replaces the file.
-        with path.open("rb") as file:
-            rows = parquet.read_table(file).to_pylist()
-    except (OSError, pyarrow.ArrowException) as error:
-        raise PlacesUnavailable(f"places cannot be read: {error}") from error
-    by_user: dict[str, list[dict[str, Any]]] = {}
-    for row in rows:
-        place = {name: row.get(name) for name in _COLUMNS}
-        by_user.setdefault(str(place["user"]), []).append(place)
-    for places in by_user.values():
-        places.sort(key=lambda place: (-(place["dwell_s"] or 0), str(place["place_id"])))
-    return by_user
+        async with asyncio.timeout(_READING_S):
+            printed, said = await reader.communicate()
+    except TimeoutError:
+        reader.kill()
+        await reader.wait()
+        raise PlacesUnavailable("places cannot be read: it takes too long") from None
+    if reader.returncode != 0:
+        reason = said.decode("utf-8", "replace").strip()[-300:]
+        raise PlacesUnavailable(f"places cannot be read: {reason}")
+    return msgspec.json.decode(printed, type=dict[str, list[dict[str, Any]]])

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import logging
 import resource
-import secrets
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -15,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import TrustedProxies
+from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
@@ -22,6 +22,7 @@ from gateway.known_fixes import KnownFixes
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.mqtt.options import MqttOptions, within_file_limit
+from gateway.notices import Notices, OncePerMachine, event_of
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
@@ -35,7 +36,7 @@ from gateway.views import AddressView, LocationView
 from waylog.config import Endpoint
 from waylog.kafka import LogReader, Producer
 from waylog.notify import notify_ready
-from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
+from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, now_ms
 from waylog.topics import ADDRESS, LOCATION
 
 if TYPE_CHECKING:
@@ -148,6 +149,13 @@ class _Gateway:
         self.submitter = Submitter(
             self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
         )
+        self.places = Places(settings.places)
+        once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
+        stack.callback(once.close)
+        self.notices = Notices(self.places, self.location_view, once)
+        self.notices.tell(self.pusher.arrived)
+        self.notices.tell_once(self._record_arrival)
+        self.address_view.on_address(self.notices.address_changed)
         lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
         self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
         stack.push_async_callback(self.pipeline.close)
@@ -194,6 +202,8 @@ class _Gateway:
             self.revocations.subscribe(self.viewers.end_revoked)
             watching = asyncio.create_task(self.revocations.watch())
             self._stack.callback(watching.cancel)
+        watching_places = asyncio.create_task(self.places.watch())
+        self._stack.callback(watching_places.cancel)
         await self._start_mqtt()
         server = await self._start_http()
         self.http_endpoint = server.endpoint
@@ -209,7 +219,8 @@ class _Gateway:
             viewers=self.viewers,
             metrics=self.metrics,
             pipeline=self.pipeline,
-            places=Places(settings.places),
+            places=self.places,
+            notices=self.notices,
             quotas=Quotas(self.location_view),
             cards=CardBook(self.users),
             users=self.users,
@@ -228,19 +239,11 @@ class _Gateway:
     async def _start_mqtt(self) -> None:
         if self._settings.mqtt is None:
             return
-        from gateway.mqtt.keeping import open_journal
         from gateway.mqtt.listener import start_mqtt
         from gateway.mqtt.tls import server_context
+        from gateway.waypoint_source import WaypointSource
 
         options = self._settings.mqtt_options
-        journal = await self._stack.enter_async_context(
-            open_journal(
-                self._settings.bootstrap_servers,
-                self._settings.client_id,
-                f"{self._settings.client_id}-{secrets.token_hex(4)}",
-                self.producer,
-                shared=self._settings.share_ports,
-            )
         )
         server = self.mqtt = await start_mqtt(
             self._settings.mqtt,
@@ -250,15 +253,22 @@ class _Gateway:
             location_view=self.location_view,
             pusher=self.pusher,
             settings=within_file_limit(options.settings),
-            journal=journal,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
+        waypoints = WaypointSource(
+            server.router, self.places, self.location_view, self._loop.time, server.wake
+        )
+        server.router.sources.append(waypoints)
+        self.places.on_change(waypoints.changed)
         self.revocations.subscribe(partial(end_mqtt_connections, server))
         self._stack.push_async_callback(server.close)
         if options.tls is not None and options.certificate and options.key:
             context = server_context(options.certificate, options.key, options.client_ca)
             await server.start_tls(options.tls, context, reuse_port=self._settings.share_ports)
+
+    def _record_arrival(self, arrival: Arrival) -> None:
+        self.submitter.submit_event(event_of(arrival, now_ms()))
 
     def _register_gauges(self) -> None:
         gauge = self.metrics.gauge

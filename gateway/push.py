@@ -14,6 +14,9 @@ class AddressChannel(Protocol):
     def address_changed(self, device: str, value: bytes) -> None:
         """Take the JSON of an address newer than the last one of its device. Must not block."""
 
+    def arrived(self, device: str, transition: bytes) -> None:
+        """Take OwnTracks' transition of a device that has come to a place. Must not block."""
+
 
 class Pusher:
     """Tells every channel; a channel that fails does not keep the others from hearing it."""
@@ -37,3 +40,11 @@ class Pusher:
                 channel.address_changed(device, value)
             except Exception:
                 logger.exception("%s failed to take an address", type(channel).__name__)
+
+    def arrived(self, device: str, transition: bytes) -> None:
+        """For Notices.tell."""
+        for channel in self._channels:
+            try:
+                channel.arrived(device, transition)
+            except Exception:
+                logger.exception("%s failed to take an arrival", type(channel).__name__)

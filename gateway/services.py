@@ -13,6 +13,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.notices import Notices
 from gateway.pipeline import Pipeline
 from gateway.places import Places
 from gateway.quotas import Quotas
@@ -40,6 +41,7 @@ class Services:
     quotas: Quotas
     cards: CardBook
     users: UserStore
+    notices: Notices
     bootstrap_servers: str
     geo_url: str | None = None
     #: Reading without credentials is allowed to programs on this machine.
@@ -52,6 +54,8 @@ class Services:
     #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
     mqtt: MqttServer | None = None
     addresses: Addresses = field(init=False)
+    #: Which places a device in HTTP mode has been sent last, by device.
+    waypoints_sent: dict[str, int] = field(default_factory=dict)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 

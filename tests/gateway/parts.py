@@ -11,6 +11,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.notices import Notices, OncePerMachine
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.quotas import Quotas
@@ -30,6 +31,8 @@ async def parts(
     store = UserStore(folder / "users.db")
     metrics = GatewayMetrics()
     locations, addresses = LocationView(), AddressView()
+    places = Places(None)
+    once = OncePerMachine(folder / "notices")
     lag = GroupLag("127.0.0.1:1", "test", "resolver")
     authenticator = Authenticator(store, open_mode=True)
     yield Services(
@@ -42,12 +45,14 @@ async def parts(
         viewers=Viewers((locations, addresses), metrics),
         metrics=metrics,
         pipeline=Pipeline(locations, addresses, metrics, lag),
-        places=Places(None),
+        places=places,
+        notices=Notices(places, locations, once),
         quotas=Quotas(locations),
         cards=CardBook(store),
         users=store,
         bootstrap_servers="127.0.0.1:1",
         limits=limits or HttpLimits(),
     )
+    once.close()
     authenticator.close()
     store.close()

@@ -19,6 +19,9 @@ class Channel:
             raise RuntimeError("no")
         self.heard.append((device, value))
 
+    def arrived(self, device: str, transition: bytes) -> None:
+        self.address_changed(device, transition)
+
 
 def test_a_channel_that_fails_does_not_keep_others_from_hearing(
     caplog: pytest.LogCaptureFixture,
@@ -31,6 +34,9 @@ def test_a_channel_that_fails_does_not_keep_others_from_hearing(
         pusher.address_changed("ada/phone", b"{}")
     assert good.heard == [("ada/phone", b"{}")]
     assert "Channel failed" in caplog.text
+    with caplog.at_level(logging.ERROR):
+        pusher.arrived("ada/phone", b"[]")
+    assert good.heard.pop() == ("ada/phone", b"[]")
     pusher.unregister(good)
     pusher.unregister(good)
     pusher.unregister(broken)
