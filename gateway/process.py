@@ -6,6 +6,7 @@ import asyncio
 import gc
 import logging
 import resource
+import secrets
 import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
@@ -239,11 +240,20 @@ class _Gateway:
     async def _start_mqtt(self) -> None:
         if self._settings.mqtt is None:
             return
+        from gateway.mqtt.keeping import open_journal
         from gateway.mqtt.listener import start_mqtt
         from gateway.mqtt.tls import server_context
         from gateway.waypoint_source import WaypointSource
 
         options = self._settings.mqtt_options
+        journal = await self._stack.enter_async_context(
+            open_journal(
+                self._settings.bootstrap_servers,
+                self._settings.client_id,
+                f"{self._settings.client_id}-{secrets.token_hex(4)}",
+                self.producer,
+                shared=self._settings.share_ports,
+            )
         )
         server = self.mqtt = await start_mqtt(
             self._settings.mqtt,
@@ -253,6 +263,7 @@ class _Gateway:
             location_view=self.location_view,
             pusher=self.pusher,
             settings=within_file_limit(options.settings),
+            journal=journal,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
