@@ -40,7 +40,7 @@ def place_interpolations(
 ) -> Iterator[Interpolated]:
     """The stretches whose way has its middle in the tile."""
     west, south, east, north = (edge / DEGREE for edge in box)
-    for interpolation in survey.source.interpolations:
+    for interpolation in survey.source.interpolations.values():
         middle = shapely.line_interpolate_point(interpolation.geometry, 0.5, normalized=True)
         if not (west <= middle.x < east and south <= middle.y < north):
             continue

@@ -70,7 +70,7 @@ class Source:
     rows: Rows
     bounds: list[tuple[float, float, float, float]] = field(default_factory=list)
     data_time: str | None = None
-    interpolations: list[Interpolation] = field(default_factory=list)
+    interpolations: dict[int, Interpolation] = field(default_factory=dict)
     postcodes: list[PostcodePoint] = field(default_factory=list)
     label_nodes: dict[int, list[int]] = field(default_factory=dict)  # by boundary relation
     #: house member (type, id) -> street members (type, id)
@@ -103,9 +103,11 @@ def read_extracts(paths: list[Path], directory: Path, report: Report) -> Source:
         for number, path in enumerate(paths):
             reader = _Reader(path, source, directory, node_ids, pairs)
             reader.read(partial(_report_part, report, number, len(paths)))
-    except (RuntimeError, OSError) as error:
+    except BaseException as error:
         source.rows.close()
-        raise SourceError(f"{path}: {error}") from error
+        if isinstance(error, RuntimeError | OSError):
+            raise SourceError(f"{path}: {error}") from error
+        raise
     source.rows.finish()
     if pairs:
         source.node_ways = np.concatenate(pairs)
@@ -267,14 +269,12 @@ class _Reader:
         if line is None:
             return
         if tagged.interpolation is not None:
-            self._source.interpolations.append(
-                Interpolation(
-                    way.id,
-                    tagged.interpolation,
-                    tagged.address,
-                    [node.ref for node in way.nodes],
-                    line,
-                )
+            self._source.interpolations[way.id] = Interpolation(
+                way.id,
+                tagged.interpolation,
+                tagged.address,
+                [node.ref for node in way.nodes],
+                line,
             )
         if tagged.places:
             self._add_way(way, tagged, line)

@@ -49,7 +49,7 @@ class Survey:
             if area.linked_to is None:
                 for spelling in spellings(area.names):
                     self.areas_by_name.setdefault(spelling, []).append(area)
-        for interpolation in self.source.interpolations:
+        for interpolation in self.source.interpolations.values():
             if interpolation.address:
                 for node in interpolation.nodes:
                     self.interpolated_addresses[node] = interpolation.address
