@@ -79,13 +79,12 @@ class ScramUsers:
 
         A user whose changes are not all possible keeps what it had.
         """
-        users = dict.fromkeys(each["name"] for each in (*deletions, *upsertions))
+        changes: dict[str, tuple[list[dict[str, Any]], list[dict[str, Any]]]] = {}
+        for index, asked in enumerate((deletions, upsertions)):
+            for each in asked:
+                changes.setdefault(each["name"], ([], []))[index].append(each)
         outcome: dict[str, BrokerError | None] = {}
-        for user in users:
-            mine = (
-                [each for each in deletions if each["name"] == user],
-                [each for each in upsertions if each["name"] == user],
-            )
+        for user, mine in changes.items():
             try:
                 self._alter(user, *mine)
                 outcome[user] = None

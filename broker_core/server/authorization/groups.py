@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Final
 
 from broker_core import errors
@@ -15,6 +16,15 @@ _CLUSTER_REFUSED: Final = errors.ClusterAuthorizationFailed.code
 _NOT_ATTEMPTED: Final = errors.OperationNotAttempted.code
 _KEY_TYPE_GROUP: Final = 0
 _GROUPS_IN_BATCHES_FROM: Final = 8
+
+
+def _split(names: list[str], permitted: Callable[[str], bool]) -> tuple[list[str], list[str]]:
+    """(what is permitted, what is not)."""
+    kept: list[str] = []
+    refused: list[str] = []
+    for name in names:
+        (kept if permitted(name) else refused).append(name)
+    return kept, refused
 
 
 def of_group(operation: Operation) -> Rule:
@@ -74,20 +84,22 @@ def offset_fetch(guard: Guard) -> bool:
     """DESCRIBE on the groups and the topics."""
     in_batches = guard.request.version >= _GROUPS_IN_BATCHES_FROM
     asked = guard.body["groups"] if in_batches else [guard.body]
-    refused = [
-        group for group in asked if not guard.may_group(Operation.DESCRIBE, group["group_id"])
-    ]
+    kept: list[Entry] = []
+    refused: list[Entry] = []
+    for group in asked:
+        allowed = guard.may_group(Operation.DESCRIBE, group["group_id"])
+        (kept if allowed else refused).append(group)
     if not in_batches and refused:
         return guard.refuse({"topics": [], "error_code": _GROUP_REFUSED})
     if in_batches:
-        guard.body["groups"] = [group for group in asked if group not in refused]
+        guard.body["groups"] = kept
     answers = [
         {"group_id": group["group_id"], "topics": [], "error_code": _GROUP_REFUSED}
         for group in refused
     ]
     hidden: dict[str, list[Entry]] = {}
-    for group in asked:
-        if group not in refused and group["topics"] is not None:
+    for group in kept:
+        if group["topics"] is not None:
             hidden[group["group_id"]] = keep(group, "topics", lambda topic: _shown(guard, topic))
 
     def amend(response: dict[str, Any]) -> None:
@@ -143,11 +155,11 @@ def find_coordinator(guard: Guard) -> bool:
         kind, code = ResourceType.GROUP, _GROUP_REFUSED
     else:
         kind, code = ResourceType.TRANSACTIONAL_ID, _TRANSACTION_REFUSED
-    refused = [key for key in keys if not guard.may(Operation.DESCRIBE, kind, key)]
+    refused = dict.fromkeys(key for key in keys if not guard.may(Operation.DESCRIBE, kind, key))
     answers = [
         {"key": key, "node_id": -1, "host": "", "port": -1, "error_code": code} for key in refused
     ]
-    if len(refused) == len(keys):
+    if len(refused) == len(set(keys)):
         return guard.refuse(
             {"error_code": code, "node_id": -1, "host": "", "port": -1, "coordinators": answers}
         )
@@ -161,12 +173,11 @@ def describe_groups(field: str) -> Rule:
     """DESCRIBE on each group; `field` has their names."""
 
     def rule(guard: Guard) -> bool:
-        names = guard.body[field]
-        guard.body[field] = [name for name in names if guard.may_group(Operation.DESCRIBE, name)]
+        guard.body[field], refused = _split(
+            guard.body[field], lambda name: guard.may_group(Operation.DESCRIBE, name)
+        )
         answers = [
-            {"group_id": name, "error_code": _GROUP_REFUSED, "members": []}
-            for name in names
-            if name not in guard.body[field]
+            {"group_id": name, "error_code": _GROUP_REFUSED, "members": []} for name in refused
         ]
         with_operations = guard.body["include_authorized_operations"]
 
@@ -201,16 +212,10 @@ def list_groups(guard: Guard) -> bool:
 
 def delete_groups(guard: Guard) -> bool:
     """DELETE on each group."""
-    names = guard.body["groups_names"]
-    guard.body["groups_names"] = [n for n in names if guard.may_group(Operation.DELETE, n)]
-    guard.add(
-        "results",
-        (
-            {"group_id": name, "error_code": _GROUP_REFUSED}
-            for name in names
-            if name not in guard.body["groups_names"]
-        ),
+    guard.body["groups_names"], refused = _split(
+        guard.body["groups_names"], lambda name: guard.may_group(Operation.DELETE, name)
     )
+    guard.add("results", ({"group_id": name, "error_code": _GROUP_REFUSED} for name in refused))
     return True
 
 
@@ -334,15 +339,15 @@ def write_txn_markers(guard: Guard) -> bool:
 
 def describe_transactions(guard: Guard) -> bool:
     """DESCRIBE on each transactional id."""
-    names = guard.body["transactional_ids"]
-    kept = [name for name in names if guard.may_transact(Operation.DESCRIBE, name)]
-    guard.body["transactional_ids"] = kept
+    guard.body["transactional_ids"], refused = _split(
+        guard.body["transactional_ids"],
+        lambda name: guard.may_transact(Operation.DESCRIBE, name),
+    )
     guard.add(
         "transaction_states",
         (
             {"transactional_id": name, "error_code": _TRANSACTION_REFUSED, "topics": []}
-            for name in names
-            if name not in kept
+            for name in refused
         ),
     )
     return True

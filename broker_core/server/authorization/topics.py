@@ -224,12 +224,13 @@ def delete_topics(guard: Guard) -> bool:
                 "error_message": _MESSAGE,
             }
         )
-    kept = [name for name in body["topic_names"] if permitted(name)]
-    answers += [
-        {"name": name, "topic_id": _NO_ID, "error_code": _REFUSED, "error_message": _MESSAGE}
-        for name in body["topic_names"]
-        if name not in kept
-    ]
+    kept: list[str] = []
+    for name in body["topic_names"]:
+        if permitted(name):
+            kept.append(name)
+        else:
+            refusal = {"error_code": _REFUSED, "error_message": _MESSAGE}
+            answers.append({"name": name, "topic_id": _NO_ID} | refusal)
     body["topic_names"] = kept
     guard.add("responses", answers)
     return True

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
@@ -98,7 +99,9 @@ def handle_incremental_alter(broker: Broker, request: Request) -> None:
 
 def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
     responses: list[dict[str, Any]] = []
-    named = [(each["resource_type"], each["resource_name"]) for each in request.body["resources"]]
+    named = Counter(
+        (each["resource_type"], each["resource_name"]) for each in request.body["resources"]
+    )
     for asked in request.body["resources"]:
         response: dict[str, Any] = {
             "error_code": errors.NONE,
@@ -108,7 +111,7 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
         }
         responses.append(response)
         try:
-            if named.count((asked["resource_type"], asked["resource_name"])) > 1:
+            if named[asked["resource_type"], asked["resource_name"]] > 1:
                 raise errors.InvalidRequest("Each resource must appear at most once.")
             change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
             change(broker, asked, incremental, request.body["validate_only"])

@@ -88,7 +88,7 @@ def _describe(group: Group) -> dict[str, Any]:
 
 def handle_delete(broker: Broker, request: Request) -> None:
     """DeleteGroups."""
-    names = request.body["groups_names"]
+    names = list(dict.fromkeys(request.body["groups_names"]))
     results: dict[str, int] = {}
     if not names:
         request.reply({"results": []})
@@ -97,7 +97,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
     def answer_for(group_id: str) -> Callable[[dict[str, Any]], None]:
         def answer(result: dict[str, Any]) -> None:
             results[group_id] = result["error_code"]
-            if len(results) == len(set(names)):
+            if len(results) == len(names):
                 request.reply(
                     {
                         "results": [
@@ -108,6 +108,6 @@ def handle_delete(broker: Broker, request: Request) -> None:
 
         return answer
 
-    for group_id in dict.fromkeys(names):
+    for group_id in names:
         broker.groups.coordinator.delete_group(group_id, answer_for(group_id))
     broker.groups.perform()

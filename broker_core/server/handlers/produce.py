@@ -116,7 +116,6 @@ class _Produce:
             request.reply_nothing()
 
     def _refuse(self, topic: str, result: dict[str, Any], refusal: errors.BrokerError) -> None:
-        self._failed = True
         result["error_code"] = refusal.code
         result["error_message"] = str(refusal)
         if isinstance(refusal, errors.InvalidRecord):
@@ -124,13 +123,16 @@ class _Produce:
                 {"batch_index": index, "batch_index_error_message": reason}
                 for index, reason in refusal.record_errors
             ]
-        logger.info(
-            "produce to %s-%d by %s is refused: %s",
-            topic,
-            result["index"],
-            self._request.client_id,
-            refusal,
-        )
+        if not self._failed:
+            # One line a request: it may name thousands of partitions.
+            logger.info(
+                "produce to %s-%d by %s is refused: %s",
+                topic,
+                result["index"],
+                self._request.client_id,
+                refusal,
+            )
+        self._failed = True
 
     def _find(self, each: dict[str, Any]) -> tuple[Topic | None, errors.BrokerError | None]:
         acks, broker = self._acks, self._broker

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import Counter
 from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
@@ -20,11 +21,11 @@ def handle_describe(broker: Broker, request: Request) -> None:
     asked = request.body["users"]
     names = list(broker.scram_users) if not asked else [each["name"] for each in asked]
     results: list[dict[str, Any]] = []
-    for name in dict.fromkeys(names):
+    for name, count in Counter(names).items():
         result: dict[str, Any] = {"user": name, "error_code": errors.NONE, "error_message": None}
         results.append(result)
         try:
-            if names.count(name) > 1:
+            if count > 1:
                 raise errors.DuplicateResource(
                     f"Cannot describe SCRAM credentials for the same user twice: {name}"
                 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
@@ -20,12 +21,11 @@ _TOPIC_IDS_FROM: Final = 6
 def handle_create(broker: Broker, request: Request) -> None:
     """CreateTopics."""
     body = request.body
-    names = [each["name"] for each in body["topics"]]
+    counts = Counter(each["name"] for each in body["topics"])
     results: list[dict[str, Any]] = []
-    for name in dict.fromkeys(names):
-        asked = next(each for each in body["topics"] if each["name"] == name)
+    for name, asked in {each["name"]: each for each in body["topics"]}.items():
         try:
-            if names.count(name) > 1:
+            if counts[name] > 1:
                 raise errors.InvalidRequest(f"topic {name} appears more than once")
             results.append(_create(broker, asked, validate_only=body["validate_only"]))
         except errors.BrokerError as error:
