@@ -93,19 +93,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_index(serve)
     _add_fallback(serve)
 
-    from geoservice import extract_command
+    from geoservice import bench_command, extract_command, import_command
 
     extract_command.add_download(
         action("download", "bring an extract of OpenStreetMap from a mirror")
     )
-
-    from geoservice import import_command
-
     extract_command.add_update(
         action("update", "bring extracts and their index up to date with OpenStreetMap's changes")
     )
     import_command.add_import(action("import", "build an index of streets from OSM extracts"))
     import_command.add_compare(action("compare", "does an index agree with a Nominatim?"))
+    bench_command.add_bench(action("bench", "what a look-up costs on this machine"))
 
     world = action("world", "build the embedded index of the world from installed packages")
     world.add_argument(
@@ -127,7 +125,7 @@ def _add_fallback(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one action."""
-    from geoservice import extract_command, import_command
+    from geoservice import bench_command, extract_command, import_command
 
     actions = {
         "reverse": _reverse,
@@ -135,6 +133,7 @@ def run(arguments: argparse.Namespace) -> int:
         "serve": _serve,
         "download": extract_command.download,
         "update": extract_command.update,
+        "bench": bench_command.run_bench,
         "import": import_command.run_import,
         "compare": import_command.compare,
         "world": _world,

@@ -47,10 +47,13 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ["log", *(shape[0] for shape in _SHAPES)]
+    names = ["log", "geo", *(shape[0] for shape in _SHAPES)]
     parser.add_argument("--only", choices=names, action="append", help="may be repeated")
     parser.add_argument(
         "--records", type=int, default=300_000, help="for the log, the resolver and the history"
+    )
+    parser.add_argument(
+        "--geo", metavar="INDEX", help="for the geocoder's rows (default: the embedded world)"
     )
     parser.add_argument("--json", action="store_true", help="one JSON object a line")
     arguments = parser.parse_args(argv)
@@ -62,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in names:
         if name not in wanted:
             continue
-        for result in _runs(arguments.records)[name]():
+        for result in _runs(arguments.records, arguments.geo)[name]():
             passed = passed and result["passed"]
             print(
                 msgspec.json.encode(result).decode() if arguments.json else _row(result),
@@ -71,11 +74,41 @@ def main(argv: list[str] | None = None) -> int:
     return 0 if passed else 1
 
 
-def _runs(records: int) -> dict[str, Callable[[], list[dict[str, Any]]]]:
+def _runs(records: int, geo: str | None) -> dict[str, Callable[[], list[dict[str, Any]]]]:
     def end_to_end(shape: tuple[str, str, int, int, int]) -> Callable[[], list[dict[str, Any]]]:
         return lambda: [_end_to_end(*shape)]
 
-    return {"log": lambda: _log(records)} | {shape[0]: end_to_end(shape) for shape in _SHAPES}
+    return {
+        "log": lambda: _log(records),
+        "geo": lambda: _geo(geo),
+        **{shape[0]: end_to_end(shape) for shape in _SHAPES},
+    }
+
+
+def _geo(index: str | None) -> list[dict[str, Any]]:
+    """Look-ups on one core, beside other geocoders where they are installed."""
+    process = subprocess.run(
+        [
+            *(sys.executable, "-m", "waylog.cli", "geo", "bench", "--json"),
+            *(("--index", index) if index else ()),
+        ],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if process.returncode != 0:
+        raise SystemExit(f"geo: {process.stderr.strip()}")
+    rows = (msgspec.json.decode(line) for line in process.stdout.splitlines())
+    return [
+        {
+            "name": row["name"],
+            "rate": round(1e6 / row["cpu_us"]),
+            "passed": True,
+            "cpu_us_per_fix": {"geocoder": row["cpu_us"]},
+        }
+        for row in rows
+    ]
 
 
 def _end_to_end(name: str, protocol: str, users: int, rate: int, seconds: int) -> dict[str, Any]:
