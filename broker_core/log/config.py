@@ -36,7 +36,7 @@ class LogConfig:
     """
 
     cleanup_policy: str = "delete"
-    compression_type: str = "producer"  # batches are stored as they come, whatever it says
+    compression_type: str = "producer"
     delete_retention_ms: int = _DAY_MS
     file_delete_delay_ms: int = 60_000
     flush_messages: int = FOREVER  # read by the server, which decides when to flush
@@ -74,7 +74,8 @@ class LogConfig:
             )
         if self.segment_bytes > 2**31 - 1:
             raise InvalidConfig(f"segment.bytes={self.segment_bytes}: at most 2147483647")
-        if not self._policies or self._policies - _POLICIES:
+        # None at all keeps everything (KIP-1161).
+        if self._policies - _POLICIES:
             raise InvalidConfig(
                 f"cleanup.policy={self.cleanup_policy}: delete, compact or both are allowed"
             )

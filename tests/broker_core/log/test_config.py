@@ -39,7 +39,6 @@ def test_settings_of_a_topic_go_over_those_of_the_broker() -> None:
         ("segment.bytes", "13"),
         ("segment.bytes", "2147483648"),
         ("cleanup.policy", "shred"),
-        ("cleanup.policy", ""),
         ("compression.type", "brotli"),
         ("message.timestamp.type", "FixTime"),
         ("preallocate", "1"),
@@ -49,3 +48,8 @@ def test_settings_of_a_topic_go_over_those_of_the_broker() -> None:
 def test_what_kafka_would_refuse_is_refused_with_its_name(name: str, value: str) -> None:
     with pytest.raises(InvalidConfig, match=name):
         LogConfig.from_properties({name: value})
+
+
+def test_a_topic_without_cleanup_policy_keeps_everything() -> None:
+    config = LogConfig.from_properties({"cleanup.policy": ""})
+    assert not config.deletes and not config.compacts

@@ -1,0 +1,56 @@
+"""Lets aiokafka's own tests run on a broker that is there already (AIOKAFKA_BROKER=HOST:PORT).
+
+Its fixtures start containers; this answers them instead. Loaded by pytest in another tree, so that
+it imports nothing of ours.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import types
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+_docker = types.ModuleType("docker")
+_docker.models = types.SimpleNamespace(  # type: ignore[attr-defined]
+    containers=types.SimpleNamespace(Container=object)
+)
+sys.modules.setdefault("docker", _docker)
+
+
+def _server() -> Any:
+    host, _, port = os.environ["AIOKAFKA_BROKER"].rpartition(":")
+    return types.SimpleNamespace(
+        host=host,
+        port=int(port),
+        ssl_port=1,
+        sasl_plain_port=1,
+        sasl_ssl_port=1,
+        container=None,
+        hosts=[f"{host}:{port}"],
+    )
+
+
+_FIXTURES: dict[str, Any] = {
+    "docker": lambda: None,
+    "kafka_image": lambda: "image:4.3.0",
+    "kafka_server": _server,
+    "ssl_folder": lambda: Path("tests/ssl_cert"),
+    "acl_manager": lambda: None,
+    "kafka_config": lambda: None,
+    "kerberos_utils": lambda: None,
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_fixture_setup(fixturedef: Any, request: Any) -> object:
+    """Give our value for a fixture that would start something; None goes on as usual."""
+    make = _FIXTURES.get(fixturedef.argname)
+    if make is None:
+        return None
+    value = make()
+    fixturedef.cached_result = (value, fixturedef.cache_key(request), None)
+    return (value,)
