@@ -57,6 +57,7 @@ COMMANDS = (
     Command("replay", "waylog.replay.command", "send recorded tracks as devices would"),
     Command("history", "spark.history_command", "keep the history as Parquet"),
     Command("places", "spark.places_command", "find favourite places"),
+    Command("fleet", "spark.fleet_command", "heat map, gaps and quality of data of all devices"),
     Command("load", "load_tests.command", "load the platform and account for every fix"),
 )
 

@@ -1,0 +1,194 @@
+"""Analyses over all devices of a history, a day at a time: heat map, gaps, quality of data."""
+
+from __future__ import annotations
+
+import datetime
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from typing import Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark.fix_table import Part, Source, by_device, read_source
+from spark.fixes import Fixes
+from waylog.history_reader import HistoryFile, HistoryReader
+
+#: A cell of this resolution is some 460 m wide.
+RESOLUTION: Final = 9
+
+# Positions are brought together on a grid of some 11 m before their cells are looked up.
+_GRID_UNITS: Final = 1000
+_DAY_S: Final = 86_400
+
+#: A fix that arrived so much later than it was measured came late (s).
+LATE_S: Final = 3600
+#: A fix that is worse is of no use for places (m).
+INACCURATE_M: Final = 100.0
+
+
+class Cell(NamedTuple):
+    """A cell of the heat map."""
+
+    cell: str  # H3
+    fixes: int
+    devices: int
+
+
+class DeviceDay(NamedTuple):
+    """What is stored of a device and day, against what its rhythm makes one expect."""
+
+    device: str
+    date: str
+    fixes: int
+    expected: int
+    longest_gap_s: int  # between two fixes of the day
+    interval_s: float  # the median
+
+    @property
+    def missing(self) -> int:
+        """Fixes that should be there."""
+        return max(0, self.expected - self.fixes)
+
+
+class DayQuality(NamedTuple):
+    """The data of one day."""
+
+    date: str
+    fixes: int
+    devices: int
+    repeated: int  # of a time that the device has already
+    inaccurate: int
+    late: int
+    without_accuracy: int
+    nowhere: int  # at 0, 0: a receiver without a position
+
+
+def dates_between(reader: HistoryReader, first: str | None, last: str | None) -> list[str]:
+    """The dates of a history from one to another, both included."""
+    return [
+        date
+        for date in reader.dates()
+        if (first is None or date >= first) and (last is None or date <= last)
+    ]
+
+
+def heat_map(
+    reader: HistoryReader, dates: Sequence[str], resolution: int = RESOLUTION
+) -> list[Cell]:
+    """Where the devices were: fixes and devices by H3 cell, the busiest first."""
+    import h3
+
+    fixes: dict[str, int] = defaultdict(int)
+    devices: dict[str, set[str]] = defaultdict(set)
+    for date in dates:
+        for part in _parts(reader, date):
+            rows = np.column_stack(
+                [part.codes, part.lat // _GRID_UNITS, part.lon // _GRID_UNITS]
+            ).astype(np.int64)
+            spots, counts = np.unique(rows, axis=0, return_counts=True)
+            for (code, north, east), count in zip(spots.tolist(), counts.tolist(), strict=True):
+                lat = (north + 0.5) * _GRID_UNITS / 1e7
+                cell = h3.latlng_to_cell(lat, (east + 0.5) * _GRID_UNITS / 1e7, resolution)
+                fixes[cell] += count
+                devices[cell].add(part.devices[code])
+    cells = [Cell(cell, count, len(devices[cell])) for cell, count in fixes.items()]
+    return sorted(cells, key=lambda each: (-each.fixes, each.cell))
+
+
+def heat_map_geojson(cells: Sequence[Cell], devices_min: int = 1) -> dict[str, object]:
+    """The cells as GeoJSON (RFC 7946); those that few devices were in are left out."""
+    import h3
+
+    features = []
+    for cell in cells:
+        if cell.devices < devices_min:
+            continue
+        ring = [[lon, lat] for lat, lon in h3.cell_to_boundary(cell.cell)]
+        features.append(
+            {
+                "type": "Feature",
+                "geometry": {"type": "Polygon", "coordinates": [[*ring, ring[0]]]},
+                "properties": cell._asdict(),
+            }
+        )
+    return {"type": "FeatureCollection", "features": features}
+
+
+def gap_audit(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DeviceDay]:
+    """Each device and day from the device's first day to its last, those without fixes too.
+
+    The rhythm of a day is the median of its intervals; a day without fixes has that of the day
+    before.
+    """
+    last_seen: dict[str, DeviceDay] = {}
+    for date in dates:
+        for device, fixes in by_device(list(_parts(reader, date))):
+            before = last_seen.get(device)
+            if before is not None:
+                yield from _empty_days(before, date)
+            day = _device_day(device, date, fixes)
+            last_seen[device] = day
+            yield day
+
+
+def _empty_days(before: DeviceDay, until: str) -> Iterator[DeviceDay]:
+    day = datetime.date.fromisoformat(before.date) + datetime.timedelta(days=1)
+    expected = round(_DAY_S / before.interval_s) if before.interval_s else 1
+    while day.isoformat() < until:
+        yield DeviceDay(before.device, day.isoformat(), 0, expected, _DAY_S, before.interval_s)
+        day += datetime.timedelta(days=1)
+
+
+def _device_day(device: str, date: str, fixes: Fixes) -> DeviceDay:
+    times = np.unique(fixes.time)
+    intervals: NDArray[np.int64] = np.diff(times)
+    if not len(intervals):
+        return DeviceDay(device, date, len(times), len(times), 0, 0.0)
+    interval = float(np.median(intervals))
+    expected = 1 + round(float(times[-1] - times[0]) / interval)
+    longest = int(intervals.max()) // 1000
+    return DeviceDay(device, date, len(times), expected, longest, round(interval / 1000, 1))
+
+
+def quality(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DayQuality]:
+    """One line a day about the data."""
+    columns = ["device", "time", "received", "accuracy", "lat", "lon"]
+    for date in dates:
+        counts = np.zeros(6, np.int64)
+        times: list[pa.Table] = []
+        for batch in reader.scan(date, columns=columns):
+            accuracy = batch["accuracy"]
+            late = pc.subtract(batch["received"], batch["time"])
+            nowhere = pc.and_(pc.equal(batch["lat"], 0.0), pc.equal(batch["lon"], 0.0))
+            counts += [
+                batch.num_rows,
+                0,
+                pc.sum(pc.greater(accuracy, INACCURATE_M)).as_py() or 0,
+                pc.sum(pc.greater(late, LATE_S * 1000)).as_py() or 0,
+                accuracy.null_count,
+                pc.sum(nowhere).as_py() or 0,
+            ]
+            times.append(pa.Table.from_batches([batch.select(["device", "time"])]))
+        if not times:
+            continue
+        each = pa.concat_tables(times).group_by(["device", "time"]).aggregate([])
+        rows, _, inaccurate, late_rows, without, nowhere_rows = counts.tolist()
+        yield DayQuality(
+            date,
+            rows,
+            len(pc.unique(each["device"])),
+            rows - each.num_rows,
+            inaccurate,
+            late_rows,
+            without,
+            nowhere_rows,
+        )
+
+
+def _parts(reader: HistoryReader, date: str) -> Iterator[Part]:
+    files: list[HistoryFile] = reader.files(date)
+    for file in files:
+        yield from read_source(reader.storage, Source(file.path, None))
