@@ -119,7 +119,6 @@ class Parameters:
                 raise BadRequest(message)
         if self._values.get("debug", "0") != "0":
             raise BadRequest("Debug output is not enabled on this server.")
-        self.number("polygon_threshold", 0.0)
         return Details(
             addressdetails=self.flag("addressdetails", default=addressdetails),
             extratags=self.flag("extratags", default=False),
@@ -127,5 +126,6 @@ class Parameters:
             entrances=self.flag("entrances", default=False),
             postal=self.flag("format_address", default=False),
             geojson=self.flag("polygon_geojson", default=False),
+            geojson_threshold=self.number("polygon_threshold", 0.0),
             languages=parse_languages(self._values.get("accept-language") or accept_language or ""),
         )

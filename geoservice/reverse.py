@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from geoservice.places import (
     DEFAULT_LAYERS,
     DISTANCES,
@@ -21,6 +23,7 @@ from geoservice.places import (
 )
 from geoservice.store import WORLD_PATH, IndexFile
 from geoservice.street_layer import StreetLayer
+from geoservice.street_shapes import object_geometry
 from geoservice.world_layer import (
     CITY_POPULATION,
     TOWN_DISTANCE_M_MAX,
@@ -114,7 +117,7 @@ class Geocoder:
             )
             if result is not None:
                 return result
-        return self._world.reverse(lat, lon, zoom)
+        return _of_layers(self._world.reverse(lat, lon, zoom), layers)
 
     def reverse_batch(
         self,
@@ -132,12 +135,17 @@ class Geocoder:
         """
         check_options(layers, distance)
         if self._streets is None:
-            return self._world.reverse_batch(lats, lons, zoom)
+            found = self._world.reverse_batch(lats, lons, zoom)
+            if "address" in layers:
+                return found
+            return [_of_layers(result, layers) for result in found]
         results = self._streets.reverse_batch(
             doubles(lats), doubles(lons), zoom, layers, distance == "degrees", tuple(languages)
         )
         return [
-            result if result is not None else self._world.reverse(lat, lon, zoom)
+            result
+            if result is not None
+            else _of_layers(self._world.reverse(lat, lon, zoom), layers)
             for lat, lon, result in zip(lats, lons, results, strict=True)
         ]
 
@@ -162,7 +170,9 @@ class Geocoder:
 
     def geometry(self, place: Place) -> dict[str, Any] | None:
         """Its shape as a GeoJSON geometry; None where only a point is known."""
-        return None
+        if self._streets is None or place.osm_type is None:
+            return None
+        return object_geometry(self._index, place.place_id - 1)
 
     def lookup(self, osm_type: str, osm_id: int, *, languages: Sequence[str] = ()) -> list[Place]:
         """What OpenStreetMap's object ("node", "way", "relation" and its id) is in this index."""
@@ -178,3 +188,10 @@ class Geocoder:
 
     def _town(self, lat: float, lon: float) -> Place | None:
         return self._world.reverse(lat, lon, ZOOM_MAX).place
+
+
+def _of_layers(result: ReverseResult, layers: frozenset[str]) -> ReverseResult:
+    """Towns and countries are of layer address: who asks for others wants nothing instead."""
+    if result.place is None or "address" in layers:
+        return result
+    return msgspec.structs.replace(result, place=None, distance=None)

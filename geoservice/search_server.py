@@ -67,7 +67,7 @@ class SearchEndpoint:
 
         Raises BadRequest or NotSearchable.
         """
-        details = parameters.details(accept_language, addressdetails=output == "xml")
+        details = parameters.details(accept_language, addressdetails=False)
         text, parts = _question(parameters)
         places = self._find(geocoder, parameters, details, text, parts)
         asked = ", ".join(parts.values()) if parts else text

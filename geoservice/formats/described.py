@@ -9,6 +9,7 @@ import msgspec
 
 from geoservice.postal import postal_lines
 from geoservice.reverse import AddressRow, Geocoder, Place
+from geoservice.street_shapes import simplified
 
 LICENCE: Final = "Data © GeoNames (CC BY 4.0), https://geonames.org; Natural Earth"
 LICENCE_OSM: Final = "Data © OpenStreetMap contributors, ODbL 1.0. http://osm.org/copyright"
@@ -45,6 +46,7 @@ class Details(msgspec.Struct, frozen=True, kw_only=True):
     namedetails: bool = False
     entrances: bool = False
     geojson: bool = False
+    geojson_threshold: float = 0.0  # how much shapes may be simplified, in degrees
     postal: bool = False  # as written on letters; ours
     languages: tuple[str, ...] = ()
 
@@ -132,9 +134,16 @@ def describe(
         ref=geocoder.namedetails(place).get("ref") if ref else None,
         names=(geocoder.namedetails(place) or None) if details.namedetails else None,
         tags=(geocoder.extratags(place) or None) if details.extratags else None,
-        geometry=geocoder.geometry(place) if details.geojson else None,
+        geometry=_geometry(geocoder, place, details),
         postal=postal_lines(place) if details.postal else None,
     )
+
+
+def _geometry(geocoder: Geocoder, place: Place, details: Details) -> dict[str, Any] | None:
+    geometry = geocoder.geometry(place) if details.geojson else None
+    if geometry is not None and details.geojson_threshold > 0:
+        return simplified(geometry, details.geojson_threshold)
+    return geometry
 
 
 def point_geometry(described: Described) -> dict[str, Any]:

@@ -105,8 +105,8 @@ def address_by_kind(described: Described) -> dict[str, str]:
             written["postcode"] = row.name
         elif row.key == "house_number":
             written["housenumber"] = row.name
-        elif 4 <= row.address_rank <= _STREET_RANKS[-1] and not (
-            row.key == place.addresstype and row.name == place.name
+        elif 4 <= row.address_rank <= _STREET_RANKS[-1] and (
+            row.key != place.addresstype or row.name != place.name or row.key == "country"
         ):
             by_kind.setdefault(kind_of_rank(row.address_rank), row.name)
     return written | by_kind

@@ -157,7 +157,8 @@ async def test_refusals_come_in_the_format_that_was_asked_for(
 async def test_layers_are_a_list_in_any_case_with_spaces(
     client: aiohttp.ClientSession, layer: str
 ) -> None:
-    await get(client, f"{VADUZ}&format=json&layer={layer}")
+    body = await get(client, f"{VADUZ}&format=json&layer={layer}")
+    assert ("error" in body) == (layer == "poi, natural")
 
 
 async def test_the_old_addresses_of_nominatim_work(client: aiohttp.ClientSession) -> None:
