@@ -32,6 +32,7 @@ _NOT_AREAS: Final = frozenset(
 
 _EQUATOR_M: Final = 6_378_137.0
 _FLATTENING_SQUARE: Final = 0.00669437999014
+_UTM_SCALE: Final = 0.9996
 
 
 @dataclass(frozen=True)
@@ -61,6 +62,11 @@ def square_around(point: Any, metres: float) -> Any:
     curvature = 1.0 - _FLATTENING_SQUARE * math.sin(lat) ** 2
     meridian = _EQUATOR_M * (1.0 - _FLATTENING_SQUARE) / curvature**1.5
     parallel = _EQUATOR_M / math.sqrt(curvature) * math.cos(lat)
+    # Nominatim draws the square on a map of the UTM zone, whose north is not quite north.
+    from_middle = math.radians((point.x + 180.0) % 6.0 - 3.0)
+    turned = math.cos(math.atan(math.tan(from_middle) * math.sin(lat)))
+    stretched = _UTM_SCALE * (1.0 + (from_middle * math.cos(lat)) ** 2 / 2.0)
+    metres *= turned / stretched
     dy = math.degrees(metres / meridian)
     dx = math.degrees(metres / max(parallel, 1.0))
     return shapely.box(point.x - dx, point.y - dy, point.x + dx, point.y + dy)

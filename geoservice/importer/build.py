@@ -39,6 +39,8 @@ ATTRIBUTION: Final = "Data © OpenStreetMap contributors, ODbL 1.0. http://osm.o
 
 _NATURAL: Final = frozenset({"natural", "water", "waterway"})
 
+_NUMBER_KEYS: Final = ("housenumber", "streetnumber", "conscriptionnumber")
+
 # Of the time that an import takes; for the progress bar.
 _READ_PART: Final = 0.6
 
@@ -212,7 +214,13 @@ class _Builder:
         layers = sections.LAYER_STREET if rank == 26 else sections.LAYER_PATH
         centre = self._survey.centres.point(row)
         tail = self._tail(street, centre)
-        number = self._append(street.row, street.tags.names, street.tags.extratags, tail)
+        number = self._append(
+            street.row,
+            street.tags.names,
+            street.tags.extratags,
+            tail,
+            house_number=_house_number(street.tags.address),
+        )
         if self._rows.kind[row] == AREA:
             point = (int(self._survey.centres.lon[row]), int(self._survey.centres.lat[row]))
             self.objects.add_area(number, tail, layers, street.geometry, point)
@@ -320,19 +328,7 @@ class _Builder:
     ) -> None:
         row = house.row
         address = house.tags.address
-        number_text = next(
-            (
-                address[key]
-                for key in ("housenumber", "streetnumber", "conscriptionnumber")
-                if key in address
-            ),
-            None,
-        )
-        counts = any(
-            number_counts(address[key])
-            for key in ("housenumber", "streetnumber", "conscriptionnumber")
-            if key in address
-        )
+        counts = any(number_counts(address[key]) for key in _NUMBER_KEYS if key in address)
         kind = self._rows.kind[row]
         rank = int(self._survey.rank_address[row])
         layers = 0
@@ -364,7 +360,7 @@ class _Builder:
             house.tags.extratags,
             tail,
             parent=parent,
-            house_number=number_text,
+            house_number=_house_number(address),
             unlisted=house.unlisted_place,
             flags=sections.FLAG_NUMBER_COUNTS if counts else 0,
         )
@@ -498,6 +494,10 @@ class _Builder:
             for code in self._addresses.countries
         ]
         return np.array(pairs, dtype="<i4").tobytes()
+
+
+def _house_number(address: Mapping[str, str]) -> str | None:
+    return next((address[key] for key in _NUMBER_KEYS if key in address), None)
 
 
 def number_counts(text: str) -> bool:

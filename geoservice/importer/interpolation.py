@@ -10,6 +10,7 @@ import numpy as np
 import shapely
 from shapely.ops import substring
 
+from geoservice.importer.postcodes import read_postcode
 from geoservice.importer.reading import Interpolation
 from geoservice.importer.rows import DEGREE, NODE
 
@@ -99,7 +100,8 @@ def _stretches(
     line = interpolation.geometry
     remaining: tuple[float, float] = (0.0, 1.0)
     previous: int | None = None
-    for number, point, _ in nodes:
+    previous_postcode: str | None = None
+    for number, point, address in nodes:
         if number is None or shapely.distance(line, point) >= _NODE_DEGREES:
             continue
         start, end = remaining
@@ -114,12 +116,19 @@ def _stretches(
             and stretch.geom_type == "LineString"
             and abs(previous - number) > step
         ):
-            interpolated = _inner(interpolation, step, previous, number, stretch, street)
+            postcode = previous_postcode or _postcode(street, address) or street.postcode
+            interpolated = _inner(interpolation, step, previous, number, stretch, street, postcode)
             if interpolated is not None:
                 yield interpolated
         previous = number
+        previous_postcode = _postcode(street, address)
         if split >= 1.0:
             return
+
+
+def _postcode(street: StreetPlace, address: dict[str, str]) -> str | None:
+    text = address.get("postcode")
+    return read_postcode(street.country, text) if text is not None else None
 
 
 def _inner(
@@ -129,6 +138,7 @@ def _inner(
     number: int,
     stretch: Any,
     street: StreetPlace,
+    postcode: str | None,
 ) -> Interpolated | None:
     if previous > number:
         previous, number = number, previous
@@ -150,5 +160,4 @@ def _inner(
         x, y = geometry.x, geometry.y
         geometry = shapely.LineString([(x, y), (x, y)])
     middle = shapely.Point(shapely.get_coordinates(geometry).mean(axis=0))
-    postcode = interpolation.address.get("postcode") or street.postcode
     return Interpolated(interpolation.osm_id, first, last, step, geometry, middle, street, postcode)
