@@ -8,6 +8,7 @@ import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
@@ -16,6 +17,7 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 if TYPE_CHECKING:
     from geoservice.fallback import Fallback
     from geoservice.reverse import Geocoder, ReverseResult
+    from geoservice.store import IndexFile
     from geoservice.watch import WatchedGeocoder
     from waylog.config import Endpoint
 
@@ -298,25 +300,55 @@ def _info(arguments: argparse.Namespace) -> int:
     import msgspec
 
     geocoder = open_geocoder(arguments.index)
-    index = geocoder.index
-    facts: dict[str, Any] = {
+    facts = _facts(geocoder.index) | {"index_version": geocoder.index_version}
+    if geocoder.world_index is not geocoder.index:
+        facts["world"] = _facts(geocoder.world_index)
+    if arguments.json:
+        print(msgspec.json.encode(facts).decode())
+        return EXIT_DONE
+    for line in _fact_lines(facts):
+        print(line)
+    return EXIT_DONE
+
+
+def _facts(index: IndexFile) -> dict[str, Any]:
+    from geoservice import format as file_format
+
+    return {
         "path": str(index.path),
         "version": index.version,
+        "format": file_format.FORMAT_VERSION,
         "bytes": index.size_bytes,
         **index.meta,
         "sections": index.section_bytes,
     }
-    if arguments.json:
-        print(msgspec.json.encode(facts).decode())
-        return EXIT_DONE
+
+
+def _fact_lines(facts: dict[str, Any], indent: str = "") -> Iterator[str]:
+    """For people: a line each, what belongs together indented."""
     for name, value in facts.items():
         if isinstance(value, dict):
-            print(f"{name}:")
-            for key, item in value.items():
-                print(f"  {key}: {item:,}" if isinstance(item, int) else f"  {key}: {item}")
+            yield f"{indent}{name}:"
+            yield from _fact_lines(value, indent + "  ")
+        elif name == "built":
+            yield f"{indent}{name}: {datetime.fromtimestamp(value, UTC):%Y-%m-%dT%H:%M:%SZ}"
+        elif name == "bounds":
+            for west, south, east, north in value:
+                yield f"{indent}bounds: latitude {south} to {north}, longitude {west} to {east}"
+        elif isinstance(value, list):
+            for item in value:
+                if isinstance(item, dict):
+                    text = ", ".join(f"{key} {one}" for key, one in item.items() if one is not None)
+                else:
+                    text = str(item)
+                if text:
+                    yield f"{indent}{name}: {text}"
         else:
-            print(f"{name}: {value:,}" if isinstance(value, int) else f"{name}: {value}")
-    return EXIT_DONE
+            yield (
+                f"{indent}{name}: {value:,}"
+                if isinstance(value, int)
+                else f"{indent}{name}: {value}"
+            )
 
 
 def _serve(arguments: argparse.Namespace) -> int:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from geoservice.reverse import Geocoder
 from waylog.cli import main
 
 WAYLOG = (sys.executable, "-m", "waylog.cli")
@@ -129,3 +130,20 @@ def test_serve_answers_until_it_is_told_to_stop(index_option: tuple[str, str]) -
     assert process.returncode == 0
     # Nobody reads from the log where people were.
     assert "47.14" not in rest
+
+
+def test_info_of_streets_names_the_world_below_them_too(
+    street_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert geo("info", "--json", "--index", str(street_path)) == 0
+    facts = json.loads(capsys.readouterr().out)
+    geocoder = Geocoder.open(street_path)
+    assert facts["index_version"] == geocoder.index_version
+    assert facts["version"] == geocoder.index.version
+    assert facts["world"]["version"] == geocoder.world_index.version
+    assert (facts["kind"], facts["streets"]) == ("streets", 13)
+    assert facts["sections"]["objects"] > 0 and facts["world"]["sections"]["towns"] > 0
+    assert geo("info", "--index", str(street_path)) == 0
+    text = capsys.readouterr().out
+    assert "bounds: latitude 47.04 to 47.172, longitude 9.44 to 9.572" in text
+    assert "sources: small.osm.pbf" in text
