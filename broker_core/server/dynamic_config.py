@@ -61,7 +61,7 @@ class DynamicConfig:
     def apply(self, topics: TopicRegistry, limits: ConnectionLimits) -> None:
         """Make the settings hold."""
         config = self.effective()
-        topics.change_defaults(LogConfig.from_properties(config.topic_defaults))
+        topics.change_defaults(config)
         limits.connections_max = config.max_connections
         limits.connections_per_ip_max = config.max_connections_per_ip
         limits.per_ip_overrides = dict(config.max_connections_per_ip_overrides)

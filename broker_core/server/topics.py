@@ -12,6 +12,7 @@ import logging
 import re
 import uuid
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
@@ -68,6 +69,21 @@ def _apply(topic: Topic) -> None:
         partition.advance()
 
 
+def _defaults(config: BrokerConfig) -> LogConfig:
+    return replace(
+        LogConfig.from_properties(config.topic_defaults),
+        producer_id_expiration_ms=config.producer_id_expiration_ms,
+    )
+
+
+def _delete_logs(topic: Topic) -> None:
+    for partition in topic.partitions:
+        try:
+            partition.log.delete()
+        except errors.KafkaStorageError as error:
+            logger.error("%s could not be deleted: %s", partition, error)
+
+
 class TopicRegistry:
     """Creates, opens, changes and deletes topics."""
 
@@ -79,10 +95,10 @@ class TopicRegistry:
         self._by_id: dict[bytes, Topic] = {}
         #: Another number after every change of what topics and partitions there are.
         self.version = 0
-        self.defaults = replace(
-            LogConfig.from_properties(config.topic_defaults),
-            producer_id_expiration_ms=config.producer_id_expiration_ms,
-        )
+        self.defaults = _defaults(config)
+        # Deletes logs, and who waits for that: the next topic of the same name.
+        self._deleter = ThreadPoolExecutor(1, thread_name_prefix="deleter")
+        self._deletions: dict[str, Future[None]] = {}
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -171,6 +187,9 @@ class TopicRegistry:
     def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic; raises BrokerError."""
         config = self.check_new(name, partitions, overrides)
+        deletion = self._deletions.pop(name, None)
+        if deletion is not None:
+            deletion.result()  # the same directories: they must be gone
         topic = Topic(name, uuid.uuid4().bytes, dict(overrides), config)
         for index in range(partitions):
             self._open_partition(topic, index)
@@ -196,8 +215,9 @@ class TopicRegistry:
         self._save()
         _apply(topic)
 
-    def change_defaults(self, defaults: LogConfig) -> None:
+    def change_defaults(self, config: BrokerConfig) -> None:
         """Replace the settings of all topics that do not set their own; raises InvalidConfig."""
+        defaults = _defaults(config)
         if defaults == self.defaults:
             return
         self.defaults = defaults
@@ -206,18 +226,26 @@ class TopicRegistry:
             _apply(topic)
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic with its records."""
+        """Delete a topic with its records.
+
+        Its logs go in a thread: gigabytes take the file system a while, and a compaction may be at
+        work on them.
+        """
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
         self.version += 1
         self._save()
         for partition in topic.partitions:
             partition.mark_deleted(errors.UnknownTopicOrPartition.code)
-            partition.log.delete()
+        self._deletions = {
+            name: deletion for name, deletion in self._deletions.items() if not deletion.done()
+        }
+        self._deletions[topic.name] = self._deleter.submit(_delete_logs, topic)
         logger.info("topic %s deleted", topic.name)
 
     def close(self) -> None:
         """Close all logs; what has been flushed need not be recovered at the next start."""
+        self._deleter.shutdown()
         for partition in self.partitions():
             partition.log.close()
 

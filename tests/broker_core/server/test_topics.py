@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
@@ -10,6 +11,7 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol.definitions import DESCRIBE_TOPIC_PARTITIONS, METADATA
+from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
 
@@ -33,7 +35,9 @@ async def test_topics_are_the_same_after_a_restart(start: Start, tmp_path: Path)
 async def test_a_deleted_topic_leaves_no_files(broker: Broker, tmp_path: Path) -> None:
     topic = broker.create_topic("t", 2, {})
     broker.delete_topic(topic)
-    assert not list((tmp_path / "logs").glob("t-*"))
+    async with asyncio.timeout(10):
+        while list((tmp_path / "logs").glob("t-*")):
+            await asyncio.sleep(0.01)
     assert json.loads((tmp_path / "logs" / "topics.json").read_bytes())["topics"] == {}
 
 
@@ -113,3 +117,25 @@ async def test_topics_are_described_in_pages(broker: Broker, connect: Connect) -
         if cursor is None:
             break
     assert seen == [(name, index) for name in "ab" for index in range(3)]
+
+
+async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start) -> None:
+    broker = await start(log_segment_bytes="1000")
+    topic = broker.create_topic("large", 2, {})
+    batch = bytes(build_batch([(1, None, bytes(600), ())]))
+    for partition in topic.partitions:
+        for _ in range(400):
+            partition.append(bytearray(batch), broker.now_ms())
+    directory = broker.topics.directory("large", 0)
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    broker.delete_topic(topic)
+    assert loop.time() - began < 0.2
+    assert broker.topics.get("large") is None
+    # The next one of the same name begins empty.
+    again = broker.create_topic("large", 2, {})
+    assert again.partitions[0].log.log_end_offset == 0
+    broker.delete_topic(again)
+    async with asyncio.timeout(10):
+        while directory.exists():
+            await asyncio.sleep(0.01)
