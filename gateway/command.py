@@ -73,6 +73,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(default: none; `waylog up` uses local)",
     )
     add(
+        "--push-contact",
+        metavar="URI",
+        help="mailto: or https: address of the operator; switches Web Push on, which sends to "
+        "push services in the internet",
+    )
+    add(
         "--trusted-proxy",
         action="append",
         default=[],
@@ -132,7 +138,11 @@ def run(arguments: argparse.Namespace) -> int:
         TrustedProxies(arguments.trusted_proxy)
     except ValueError as error:
         raise ConfigError(f"--trusted-proxy: {error}") from error
+    contact = arguments.push_contact
+    if contact is not None and not contact.startswith(("mailto:", "https:")):
+        raise ConfigError("--push-contact is a mailto: or https: address")
     settings = GatewaySettings(
+        push_contact=contact,
         mqtt_options=mqtt_options.from_arguments(arguments),
         trusted_proxies=tuple(arguments.trusted_proxy),
         proxy_protocol=arguments.proxy_protocol,

@@ -21,6 +21,7 @@ from gateway.log_range import LogRanges
 from gateway.openapi import openapi
 from gateway.pages import Pages
 from gateway.proxy import GeocoderProxy
+from gateway.push_routes import PushRoutes
 from gateway.registrations import Registrations
 from gateway.services import SERVICES, Services
 from gateway.stream import serve_stream
@@ -124,6 +125,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
+            *PushRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),

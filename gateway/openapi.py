@@ -147,6 +147,15 @@ def _paths() -> dict[str, Any]:
             )
         },
         "/v1/devices/{device}/places": {"get": _of_device("Favourite places")},
+        "/v1/push/key": {
+            "get": _operation(_READING, "The key for a browser's PushManager", public=True)
+        },
+        "/v1/push/subscriptions": {
+            "post": _operation(
+                _READING, "Notify a browser of arrivals (PushSubscription)", body=True, status="201"
+            ),
+            "delete": _operation(_READING, "No longer", body=True, status="204"),
+        },
         "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag")},
         "/v1/stream": {
             "get": _operation(

@@ -34,6 +34,7 @@ from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
+from gateway.web_push import WebPush
 from waylog.config import Endpoint
 from waylog.kafka import LogReader, Producer
 from waylog.notify import notify_ready
@@ -67,6 +68,7 @@ class GatewaySettings:
     append_timeout_s: float = HttpLimits.append_timeout_s
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
+    push_contact: str | None = None
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
 
 
@@ -156,6 +158,9 @@ class _Gateway:
         self.notices = Notices(self.places, self.location_view, once)
         self.notices.tell(self.pusher.arrived)
         self.notices.tell_once(self._record_arrival)
+        self.web_push = WebPush(store, settings.push_contact)
+        stack.push_async_callback(self.web_push.close)
+        self.notices.tell_once(self.web_push.arrived)
         self.address_view.on_address(self.notices.address_changed)
         lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
         self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
@@ -222,6 +227,7 @@ class _Gateway:
             pipeline=self.pipeline,
             places=self.places,
             notices=self.notices,
+            web_push=self.web_push,
             quotas=Quotas(self.location_view),
             cards=CardBook(self.users),
             users=self.users,

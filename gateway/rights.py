@@ -9,6 +9,7 @@ from __future__ import annotations
 import secrets
 import sqlite3
 import threading
+import time
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -39,6 +40,14 @@ CREATE TABLE IF NOT EXISTS cards (
     name TEXT,
     face TEXT
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS push_subscriptions (
+    endpoint TEXT PRIMARY KEY,
+    user TEXT NOT NULL REFERENCES users (name),
+    p256dh TEXT NOT NULL,
+    auth TEXT NOT NULL,
+    created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS push_subscriptions_of_user ON push_subscriptions (user);
 CREATE TABLE IF NOT EXISTS secrets (
     name TEXT PRIMARY KEY,
     value BLOB NOT NULL
@@ -182,6 +191,37 @@ class RightsTable:
             return None
         return {key: value for key, value in zip(("name", "face"), row, strict=True) if value}
 
+    def add_push_subscription(
+        self, user: str, endpoint: str, p256dh: str, auth: str, subscriptions_max: int
+    ) -> None:
+        """Remember where a browser of a user takes notifications; the oldest beyond a number go."""
+        now = time.time_ns()
+        self._write(
+            "INSERT OR REPLACE INTO push_subscriptions (endpoint, user, p256dh, auth, created) "
+            "VALUES (?, ?, ?, ?, ?)",
+            *(endpoint, user, p256dh, auth, now),
+        )
+        self._write(
+            "DELETE FROM push_subscriptions WHERE user = ?1 AND endpoint NOT IN "
+            "(SELECT endpoint FROM push_subscriptions WHERE user = ?1 "
+            "ORDER BY created DESC LIMIT ?2)",
+            *(user, subscriptions_max),
+        )
+
+    def push_subscriptions(self, user: str) -> list[tuple[str, str, str]]:
+        """Endpoint and keys of each browser of a user."""
+        with self._lock:
+            return self._connection.execute(
+                "SELECT endpoint, p256dh, auth FROM push_subscriptions WHERE user = ?", (user,)
+            ).fetchall()
+
+    def remove_push_subscription(self, endpoint: str, user: str | None = None) -> None:
+        """Forget a browser, if it is that of `user`, where one is given."""
+        self._write(
+            "DELETE FROM push_subscriptions WHERE endpoint = ?1 AND (?2 IS NULL OR user = ?2)",
+            *(endpoint, user),
+        )
+
     def secret(self, name: str, length: int = 32) -> bytes:
         """A secret of the platform's own, made when it is first asked for; all workers get it."""
         with self._lock:
@@ -204,6 +244,7 @@ class RightsTable:
             "DELETE FROM profiles WHERE user = ?1",
             "DELETE FROM friendships WHERE user = ?1 OR friend = ?1",
             "DELETE FROM topic_grants WHERE user = ?1",
+            "DELETE FROM push_subscriptions WHERE user = ?1",
             "DELETE FROM cards WHERE substr(device, 1, length(?1) + 1) = ?1 || '/'",
         ):
             self._write(statement, user)

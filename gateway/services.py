@@ -24,6 +24,7 @@ from gateway.views import AddressView, LocationView
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
+from gateway.web_push import WebPush
 
 
 @dataclass
@@ -44,6 +45,7 @@ class Services:
     notices: Notices
     bootstrap_servers: str
     geo_url: str | None = None
+    web_push: WebPush | None = None
     #: Reading without credentials is allowed to programs on this machine.
     local_viewer: bool = False
     limits: HttpLimits = field(default_factory=HttpLimits)

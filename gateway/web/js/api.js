@@ -51,7 +51,7 @@ export async function devices(signal) {
     rows.push(...(Array.isArray(body) ? body : (body.devices ?? [])));
     const more = answer?.headers.get("waylog-more-after");
     if (!more || rows.length >= DEVICES_MAX) return rows;
-    after = JSON.parse(more);
+    after = decodeURIComponent(more);
   }
 }
 
