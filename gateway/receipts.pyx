@@ -4,6 +4,7 @@ The acknowledgement to a device hangs on a receipt: it is done when every in-syn
 record (acks=all), or when the log is known to have it already.
 """
 
+cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
@@ -35,6 +36,8 @@ cdef inline double monotonic_s() noexcept:
     return <double> now.tv_sec + now.tv_nsec * 1e-9
 
 
+# Lets go of its callbacks when it is done: no cycle outlives the log's answer.
+@cython.no_gc
 cdef class Receipt:
     """What the log says to one record: a future for those who cannot afford a future.
 
@@ -85,6 +88,7 @@ cdef class Receipt:
             callbacks(self)
 
 
+@cython.no_gc
 cdef class FixReceipt(Receipt):
     """Of a fix, which is known as soon as the log has it."""
 

@@ -52,7 +52,10 @@ cdef enum:
     REMAINING_LENGTH_MAX = 268435455
 
 
+# Neither this nor an acknowledgement can be a part of a cycle, and thousands wait at any time:
+# the collector need not look at them.
 @cython.freelist(256)
+@cython.no_gc
 cdef class Publish:
     """PUBLISH (section 3.3). `topic` is empty when a topic alias stands for it."""
 
@@ -88,6 +91,7 @@ cdef class Publish:
 
 
 @cython.freelist(256)
+@cython.no_gc
 cdef class Acknowledgement:
     """PUBACK, PUBREC, PUBREL or PUBCOMP (sections 3.4 to 3.7)."""
 

@@ -48,6 +48,7 @@ cdef frozenset MESSAGE_PROPERTIES = frozenset(
 
 
 @cython.freelist(256)
+@cython.no_gc
 cdef class Message:
     """An application message, shared by all sessions it goes to."""
 
@@ -70,6 +71,7 @@ cdef class Message:
 
 
 @cython.freelist(256)
+@cython.no_gc
 cdef class Delivery:
     """A message on its way to one client."""
 

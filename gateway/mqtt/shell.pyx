@@ -26,7 +26,9 @@ cdef str POSITIONS = positions.SOURCE
 cdef str OWNTRACKS = owntracks.SOURCE
 
 
+# Its receipt holds it until the log has answered, and then nobody does.
 @cython.freelist(256)
+@cython.no_gc
 cdef class PendingPublish:
     """A PUBLISH that waits for the log: what is called when the log has answered."""
 
