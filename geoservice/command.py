@@ -42,6 +42,8 @@ _EXAMPLES: Final = """examples:
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog geo`."""
+    from geoservice import search_command
+
     parser.epilog = _EXAMPLES
     subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
 
@@ -86,6 +88,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reverse.add_argument("--json", action="store_true", help="one line of Nominatim's jsonv2")
     _add_fallback(reverse)
 
+    search_command.add_search(action("search", "which places does a text name?"))
+
     info = action("info", "what is in an index")
     _add_index(info)
     info.add_argument("--json", action="store_true", help="for programs")
@@ -127,11 +131,12 @@ def _add_fallback(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Run one action."""
-    from geoservice import bench_command, extract_command, import_command
+    from geoservice import bench_command, extract_command, import_command, search_command
 
     actions = {
         "reverse": _reverse,
         "info": _info,
+        "search": search_command.run_search,
         "serve": _serve,
         "download": extract_command.download,
         "update": extract_command.update,

@@ -165,11 +165,15 @@ class StreetSearch:
         shapes = self._houses[start : max(0, int(self._house_ends[number]))][:_HOUSES_MAX]
         shapes = shapes[(shapes >= 0) & (shapes < len(self._shapes))]
         houses = self._shapes[shapes, _SHAPE["object"]]
+        named: House | None = None
         for house in houses[(houses >= 0) & (houses < len(self._objects))].tolist():
             text = int(self._objects[house, _OBJECT["number"]])
             if text >= 0 and house_number in self._house_numbers(text):
-                return House(int(house))
-        return self._counted_house(number, house_number)
+                if self._objects[house, _OBJECT["text"]] < 0:
+                    return House(int(house))
+                # The house itself is a better answer than the shop in it.
+                named = named or House(int(house))
+        return named or self._counted_house(number, house_number)
 
     def _counted_house(self, street: int, house_number: str) -> House | None:
         """A house on a line between two houses whose numbers are known."""
