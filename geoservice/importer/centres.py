@@ -49,11 +49,11 @@ class Centres:
         """
         boxes = self.boxes / DEGREE
         low, high = _outward(boxes[:, :2], -np.inf), _outward(boxes[:, 2:], np.inf)
-        sums = (low + high).astype(np.float32)
+        middles = ((low + high) / 2.0).astype(np.float32)
         # The bits of a float between 1 and 2 sort as it does.
-        x = (np.float32(1.5) + sums[:, 0] / np.float32(512.0)).view(np.uint32)
-        y = (np.float32(1.5) + sums[:, 1] / np.float32(256.0)).view(np.uint32)
-        return hilbert(x, y)
+        x = (np.float32(1.5) + middles[:, 0] / np.float32(512.0)).view(np.uint32)
+        y = (np.float32(1.5) + middles[:, 1] / np.float32(256.0)).view(np.uint32)
+        return hilbert(y, x)
 
 
 def _outward(values: NDArray[np.float64], direction: float) -> NDArray[np.float64]:
