@@ -345,11 +345,16 @@ cdef class StreetIndex:
         cdef int32_t i, house
         cdef const int32_t* shape
         cdef const int32_t* placed
-        cdef double foot_x = best.x, foot_y = best.y
+        cdef double foot_x = best.x, foot_y = best.y, x = query.x
         cdef double nearest = NEAR * NEAR, square, dx, dy
         cdef double limit = (sqrt(best.square) + NEAR) ** 2
         cdef Nearest candidate
         cdef int32_t wanted = query.layers & (LAYER_HOUSE | LAYER_POI)
+        # The street may be on the other side of the date line.
+        if foot_x - x > HALF_TURN:
+            x += FULL_TURN
+        elif x - foot_x > HALF_TURN:
+            x -= FULL_TURN
         for i in range(first, self.house_ends[street]):
             house = self.houses[i]
             shape = self.shapes + <int64_t>house * SHAPE_WIDTH
@@ -364,7 +369,7 @@ cdef class StreetIndex:
             candidate.shape = -1
             candidate.square = limit
             candidate.extent = 1e300
-            self.try_shape(query, query.x, house, &candidate)
+            self.try_shape(query, x, house, &candidate)
             if candidate.shape >= 0:
                 nearest = square
                 best[0] = candidate
