@@ -264,9 +264,16 @@ class BrokerConfig:
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield property_name, given if given is not None else text, given is not None
-        for name in ("listeners", "advertised.listeners", "listener.security.protocol.map"):
+        for name in ("listeners", "listener.security.protocol.map"):
             if name in self.properties:
                 yield name, self.properties[name], True
+        # Clients look for it whether it was given or not.
+        advertised = self.properties.get("advertised.listeners")
+        yield (
+            "advertised.listeners",
+            self.properties.get("listeners", "") if advertised is None else advertised,
+            advertised is not None,
+        )
         for name, _, _ in TOPIC_DEFAULTS:
             if name in self.properties:
                 yield name, self.properties[name], True

@@ -113,7 +113,7 @@ def run_pytest(folder: Path, *arguments: str, **environment: str) -> Outcome:
     """Run tests of a Python project."""
     python = os.environ.get("WAYLOG_FOREIGN_PYTHON", sys.executable)
     printed = run(
-        [python, "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", *arguments],
+        [python, "-P", "-m", "pytest", "-q", "-rf", "-p", "no:cacheprovider", *arguments],
         folder, **environment,
     )  # fmt: skip
     counts = {name: int(count) for count, name in re.findall(r"(\d+) (passed|skipped)", printed)}
