@@ -126,7 +126,7 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         postalcode. Raises GeocoderServiceError when the index was built without the search,
         GeocoderQueryError for a key that there is not.
         """
-        from geoservice.search import LIMIT_DEFAULT, Query, Structured
+        from geoservice.search_query import LIMIT_DEFAULT, Query, Structured
 
         structured, text = None, ""
         if isinstance(query, str):

@@ -38,7 +38,8 @@ def run_search(arguments: argparse.Namespace) -> int:
     from geoservice.languages import parse_languages
     from geoservice.nominatim import render_list
     from geoservice.reverse import Geocoder
-    from geoservice.search import LIMIT_MAX, Query, search
+    from geoservice.search import search
+    from geoservice.search_query import LIMIT_MAX, Query
     from geoservice.search_server import NotSearchable, SearchEndpoint
     from geoservice.store import IndexUnavailable
 

@@ -6,7 +6,7 @@ import contextlib
 
 from geoservice.format import IndexFormatError
 from geoservice.reverse import Geocoder
-from geoservice.search import SearchLayer
+from geoservice.search_query import SearchLayer
 from geoservice.search_streets import StreetSearch
 from geoservice.search_world import WorldLayer
 

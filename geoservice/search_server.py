@@ -16,7 +16,7 @@ from geoservice.parameters import BadRequest, Parameters
 from geoservice.reverse import DEFAULT_LAYERS, Geocoder, Place
 
 if TYPE_CHECKING:
-    from geoservice.search import Box, Query, SearchLayer
+    from geoservice.search_query import Box, Query, SearchLayer
 
 PARTS: Final = ("amenity", "street", "city", "county", "state", "postalcode", "country")
 
@@ -76,7 +76,8 @@ class SearchEndpoint:
 
     def photon(self, geocoder: Geocoder, parameters: Parameters, details: Details) -> list[Place]:
         """The places of a question with Photon's parameters; raises as `answer` does."""
-        from geoservice.search import LIMIT_MAX, Query, search
+        from geoservice.search import search
+        from geoservice.search_query import LIMIT_MAX, Query
 
         text = parameters.text("q") or ""
         if not text.strip():
@@ -105,7 +106,8 @@ class SearchEndpoint:
         text: str,
         parts: dict[str, str],
     ) -> list[Place]:
-        from geoservice.search import Structured, search
+        from geoservice.search import search
+        from geoservice.search_query import Structured
 
         query = _query(parameters, details)
         point = _POINT.fullmatch(text)
@@ -151,7 +153,7 @@ def _question(parameters: Parameters) -> tuple[str, dict[str, str]]:
 
 
 def _query(parameters: Parameters, details: Details) -> Query:
-    from geoservice.search import FEATURE_RANKS, LIMIT_DEFAULT, LIMIT_MAX, Query
+    from geoservice.search_query import FEATURE_RANKS, LIMIT_DEFAULT, LIMIT_MAX, Query
 
     feature = parameters.text("featureType")
     layers = parameters.layers()

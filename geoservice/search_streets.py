@@ -14,7 +14,7 @@ from geoservice import format as file_format
 from geoservice import street_format as sections
 from geoservice.format import IndexFormatError
 from geoservice.reverse import Geocoder, Place
-from geoservice.search import Box, House
+from geoservice.search_query import Box, House
 from geoservice.search_sections import Named, Numbers, WordIndex, build_search_sections, integers
 from geoservice.search_words import plain, split_words
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geoservice.format import TOWN_COLUMNS, IndexFormatError
 from geoservice.reverse import Geocoder, Place
-from geoservice.search import Box, House
+from geoservice.search_query import Box, House
 from geoservice.search_sections import Numbers, WordIndex, build_search_sections, integers
 
 #: Section of the world: the number of the context (country and state) of each town.

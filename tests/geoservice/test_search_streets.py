@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from geoservice.format import read_header, write_index
 from geoservice.importer.build import build_index
 from geoservice.reverse import Geocoder, Place
-from geoservice.search import Query, SearchLayer, Structured, search
+from geoservice.search import search
 from geoservice.search_layers import open_layers
+from geoservice.search_query import Query, SearchLayer, Structured
 from geoservice.search_sections import SECTIONS
 from tests.geoservice.town_extract import LAT, LON, write_town
 

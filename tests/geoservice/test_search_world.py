@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from geoservice.reverse import Geocoder, Place
-from geoservice.search import Query, Structured, search
+from geoservice.search import search
+from geoservice.search_query import Query, Structured
 from geoservice.search_world import WorldLayer
 
 
