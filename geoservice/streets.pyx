@@ -230,7 +230,8 @@ cdef class StreetIndex:
         ):
             return
         if best.shape < 0:
-            if query.rank_max > 4:
+            # Rank 4 are countries.
+            if query.rank_max >= 4:
                 self.find_area(query, answer)
             return
         shape = self.shapes + <int64_t>best.shape * SHAPE_WIDTH

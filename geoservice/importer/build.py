@@ -198,7 +198,7 @@ class _Builder:
             self._object_of_row[row] = number
             if area.linked_to is not None or not area.names:
                 continue
-            if area.is_area and area.rank_search >= 5 and area.rank_address not in (5, 11):
+            if area.is_area and area.rank_search >= 4 and area.rank_address not in (5, 11):
                 self._polygons.append(
                     Polygon(number, area.rank_search, area.rank_address, 0, area.geometry)
                 )

@@ -189,8 +189,11 @@ def test_any_point_gets_what_brute_force_finds(
     distance = "degrees" if degrees else "metres"
     result = geocoder.reverse(lat, lon, layers=layers, distance=distance)
     place = result.place
-    assert place is not None
     expected, _ = brute_force.nearest(lat, lon, layers, degrees)
+    if not expected and "address" not in layers:
+        assert place is None
+        return
+    assert place is not None
     if place.category == "place" and place.type == "house" and place.name == "":
         if any(key[0] == "way" and place.osm_id == key[1] for key in expected):
             return
