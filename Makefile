@@ -1,6 +1,6 @@
 # Targets for people; `make help` lists them. Everything is set up on first use (deploy/setup.sh).
 .DEFAULT_GOAL := help
-.PHONY: help run setup setup-test test test-long test-kafka sim lint bench docs clean
+.PHONY: help run setup setup-test test test-long test-kafka sim lint bench fuzz docs clean
 
 PYTHON := .venv/bin/python
 SOURCES := waylog broker_core gateway geoservice consumers spark load_tests tests
@@ -37,6 +37,10 @@ lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
 
 bench: setup-test  ## rates of the parts and CPU per fix, as docs/performance.md has them
 	$(PYTHON) -m load_tests.bench $(BENCH)
+
+fuzz: setup-test  ## fuzz the broker's parsers for a minute each (needs clang; FUZZ="--seconds 600")
+	.venv/bin/pip install -q --disable-pip-version-check -c deploy/constraints.txt atheris
+	$(PYTHON) tests/fuzz/run.py $(FUZZ)
 
 docs: setup  ## check the commands of README.md and docs/
 	$(PYTHON) -m pytest tests/docs $(PYTEST)

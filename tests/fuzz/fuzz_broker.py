@@ -1,0 +1,97 @@
+"""What libFuzzer calls: bytes of a stranger through the broker's parsers.
+
+Run by tests/fuzz/run.py, which compiles them with coverage and AddressSanitizer.
+"""
+
+from __future__ import annotations
+
+import sys
+from contextlib import suppress
+
+import atheris
+
+from broker_core.errors import BrokerError
+from broker_core.protocol import records
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.messages import decode_request
+from broker_core.protocol.primitives import (
+    LocalProtocolError,
+    RemoteProtocolError,
+    decode,
+    encode,
+)
+
+with atheris.instrument_imports(include=["broker_core.security"]):
+    from broker_core.security.credentials import ScramUsers
+    from broker_core.security.sasl import PlainServer
+    from broker_core.security.scram import (
+        BY_NAME,
+        AuthenticationFailed,
+        CredentialLookup,
+        ScramServer,
+    )
+
+_DECOMPRESSED_MAX = 1024 * 1024
+
+
+def fuzz_requests(data: bytes) -> None:
+    """A frame: read or refused; what was read can be written again and is the same."""
+    try:
+        header, body = decode_request(memoryview(bytearray(data)))
+    except RemoteProtocolError:
+        return
+    if body is None or not header.api.serves(header.version):
+        return
+    plan = header.api.request_plan(header.version)
+    with suppress(LocalProtocolError):
+        written = encode(plan, body)
+        again, _ = decode(plan, memoryview(written))
+        # Not compared where a NaN is in it, which is no number that equals itself.
+        if again == again and body == body:  # noqa: PLR0124
+            assert again == body, (again, body)
+
+
+def fuzz_batches(data: bytes) -> None:
+    """Record batches: validated, scanned, read, or refused with one of Kafka's errors."""
+    buffer = bytearray(data)
+    with suppress(BrokerError, RemoteProtocolError):
+        for header in records.validate_batches(memoryview(buffer)):
+            records.inspect_compressed(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+            records.read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+    headers, _, _ = records.scan_batches(memoryview(buffer), check_crc=False)
+    for header in headers:
+        with suppress(BrokerError, RemoteProtocolError):
+            records.read_records(memoryview(buffer), header, max_bytes=_DECOMPRESSED_MAX)
+    with suppress(BrokerError, RemoteProtocolError):
+        records.whole_batches(memoryview(buffer))
+    with suppress(BrokerError, RemoteProtocolError):
+        records.find_batch(memoryview(buffer), 5)
+
+
+def fuzz_login(data: bytes) -> None:
+    """Messages of SASL: nobody gets in."""
+    users = ScramUsers()
+    for exchange in (
+        PlainServer({"anna": "a long password that nobody guesses"}),
+        ScramServer(BY_NAME["SCRAM-SHA-256"], CredentialLookup(users.find)),
+    ):
+        for message in data.split(b"\xff\xfe"):
+            with suppress(AuthenticationFailed):
+                exchange.evaluate(message)
+        assert exchange.user is None
+
+
+TARGETS = {"requests": fuzz_requests, "batches": fuzz_batches, "login": fuzz_login}
+
+
+def main() -> None:
+    """Fuzz the target that the first word names; libFuzzer takes the other words."""
+    target = TARGETS[sys.argv.pop(1)]
+    for api in APIS.values():
+        api.request_plan(api.versions[1])
+    atheris.Setup(sys.argv, target)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()

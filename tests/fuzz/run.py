@@ -1,0 +1,134 @@
+"""`make fuzz`: fuzz the broker's parsers with libFuzzer, guided by coverage of the Cython code.
+
+atheris sees into Cython only when that is compiled by clang with AddressSanitizer, and its own
+runtime comes first. This builds such a copy in a folder of its own, seeds the corpus with a request
+of every API and version, and fuzzes each target for some seconds.
+"""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+import os
+import random
+import re
+import shutil
+import struct
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+EXTENSIONS = ("broker_core/protocol/primitives.pyx", "broker_core/protocol/records.pyx")
+TARGETS = ("requests", "batches", "login")
+
+
+def build(folder: Path, clang: str) -> None:
+    """A copy of the packages with instrumented parsers."""
+    for package in ("broker_core", "waylog"):
+        shutil.copytree(
+            ROOT / package,
+            folder / package,
+            dirs_exist_ok=True,
+            ignore=shutil.ignore_patterns("*.so", "__pycache__"),
+        )
+    flags = "-fsanitize=address,fuzzer-no-link -O1 -g -fno-omit-frame-pointer"
+    environment = os.environ | {
+        "CC": clang,
+        "LDSHARED": f"{clang} -shared",
+        "CFLAGS": flags,
+    }
+    cythonize = Path(sys.executable).with_name("cythonize")
+    for path in EXTENSIONS:
+        subprocess.run(
+            [cythonize, "-3", "-i", path], cwd=folder, env=environment, check=True,
+            stdout=subprocess.DEVNULL,
+        )  # fmt: skip
+
+
+def seed(corpus: Path) -> None:
+    """A request of every API and version, a few batches, a few logins."""
+    from broker_core.protocol.definitions import APIS
+    from broker_core.protocol.primitives import encode
+    from broker_core.protocol.records import build_batch
+    from tests.broker_core.protocol.test_definitions import Generator
+
+    for target in TARGETS:
+        (corpus / target).mkdir(parents=True, exist_ok=True)
+    for key, api in APIS.items():
+        for version in range(api.versions[0], api.versions[1] + 1):
+            header = struct.pack(">hhih", key, version, 1, 1) + b"x"
+            if api.is_flexible(version):
+                header += b"\0"
+            body = encode(
+                api.request_plan(version),
+                Generator(f"{key}-{version}").message(api.request_plan(version)),
+            )
+            (corpus / "requests" / f"{key}-{version}").write_bytes(header + body)
+    source = random.Random(1)
+    for compression in range(5):
+        rows = [(1, b"k", source.randbytes(20), (("h", b"v"),)) for _ in range(3)]
+        batch = bytes(build_batch(rows, compression=compression))
+        (corpus / "batches" / str(compression)).write_bytes(batch)
+    (corpus / "login" / "plain").write_bytes(b"\0anna\0password")
+    (corpus / "login" / "scram").write_bytes(b"n,,n=anna,r=abc\xff\xfec=biws,r=abc,p=AAAA")
+
+
+def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int]:
+    """Fuzz one target; returns (exit status, executions)."""
+    origin = importlib.util.find_spec("atheris")
+    assert origin is not None
+    assert origin.origin is not None
+    runtime = Path(origin.origin).parents[1] / "asan_with_fuzzer.so"
+    environment = os.environ | {
+        "LD_PRELOAD": str(runtime),
+        "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
+        "PYTHONPATH": str(folder),
+    }
+    command = [
+        sys.executable, str(ROOT / "tests/fuzz/fuzz_broker.py"), target,
+        str(folder / "corpus" / target), f"-max_total_time={seconds}", "-rss_limit_mb=2048",
+        # A length field that makes us allocate is a finding: inputs are 4 KiB.
+        "-malloc_limit_mb=64",
+        "-max_len=4096", "-timeout=10", "-print_final_stats=1",
+        f"-artifact_prefix={folder}/{target}-",
+    ]  # fmt: skip
+    done = subprocess.run(
+        command, cwd=folder, env=environment, stderr=subprocess.PIPE, text=True, check=False
+    )
+    match = re.search(r"number_of_executed_units: (\d+)", done.stderr)
+    if done.returncode != 0:
+        print(done.stderr[-4000:], file=sys.stderr)
+    return done.returncode, int(match[1]) if match else 0
+
+
+def main() -> int:
+    """Build, fuzz, report."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seconds", type=int, default=60, help="for each target (default 60)")
+    parser.add_argument("--target", choices=TARGETS, action="append", help="default: all")
+    parser.add_argument("--folder", type=Path, default=ROOT / "build" / "fuzz")
+    arguments = parser.parse_args()
+    clang = shutil.which("clang") or shutil.which("clang-14")
+    if clang is None or importlib.util.find_spec("atheris") is None:
+        print(
+            "fuzzing needs clang (apt-get install clang) and atheris (pip install -e .[fuzz])",
+            file=sys.stderr,
+        )
+        return 1
+    sys.path.insert(0, str(ROOT))
+    seed(arguments.folder / "corpus")
+    build(arguments.folder, clang)
+    failed = False
+    for target in arguments.target or TARGETS:
+        status, executions = fuzz(arguments.folder, target, arguments.seconds)
+        failed = failed or status != 0
+        verdict = "no finding" if status == 0 else f"FAILED, see {arguments.folder}/{target}-*"
+        print(
+            f"{target}: {executions:,} executions in {arguments.seconds} s, {verdict}", flush=True
+        )
+    return int(failed)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
