@@ -32,14 +32,19 @@ class FinishedAnswers:
         self.geocoder = geocoder
         self._written: dict[_Key, _Written] = {}
 
-    def batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes | ReverseResult]:
-        """An answer for each point; a result where the street index has none.
+    def batch(
+        self, lats: Sequence[float], lons: Sequence[float], *, towns: bool = True
+    ) -> list[bytes | ReverseResult]:
+        """An answer for each point; a result where the index has none.
 
+        Without `towns` also where it only knows the town, for whoever asks somebody else then.
         Raises ValueError when one is not a point on earth.
         """
         streets = self.geocoder.streets
         if streets is None:
-            return [self._of_world(result) for result in self.geocoder.reverse_batch(lats, lons)]
+            return [
+                self._of_world(result, towns) for result in self.geocoder.reverse_batch(lats, lons)
+            ]
         lats, lons = array("d", lats), array("d", lons)
         objects, addresses, counted, metres, at_lats, at_lons = streets.find_batch(lats, lons)
         written = self._written
@@ -50,7 +55,9 @@ class FinishedAnswers:
             )
         ):
             if key[0] < 0:
-                answers.append(self._of_world(self.geocoder.reverse(lats[place], lons[place])))
+                answers.append(
+                    self._of_world(self.geocoder.reverse(lats[place], lons[place]), towns)
+                )
                 continue
             parts = written.get(key)
             if parts is None:
@@ -61,10 +68,16 @@ class FinishedAnswers:
             )
         return answers
 
-    def _of_world(self, result: ReverseResult) -> bytes | ReverseResult:
+    def _of_world(self, result: ReverseResult, towns: bool) -> bytes | ReverseResult:
         """A town is written like a street; what has no point of its own is not."""
         place = result.place
-        if place is None or result.distance is None or place.lat is None or place.lon is None:
+        if (
+            place is None
+            or not (towns or place.osm_type is not None)
+            or result.distance is None
+            or place.lat is None
+            or place.lon is None
+        ):
             return result
         key = (place.place_id, place.type, place.osm_type)
         parts = self._written.get(key) or self._write(key, place)

@@ -65,6 +65,7 @@ class Word(msgspec.Struct, frozen=True):
 
     @property
     def is_little(self) -> bool:
+        """May it be missing?"""
         return self.forms[0] in _LITTLE_WORDS
 
 
@@ -77,6 +78,8 @@ class Asked(msgspec.Struct, frozen=True):
 
 
 class Match(msgspec.Struct, frozen=True):
+    """A place that matches, and how well."""
+
     score: float
     layer: Any  # SearchLayer
     number: int
@@ -84,6 +87,7 @@ class Match(msgspec.Struct, frozen=True):
 
 
 def take_apart(query: Query) -> Asked:
+    """The words of a question, and what each of them may be."""
     if query.structured is None:
         words = _words(query.text, may_name=True, may_place=True, may_number=True)
         return Asked(words, _house_numbers(query.text), query.ranks)

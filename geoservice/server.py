@@ -147,7 +147,11 @@ async def _reverse(request: web.Request) -> web.Response:
     if output == "jsonv2" and accept_language is None and parameters.are_plain():
         # What most programs ask is answered in a third of the time.
         try:
-            [found] = request.app[_FINISHED].answers(geocoder).batch((lat,), (lon,))
+            [found] = (
+                request.app[_FINISHED]
+                .answers(geocoder)
+                .batch((lat,), (lon,), towns=_FALLBACK not in request.app)
+            )
         except ValueError as error:
             raise BadRequest(_of_one_point(error)) from None
         if isinstance(found, bytes):
@@ -243,7 +247,8 @@ async def _reverse_batch(request: web.Request) -> web.Response:
     lines = request.content_type in ("application/x-ndjson", "application/ndjson")
     lats, lons = _parse_points(await request.read(), lines=lines)
     try:
-        answers = request.app[_FINISHED].answers(request.app[_GEOCODER].current).batch(lats, lons)
+        finished_answers = request.app[_FINISHED].answers(request.app[_GEOCODER].current)
+        answers = finished_answers.batch(lats, lons, towns=_FALLBACK not in request.app)
     except ValueError as error:
         raise BadRequest(str(error)) from None
     unfinished = [place for place, result in enumerate(answers) if not isinstance(result, bytes)]
@@ -270,9 +275,13 @@ def _parse_points(body: bytes, *, lines: bool) -> tuple[list[float], list[float]
     return [lat for lat, _ in points], [lon for _, lon in points]
 
 
+def _is_of_extract(result: ReverseResult) -> bool:
+    return result.place is not None and result.place.osm_type is not None
+
+
 async def _complete(app: web.Application, results: list[ReverseResult]) -> list[ReverseResult]:
     fallback = app.get(_FALLBACK)
-    if fallback is None or all(result.found for result in results):
+    if fallback is None or all(map(_is_of_extract, results)):
         return results
     return await asyncio.to_thread(fallback.complete, results)
 

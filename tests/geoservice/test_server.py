@@ -12,7 +12,9 @@ import aiohttp
 import pytest
 from aiohttp import web
 from geopy.geocoders import Nominatim
+from geopy.location import Location
 
+from geoservice.fallback import Fallback
 from geoservice.reverse import Geocoder
 from geoservice.server import BATCH_POINTS_MAX, BODY_BYTES_MAX, make_app
 
@@ -233,6 +235,32 @@ async def test_a_body_that_is_too_long_is_refused(client: aiohttp.ClientSession)
         "/reverse/batch", data=io.BytesIO(bytes(BODY_BYTES_MAX + 1))
     ) as response:
         assert response.status == 413
+
+
+class Elsewhere:
+    """Somebody's geocoder that knows the open sea."""
+
+    def reverse(self, query: tuple[float, float], *, exactly_one: bool, timeout: float) -> Any:
+        """The same for every point."""
+        return Location("Open sea", (0.0, 0.0), {"address": {"sea": "Open sea"}})
+
+
+async def test_what_the_index_does_not_know_is_asked_elsewhere(geocoder: Geocoder) -> None:
+    fallback = Fallback("elsewhere", Elsewhere(), wait_s=5.0)
+    runner = web.AppRunner(make_app(geocoder, fallback), access_log=None)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    host, port = runner.addresses[0][:2]
+    try:
+        async with aiohttp.ClientSession(f"http://{host}:{port}") as client:
+            body = await get(client, "lat=0&lon=-30&format=jsonv2")
+            assert body["display_name"] == "Open sea"
+            async with client.post("/reverse/batch", json=[[0, -30], [47.141, 9.5209]]) as response:
+                names = [answer["display_name"] for answer in await response.json()]
+            assert names == ["Open sea", "Vaduz, Liechtenstein"]
+    finally:
+        await runner.cleanup()
+        await asyncio.to_thread(fallback.close)
 
 
 async def test_status_says_what_is_served(
