@@ -52,7 +52,7 @@ class GatedDisk(SystemDisk):
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         file = super().open(path, create=create, writable=writable)
-        if not isinstance(file, SystemFile) or not create:
+        if not isinstance(file, SystemFile) or not (create or writable):
             return file
         descriptor, file._descriptor = file._descriptor, -1
         return GatedFile(descriptor, self)
