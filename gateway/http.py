@@ -31,6 +31,11 @@ from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
 
+# aiohttp logs malformed requests with a piece of them, which may be a token, and as often as they
+# come; errors of handlers are logged by `explain_refusals`.
+_silent = logging.getLogger(f"{__name__}.malformed")
+_silent.disabled = True
+
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 _BACKLOG: Final = 1024
@@ -177,6 +182,7 @@ async def start_http(
     runner = web.AppRunner(
         build_application(services, client_id),
         access_log=None,  # URLs may hold tokens
+        logger=_silent,
         keepalive_timeout=limits.header_timeout_s,
         max_line_size=limits.header_line_bytes_max,
         max_field_size=limits.header_line_bytes_max,

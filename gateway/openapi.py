@@ -8,7 +8,9 @@ from typing import Any, Final
 import msgspec
 
 from gateway import ulogger_sessions
+from gateway.acknowledgements import nothing
 from gateway.paths import PATHS
+from gateway.track_formats import FORMATS
 from waylog.messages import Address, Fix
 
 #: Titles by name of format.
@@ -94,6 +96,14 @@ def openapi() -> dict[str, Any]:
                     "properties": {"error": {"type": "string"}},
                     "required": ["error"],
                 },
+                "LogError": {
+                    "type": "object",
+                    "properties": {
+                        "error_code": {"type": "integer"},
+                        "message": {"type": "string"},
+                    },
+                    "required": ["error_code", "message"],
+                },
                 "PositionsAnswer": {
                     "type": "object",
                     "required": ["accepted", "ids", "rejected"],
@@ -144,6 +154,7 @@ def _paths() -> dict[str, Any]:
             "get": _of_device(
                 "The way of a device: format geojson, gpx, kml or csv",
                 query=("from", "to", "format"),
+                media_types=tuple(each.content_type for each in FORMATS.values()),
             )
         },
         "/v1/devices/{device}/places": {"get": _of_device("Favourite places")},
@@ -162,7 +173,7 @@ def _paths() -> dict[str, Any]:
                 _READING,
                 "Fixes and addresses as server-sent events; Last-Event-ID resumes",
                 query=("since", "bbox", "device", "topics"),
-                media_type="text/event-stream",
+                media_types=("text/event-stream",),
             )
         },
         "/v1/ws": {
@@ -194,7 +205,9 @@ def _paths() -> dict[str, Any]:
         "/reverse/batch": {"post": _operation(_GEOCODING, "Many at once", body=True)},
         "/status": {"get": _operation(_GEOCODING, "Nominatim's status")},
         "/metrics": {
-            "get": _operation(_OPERATING, "For Prometheus", media_type="text/plain", public=True)
+            "get": _operation(
+                _OPERATING, "For Prometheus", media_types=("text/plain",), public=True
+            )
         },
         "/healthz": {"get": _operation(_OPERATING, "The process lives", public=True)},
         "/readyz": {"get": _operation(_OPERATING, "The views have caught up", public=True)},
@@ -204,14 +217,14 @@ def _paths() -> dict[str, Any]:
                 _READING,
                 "The live map; with `id` a fix in the OsmAnd protocol",
                 query=("id", "lat", "lon", "timestamp"),
-                media_type="text/html",
+                media_types=("text/html",),
                 public=True,
             ),
             "post": _operation(_SENDING, "Traccar Client", body=True),
         },
         "/static/{path}": {
             "get": _operation(
-                _READING, "Files of the live map", path=("path",), media_type="*/*", public=True
+                _READING, "Files of the live map", path=("path",), media_types=("*/*",), public=True
             )
         },
         "/api/mobile_app/registrations": {
@@ -228,19 +241,34 @@ def _paths() -> dict[str, Any]:
                     _APPS[device_format.name],
                     body=method == "POST",
                     path=_names_in(path),
+                    media_types=() if device_format.answer is nothing else ("application/json",),
                 )
                 for method in device_format.methods
             }
     for path, methods in _LOG_PATHS.items():
         paths[path] = {
             method: _operation(
-                _LOG, title, body=method == "post", path=_names_in(path), status=status
+                _LOG,
+                title,
+                body=method == "post",
+                path=_names_in(path),
+                status=status,
+                media_types=_log_media_types(path, method),
+                error="LogError",
             )
             for method, (title, status) in methods.items()
         }
     for path in ulogger_sessions.PATHS:
         paths[path] = {"post": _operation(_SENDING, "uLogger", body=True, path=_names_in(path))}
     return paths
+
+
+def _log_media_types(path: str, method: str) -> tuple[str, ...]:
+    if path.endswith("/records"):
+        return ("application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json")
+    if path.endswith("/offsets") and method == "post":
+        return ()
+    return ("application/vnd.kafka.v2+json",)
 
 
 def _names_in(path: str) -> tuple[str, ...]:
@@ -252,9 +280,15 @@ def _schema(name: str) -> dict[str, Any]:
 
 
 def _of_device(
-    summary: str, *, query: tuple[str, ...] = (), answer: dict[str, Any] | None = None
+    summary: str,
+    *,
+    query: tuple[str, ...] = (),
+    answer: dict[str, Any] | None = None,
+    media_types: tuple[str, ...] = ("application/json",),
 ) -> dict[str, Any]:
-    return _operation(_READING, summary, path=("device",), query=query, answer=answer)
+    return _operation(
+        _READING, summary, path=("device",), query=query, answer=answer, media_types=media_types
+    )
 
 
 def _operation(
@@ -265,14 +299,18 @@ def _operation(
     path: tuple[str, ...] = (),
     query: tuple[str, ...] = (),
     answer: dict[str, Any] | None = None,
-    media_type: str = "application/json",
+    media_types: tuple[str, ...] = ("application/json",),
     status: str = "200",
     public: bool = False,
+    error: str = "Error",
 ) -> dict[str, Any]:
+    """`media_types` of success; none for an empty body."""
     good: dict[str, Any] = {"description": "Done"}
-    if status == "200":
-        good["content"] = {media_type: {"schema": answer or {}}}
-    refusal = {"content": {"application/json": {"schema": _schema("Error")}}}
+    if status in ("200", "201") and media_types:
+        good["content"] = {each: {"schema": answer or {}} for each in media_types}
+    refused = [_schema(each) for each in dict.fromkeys(("Error", error))]
+    schema = refused[0] if len(refused) == 1 else {"anyOf": refused}
+    refusal = {"content": {"application/json": {"schema": schema}}}
     operation: dict[str, Any] = {
         "tags": [tag],
         "summary": summary,
@@ -284,7 +322,7 @@ def _operation(
         "responses": {
             status: good,
             "4XX": {"description": "Refused; the reason is in `error`", **refusal},
-            "503": {"description": "Not now; repeat", **refusal},
+            "5XX": {"description": "Not now; repeat", **refusal},
         },
     }
     if body:
