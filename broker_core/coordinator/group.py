@@ -17,10 +17,9 @@ from broker_core import errors
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.member import JoinRequest, Member, join_error, sync_error
-from broker_core.coordinator.offsets import encode_group_key, encode_group_value
+from broker_core.coordinator.offsets import encode_group_key
 from broker_core.coordinator.roster import Roster
 from broker_core.coordinator.states import GroupState
-from broker_core.coordinator.subscription import subscribed_topics
 
 logger = logging.getLogger(__name__)
 
@@ -467,12 +466,8 @@ class Group(GroupOffsets):
         return self.roster.check(member_id, instance_id) or self._check_generation(generation)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads a topic, or might: metadata that cannot be read could say so."""
-        for member in self.members.values():
-            topics = subscribed_topics(member.protocols[0][1] if member.protocols else b"")
-            if topics is None or topic in topics:
-                return True
-        return False
+        """Whether a member reads a topic, or might."""
+        return self.roster.is_subscribed(topic)
 
     # ------------------------------------------------------------------------------------- shared
 
@@ -490,16 +485,7 @@ class Group(GroupOffsets):
         self, responses: list[Respond], now: Moment, *, stabilises: int | None = None
     ) -> None:
         """Store the group, then send `responses`."""
-        value = encode_group_value(
-            {
-                "protocol_type": self.protocol_type or "",
-                "generation": self.generation,
-                "protocol": self.protocol,
-                "leader": self.leader,
-                "current_state_timestamp": self.state_changed_ms,
-                "members": self.roster.to_fields(self.protocol),
-            }
-        )
+        value = self.roster.encode(self.generation, self.protocol, self.state_changed_ms)
         self._effects.append(
             Append(
                 self.group_id,

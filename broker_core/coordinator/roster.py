@@ -6,6 +6,8 @@ from typing import Any
 
 from broker_core import errors
 from broker_core.coordinator.member import JoinRequest, Member
+from broker_core.coordinator.offsets import encode_group_value
+from broker_core.coordinator.subscription import subscribed_topics
 
 
 class Roster:
@@ -99,6 +101,27 @@ class Roster:
             if (deadline := member.deadline) is not None
         ]
         return alive + list(self.pending.values())
+
+    def is_subscribed(self, topic: str) -> bool:
+        """Whether a member reads a topic, or might: metadata that cannot be read could say so."""
+        for member in self.members.values():
+            topics = subscribed_topics(member.protocols[0][1] if member.protocols else b"")
+            if topics is None or topic in topics:
+                return True
+        return False
+
+    def encode(self, generation: int, protocol: str | None, state_changed_ms: int) -> bytes:
+        """The record value of a group with these members."""
+        return encode_group_value(
+            {
+                "protocol_type": self.protocol_type or "",
+                "generation": generation,
+                "protocol": protocol,
+                "leader": self.leader,
+                "current_state_timestamp": state_changed_ms,
+                "members": self.to_fields(protocol),
+            }
+        )
 
     def to_fields(self, protocol: str | None) -> list[dict[str, Any]]:
         """The members as GroupMetadataValue has them."""

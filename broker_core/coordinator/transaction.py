@@ -13,6 +13,7 @@ from enum import Enum
 from typing import Any, Final, NamedTuple
 
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
+from broker_core.errors import NONE
 from broker_core.protocol.schema import StoredMessage
 
 TRANSACTIONS_TOPIC: Final = "__transaction_state"
@@ -119,6 +120,16 @@ class Transaction:
     def has_epoch_per_transaction(self) -> bool:
         """Whether ending the transaction has changed the epoch."""
         return self.version >= EPOCH_PER_TRANSACTION
+
+    def may_continue(self, expected: tuple[int, int] | None) -> bool:
+        """Whether who names a producer id and epoch has the transactional id, or had it last."""
+        if expected is None or expected[0] == self.producer_id:
+            return True
+        return expected[0] == self.previous_producer_id and expected[1] == self.last_epoch
+
+    def ended_response(self) -> dict[str, Any]:
+        """What EndTxn answers: the producer that the next transaction has."""
+        return {"error_code": NONE, "producer_id": self.producer_id, "producer_epoch": self.epoch}
 
 
 def encode_transaction_key(transactional_id: str) -> bytes:

@@ -106,7 +106,7 @@ class TransactionCoordinator:
         now: Moment,
     ) -> None:
         present = self.transactions.get(transactional_id)
-        if present is not None and not _may_continue(present, expected):
+        if present is not None and not present.may_continue(expected):
             self._refuse(token, errors.ProducerFenced.code)
             return
         if present is not None and present.state is TransactionState.ONGOING:
@@ -261,7 +261,7 @@ class TransactionCoordinator:
         elif found.state is _complete(committed) and (
             is_repeated or not found.has_epoch_per_transaction
         ):
-            self._effects.append(Respond(token, _ended(found)))
+            self._effects.append(Respond(token, found.ended_response()))
         elif not committed and not is_repeated and version >= EPOCH_PER_TRANSACTION:
             # The client does not know whether one of its requests has begun a transaction.
             self._prepare(found, committed, version, [Respond(token, {})], now)
@@ -420,7 +420,7 @@ class TransactionCoordinator:
         self.transactions[after.transactional_id] = after
         # Nobody waits for this record: without it the markers are written once more.
         self._effects.append(StoreTransaction(after.transactional_id, after, is_awaited=False))
-        self._effects += [Respond(each.token, _ended(after)) for each in effect.responses]
+        self._effects += [Respond(each.token, after.ended_response()) for each in effect.responses]
         self._go_on(after.transactional_id, now)
 
     def _refuse(self, token: Token, code: int) -> None:
@@ -498,23 +498,8 @@ class TransactionCoordinator:
                 self._await_end(transaction, now)
 
 
-def _may_continue(present: Transaction, expected: tuple[int, int] | None) -> bool:
-    """Whether who names a producer id is the one that has the transactional id, or had it last."""
-    if expected is None or expected[0] == present.producer_id:
-        return True
-    return expected[0] == present.previous_producer_id and expected[1] == present.last_epoch
-
-
 def _complete(committed: bool) -> TransactionState:
     return TransactionState.COMPLETE_COMMIT if committed else TransactionState.COMPLETE_ABORT
-
-
-def _ended(transaction: Transaction) -> dict[str, Any]:
-    return {
-        "error_code": errors.NONE,
-        "producer_id": transaction.producer_id,
-        "producer_epoch": transaction.epoch,
-    }
 
 
 def _refusal(code: int) -> dict[str, Any]:

@@ -6,14 +6,10 @@ import logging
 import threading
 from contextlib import suppress
 from dataclasses import dataclass
-from operator import attrgetter
 from pathlib import Path
-from typing import Final
 
 from broker_core.environment import Disk, Environment
 from broker_core.errors import (
-    InvalidRecord,
-    InvalidTimestamp,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -26,25 +22,15 @@ from broker_core.log.config import LogConfig
 from broker_core.log.leader_epochs import LeaderEpochs
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.producer_state import ProducerState
-from broker_core.log.reading import SegmentReader
+from broker_core.log.reading import SegmentReader, aborted_between
 from broker_core.log.recovery import remember_producer
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
-from broker_core.protocol.compression import Compression
+from broker_core.log.validation import prepare
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.recompression import recompress
-from broker_core.protocol.records import (
-    BatchHeader,
-    assign_offsets,
-    inspect_compressed,
-    read_records,
-    validate_batches,
-)
+from broker_core.protocol.records import BatchHeader, assign_offsets, validate_batches
 
 logger = logging.getLogger(__name__)
-
-#: The value of `compression.type` that leaves batches as they come.
-PRODUCERS_CHOICE: Final = "producer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,14 +161,8 @@ class Log:
         KafkaStorageError; the log is unchanged then.
         """
         config = self.config
-        headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
-        if config.compression_type != PRODUCERS_CHOICE:
-            codec = Compression.named(config.compression_type)
-            if any(header.compression != codec for header in headers):
-                batches = recompress(batches, headers, codec)
-                headers = validate_batches(batches, max_batch_bytes=config.max_message_bytes)
+        batches, headers = prepare(batches, config, now_ms, self.name)
         append_time = now_ms if config.uses_log_append_time else -1
-        self._check_policy(batches, headers, config, now_ms)
         with self._lock:
             if self._failure is not None:
                 raise KafkaStorageError(self._failure)
@@ -235,37 +215,6 @@ class Log:
         return AppendResult(
             base_offset, next_offset - 1, append_time, self.log_start_offset, duplicate=False
         )
-
-    def _check_policy(
-        self,
-        batches: bytearray | memoryview,
-        headers: list[BatchHeader],
-        config: LogConfig,
-        now_ms: int,
-    ) -> None:
-        for header in headers:
-            if config.compacts and header.compression:
-                inspect_compressed(batches, header)
-            if header.has_null_key and config.compacts:
-                raise self._without_keys(batches, header)
-            if config.uses_log_append_time:
-                continue
-            newest = header.newest_timestamp
-            if (
-                newest - now_ms > config.message_timestamp_after_max_ms
-                or now_ms - newest > config.message_timestamp_before_max_ms
-            ):
-                raise InvalidTimestamp(f"timestamp {newest} is too far from the broker's {now_ms}")
-
-    def _without_keys(self, batches: bytearray | memoryview, header: BatchHeader) -> InvalidRecord:
-        error = InvalidRecord(f"{self.name} is compacted: a record needs a key")
-        reason = "Compacted topic cannot accept message without key in topic partition"
-        error.record_errors = tuple(
-            (index, f"{reason} {self.name}.")
-            for index, record in enumerate(read_records(batches, header))
-            if record[2] is None
-        )
-        return error
 
     def _written(
         self,
@@ -392,19 +341,7 @@ class Log:
 
         `end_offset` is at most the last stable offset. Raises KafkaStorageError.
         """
-        found: list[AbortedTransaction] = []
-        for segment in self._segments:
-            if segment.next_offset <= offset:
-                continue
-            aborted = segment.aborted_transactions()
-            found += [
-                each
-                for each in aborted
-                if each.last_offset >= offset and each.first_offset < end_offset
-            ]
-            if aborted and aborted[-1].last_stable_offset >= end_offset:
-                break
-        return sorted(found, key=attrgetter("first_offset"))
+        return aborted_between(self._segments, offset, end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at `timestamp_ms` or later.

@@ -9,11 +9,13 @@ from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
 
 _CLOSED_SEGMENTS_OPEN_MAX: Final = 4  # a log: as many lagging readers as read at full speed
 _READ_POSITIONS_MAX: Final = 64  # a log: as many readers that find their place without a search
 _base_offset: Final = attrgetter("base_offset")
+_first_offset: Final = attrgetter("first_offset")
 
 
 class SegmentReader:
@@ -101,3 +103,25 @@ def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | N
         if located is not None:
             return segment, located[0]
     return None
+
+
+def aborted_between(
+    segments: Sequence[Segment], offset: int, end_offset: int
+) -> list[AbortedTransaction]:
+    """What was aborted of the records from an offset to before another, by first offset.
+
+    Raises KafkaStorageError.
+    """
+    found: list[AbortedTransaction] = []
+    for segment in segments:
+        if segment.next_offset <= offset:
+            continue
+        aborted = segment.aborted_transactions()
+        found += [
+            each
+            for each in aborted
+            if each.last_offset >= offset and each.first_offset < end_offset
+        ]
+        if aborted and aborted[-1].last_stable_offset >= end_offset:
+            break
+    return sorted(found, key=_first_offset)
