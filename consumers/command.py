@@ -12,7 +12,7 @@ from typing import Final
 from geoservice.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
-from waylog.topics import LOCATION
+from waylog.topics import ADDRESS, LOCATION
 
 logger = logging.getLogger(__name__)
 
@@ -66,6 +66,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="with --movement-threshold: resolve again when the address is S seconds behind "
         "(default %(default)s)",
     )
+    add(
+        "--renew",
+        action="store_true",
+        help="look also the addresses of devices that send nothing up again when the index changes",
+    )
     add("--group", default=DEFAULT_GROUP, help="consumer group (default %(default)s)")
     add(
         "--report-interval",
@@ -100,10 +105,12 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.newest_fixes import Standstill
+    from consumers.renewal import Renewal
     from consumers.resolver import Resolver
     from consumers.session import TopicsDiffer, WorkerSettings
     from consumers.worker import Worker, describe
     from geoservice.fallback import from_arguments
+    from waylog.kafka import client_config
     from waylog.notify import notify_ready
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
 
@@ -117,6 +124,9 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         wait_s=arguments.fallback_wait,
         bootstrap_servers=arguments.bootstrap_servers,
     )
+    renewal = None
+    if arguments.renew:
+        renewal = Renewal(client_config(arguments.bootstrap_servers, "resolver-renewal"), ADDRESS)
     telemetry = KafkaTelemetry(arguments.bootstrap_servers, "resolver")
     logging.getLogger().addHandler(KafkaLogHandler(telemetry))
 
@@ -138,7 +148,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         arguments.bootstrap_servers,
         arguments.group,
         LOCATION,
-        Resolver(geocoder, fallback, standstill=standstill),
+        Resolver(geocoder, fallback, standstill=standstill, renewal=renewal),
         client_id="resolver",
         telemetry=telemetry,
         settings=WorkerSettings(report_interval_s=arguments.report_interval),
@@ -152,6 +162,8 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         raise CommandError(str(error)) from None
     finally:
         geocoder.close()
+        if renewal is not None:
+            renewal.close()
         if fallback is not None:
             fallback.close()
         telemetry.close()

@@ -17,9 +17,10 @@ import msgspec
 
 from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
 from consumers.records import InputRecord, OutputRecord
-from geoservice.address_bytes import AddressBytes
+from consumers.renewal import Renewal, ResolvedFix
+from geoservice.address_bytes import AddressBytes, members_of
 from geoservice.fallback import Fallback
-from geoservice.reverse import Geocoder, ReverseResult
+from geoservice.reverse import Geocoder, ReverseResult, is_point
 from geoservice.watch import GeocoderSource
 from waylog.messages import Fix, Rejected, decode_fix, encode
 from waylog.topics import ADDRESS, ERROR
@@ -39,12 +40,12 @@ TRACEPARENT_BYTES_MAX: Final = 256
 _AWAITED_MAX: Final = 1000
 
 
-class _Awaited(NamedTuple):
-    """A fix that was written without an address, while the fallback is being asked."""
+class _Found(NamedTuple):
+    """A fix that is to be looked up."""
 
-    partition: int
-    fix: Fix
-    result: ReverseResult
+    # Where the fix came from, and where its address goes: the same resolver owns both.
+    partition: int | None
+    fix: Fix | ResolvedFix
     headers: list[tuple[str, bytes]] | None
 
 
@@ -58,18 +59,21 @@ class Resolver:
         *,
         standstill: Standstill = NO_STANDSTILL,
         topic: str = ADDRESS,
+        renewal: Renewal | None = None,
     ) -> None:
-        """`topic` is where the addresses go."""
+        """`topic` is where the addresses go, `renewal` finds those out of an older index there."""
         self._geocoders = geocoders
         self._fallback = fallback
+        self._renewal = renewal
         self._standstill = standstill
         #: Read when a partition is assigned, to restore its NewestFixes.
         self.state_topic: Final = topic
         self.resolved = 0
         self.rejected = 0
         self.stood_still = 0
+        self.renewed = 0
         self._addresses: AddressBytes | None = None  # of the geocoder that was used last
-        self._awaited: dict[str, _Awaited] = {}
+        self._awaited: dict[str, tuple[_Found, ReverseResult]] = {}
         self._answers_seen = 0
 
     def new_state(self) -> NewestFixes:
@@ -106,7 +110,9 @@ class Resolver:
             else:
                 winners.extend(newest.values())
         if winners:
-            self._look_up(geocoder, winners, outputs, now_ms)
+            self.resolved += len(winners)
+            found = [_Found(each.partition(), fix, _passed_on(each)) for each, fix in winners]
+            self._look_up(geocoder, found, outputs, now_ms)
         return outputs
 
     def _decode(self, record: InputRecord, outputs: list[OutputRecord], now_ms: int) -> Fix | None:
@@ -161,86 +167,85 @@ class Resolver:
         return OutputRecord(ERROR, None, key, encode(rejected), _passed_on(record))
 
     def late_results(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
-        """Addresses that the fallback has answered after their fixes were written without one."""
+        """Addresses whose fixes were written before: answered late, or out of an older index."""
+        outputs = self._late_answers(states, now_ms)
+        if self._renewal is not None:
+            self._renew(self._renewal, states, outputs, now_ms)
+        return outputs
+
+    def _renew(
+        self,
+        renewal: Renewal,
+        states: Mapping[int, NewestFixes],
+        outputs: list[OutputRecord],
+        now_ms: int,
+    ) -> None:
+        geocoder = self._geocoders.current
+        stale = [
+            _Found(partition, fix, None)
+            for partition, fix in renewal.take(states, geocoder.index_version, now_ms)
+            # Else its device has sent a newer one.
+            if states[partition].time_of(fix.device) == fix.time and is_point(fix.lat, fix.lon)
+        ]
+        if stale:
+            self.renewed += len(stale)
+            self._look_up(geocoder, stale, outputs, now_ms)
+
+    def _late_answers(self, states: Mapping[int, NewestFixes], now_ms: int) -> list[OutputRecord]:
         fallback = self._fallback
         if fallback is None or not self._awaited or fallback.answered == self._answers_seen:
             return []
         self._answers_seen = fallback.answered
         outputs: list[OutputRecord] = []
-        for device, awaited in list(self._awaited.items()):
-            state = states.get(awaited.partition)
-            if state is None or state.time_of(device) != awaited.fix.time:
+        for device, (found, asked) in list(self._awaited.items()):
+            state = states.get(found.partition) if found.partition is not None else None
+            if state is None or state.time_of(device) != found.fix.time:
                 # Somebody else's by now, or overtaken by a newer fix.
                 del self._awaited[device]
                 continue
-            result = fallback.answer(awaited.result)
+            result = fallback.answer(asked)
             if result is not None:
-                address = _encode({"display_name": result.display_name, "address": result.address})[
-                    1:-1
-                ]
                 end = _end(now_ms, result.index_version)
-                outputs.append(
-                    self._record(awaited.partition, awaited.fix, address, end, awaited.headers)
-                )
+                outputs.append(self._record(found, members_of(result), end))
                 del self._awaited[device]
-            elif not fallback.is_awaited(awaited.result):
+            elif not fallback.is_awaited(asked):
                 del self._awaited[device]
         return outputs
 
     def _look_up(
         self,
         geocoder: Geocoder,
-        winners: list[tuple[InputRecord, Fix]],
+        found: list[_Found],
         outputs: list[OutputRecord],
         now_ms: int,
     ) -> None:
-        lats = array("d", [fix.lat for _, fix in winners])
-        lons = array("d", [fix.lon for _, fix in winners])
-        self.resolved += len(winners)
+        lats = array("d", [each.fix.lat for each in found])
+        lons = array("d", [each.fix.lon for each in found])
         if self._addresses is None or self._addresses.geocoder is not geocoder:
             self._addresses = AddressBytes(geocoder)
         if self._fallback is None:
-            addresses = self._addresses.batch(lats, lons)
             end = _end(now_ms, geocoder.index_version)
-            for (record, fix), address in zip(winners, addresses, strict=True):
-                # Where the fix came from, so that the same resolver owns both.
-                outputs.append(
-                    self._record(record.partition(), fix, address, end, _passed_on(record))
-                )
+            for each, address in zip(found, self._addresses.batch(lats, lons), strict=True):
+                outputs.append(self._record(each, address, end))
             return
         results = self._fallback.complete(geocoder.reverse_batch(lats, lons))
-        self._await_answers(self._fallback, winners, results)
-        for (record, fix), result in zip(winners, results, strict=True):
+        for each, result in zip(found, results, strict=True):
+            self._await_answer(self._fallback, each, result)
             end = _end(now_ms, result.index_version)
-            address = self._addresses.of_result(result)
-            outputs.append(self._record(record.partition(), fix, address, end, _passed_on(record)))
+            outputs.append(self._record(each, self._addresses.of_result(result), end))
 
-    def _await_answers(
-        self,
-        fallback: Fallback,
-        winners: list[tuple[InputRecord, Fix]],
-        results: list[ReverseResult],
-    ) -> None:
-        for (record, fix), result in zip(winners, results, strict=True):
-            self._awaited.pop(fix.device, None)
-            partition = record.partition()
-            if (
-                not result.found
-                and partition is not None
-                and len(self._awaited) < _AWAITED_MAX
-                and fallback.is_awaited(result)
-            ):
-                self._awaited[fix.device] = _Awaited(partition, fix, result, _passed_on(record))
+    def _await_answer(self, fallback: Fallback, found: _Found, result: ReverseResult) -> None:
+        self._awaited.pop(found.fix.device, None)
+        if (
+            found.partition is not None
+            and len(self._awaited) < _AWAITED_MAX
+            and fallback.is_awaited(result)
+        ):
+            self._awaited[found.fix.device] = (found, result)
 
-    def _record(
-        self,
-        partition: int | None,
-        fix: Fix,
-        address: bytes,
-        end: bytes,
-        headers: list[tuple[str, bytes]] | None,
-    ) -> OutputRecord:
+    def _record(self, found: _Found, address: bytes, end: bytes) -> OutputRecord:
         """The members of messages.Address in their order, out of parts that are written already."""
+        partition, fix, headers = found
         begin = _encode(_Beginning(fix.device, fix.id, fix.time, fix.lat, fix.lon))
         value = b"%b,%b%b" % (begin[:-1], address, end)
         return OutputRecord(self.state_topic, partition, fix.device.encode(), value, headers)

@@ -277,3 +277,40 @@ def test_differences_are_counted_by_member() -> None:
     assert counted == {"road": (1, 0, 1), "house_number": (0, 1, 0), "suburb": (1, 0, 0)}
     [example] = comparison.examples
     assert (example.device, example.members) == ("u/1", ["road"])
+
+
+def test_addresses_of_silent_devices_are_renewed_when_the_index_changes(
+    broker: Broker,
+    start_resolver: Callable[..., Process],
+    fixes: Fixes,
+    addresses: Addresses,
+    new_index: Path,
+    tmp_path: Path,
+) -> None:
+    served = tmp_path / "served.bin"
+    served.write_bytes(WORLD_PATH.read_bytes())
+    resolver = start_resolver("--geo", served, "--renew")
+    fixes.send(2)
+    addresses.await_newest_of(fixes)  # type: ignore[arg-type]
+    beside = tmp_path / "beside.bin"
+    beside.write_bytes(new_index.read_bytes())
+    beside.replace(served)
+    version = Geocoder.open(new_index).index_version
+
+    def renewed() -> bool:
+        addresses.read()
+        return {each.index_version for each in addresses.last.values()} == {version}
+
+    await_condition(renewed, 30, "all addresses out of the new index")
+    assert {name: each.fix_id for name, each in addresses.last.items()} == {
+        name: fix.id for name, fix in fixes.newest.items()
+    }
+    assert addresses.last["user0/phone"].address["town"] == "Zuduv"
+    assert not addresses.disordered
+    # What is renewed once is left alone, also by the next resolver.
+    count = len(addresses.reader.records)
+    assert resolver.stop() == 0
+    start_resolver("--geo", served, "--renew").wait_for("restored partition 3")
+    fixes.send(1, late=0)
+    addresses.await_newest_of(fixes)  # type: ignore[arg-type]
+    assert len(addresses.reader.records) == count + 40

@@ -1,0 +1,154 @@
+"""Addresses out of an older index, to be looked up again: those of devices that send no more fixes.
+
+A thread reads the resolver's own topic once for each partition and index; the resolver takes what
+is stale from here, little by little, and writes it itself. So it stays the only writer, and no
+renewed address can replace that of a newer fix.
+"""
+
+from __future__ import annotations
+
+import logging
+import queue
+import threading
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
+
+import msgspec
+from confluent_kafka import KafkaException
+
+from consumers.partitions import PartitionReader
+
+logger = logging.getLogger(__name__)
+
+_WAITING_MAX: Final = 2000
+_PAUSE_S: Final = 0.2
+
+
+class ResolvedFix(msgspec.Struct, gc=False):
+    """What of an address record is needed to resolve its fix again."""
+
+    device: str
+    fix_id: str
+    time: int
+    lat: float
+    lon: float
+    index_version: str = ""
+
+    @property
+    def id(self) -> str:
+        """The fix's id, as a Fix has it."""
+        return self.fix_id
+
+
+_decode = msgspec.json.Decoder(ResolvedFix).decode
+
+
+class _Scan(NamedTuple):
+    partition: int
+    index_version: str
+
+
+class Renewal:
+    """Finds what is stale. `take` belongs to the resolver's thread."""
+
+    def __init__(self, config: dict[str, Any], topic: str, *, rate_per_s: float = 500.0) -> None:
+        """`config` is that of a client."""
+        self._config = config
+        self._topic = topic
+        self._rate_per_s = rate_per_s
+        self._wanted: set[_Scan] = set()
+        self._scans: queue.SimpleQueue[_Scan | None] = queue.SimpleQueue()
+        self._found: queue.Queue[tuple[_Scan, ResolvedFix]] = queue.Queue(_WAITING_MAX)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._taken_ms: int | None = None
+
+    def take(
+        self, partitions: Iterable[int], index_version: str, now_ms: int
+    ) -> list[tuple[int, ResolvedFix]]:
+        """What to look up again now, of these partitions, for this index."""
+        owned = set(partitions)
+        # A partition that went away and came back is read again: somebody else wrote meanwhile.
+        self._wanted = {each for each in self._wanted if each.partition in owned}
+        for partition in owned:
+            scan = _Scan(partition, index_version)
+            if scan not in self._wanted:
+                self._wanted.add(scan)
+                self._begin(scan)
+        elapsed_ms = now_ms - (self._taken_ms if self._taken_ms is not None else now_ms)
+        # After a pause no more than a second's at once.
+        count = int(self._rate_per_s * min(elapsed_ms, 1000) / 1000)
+        if count or self._taken_ms is None:
+            self._taken_ms = now_ms
+        taken: list[tuple[int, ResolvedFix]] = []
+        while len(taken) < count:
+            try:
+                scan, fix = self._found.get_nowait()
+            except queue.Empty:
+                break
+            if scan in self._wanted and scan.index_version == index_version:
+                taken.append((scan.partition, fix))
+        return taken
+
+    def close(self) -> None:
+        """Stop, also amid a partition."""
+        self._stopping.set()
+        self._scans.put(None)
+        if self._thread is not None:
+            self._thread.join(5.0)
+
+    def _begin(self, scan: _Scan) -> None:
+        self._scans.put(scan)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._run, name="renewal", daemon=True)
+            self._thread.start()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set() and (scan := self._scans.get()) is not None:
+            try:
+                self._scan(scan)
+            except KafkaException as error:
+                # What is stale stays so until the next start, or its device's next fix.
+                logger.warning("addresses are not renewed: %s", error.args[0].str())
+
+    def _scan(self, scan: _Scan) -> None:
+        reader = PartitionReader(self._config, f"{self._config['client.id']}-none")
+        stale: dict[str, ResolvedFix] = {}
+        try:
+            for records in reader.batches(
+                self._topic,
+                scan.partition,
+                *reader.bounds(self._topic, scan.partition),
+                stopped=self._stopping.is_set,
+            ):
+                for record in records:
+                    _sort(stale, record.key(), record.value(), scan.index_version)
+        finally:
+            reader.close()
+        if stale:
+            logger.info("%d addresses of partition %d are renewed", len(stale), scan.partition)
+        for fix in stale.values():
+            while not self._stopping.is_set():
+                try:
+                    self._found.put((scan, fix), timeout=_PAUSE_S)
+                    break
+                except queue.Full:
+                    continue
+
+
+def _sort(
+    stale: dict[str, ResolvedFix], key: bytes | None, value: bytes | None, index_version: str
+) -> None:
+    """Note the newest record of a device if it is stale."""
+    if value is None:
+        stale.pop((key or b"").decode("utf-8", "replace"), None)
+        return
+    try:
+        fix = _decode(value)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return
+    # What the fallback has answered says so behind a plus.
+    if fix.index_version.partition("+")[0] != index_version:
+        stale[fix.device] = fix
+    else:
+        stale.pop(fix.device, None)

@@ -1,0 +1,89 @@
+"""Which addresses are looked up again, and how many at once; on a real broker."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import pytest
+from confluent_kafka import Producer
+
+from consumers.renewal import Renewal
+from tests.consumers.running import Broker, await_condition
+from waylog.kafka import client_config, producer_config
+from waylog.messages import Address, encode
+from waylog.topics import ADDRESS
+
+
+@pytest.fixture
+def renewal(broker: Broker) -> Iterator[Renewal]:
+    renewal = Renewal(client_config(broker.address, "renewal"), ADDRESS, rate_per_s=100)
+    yield renewal
+    renewal.close()
+
+
+def write(broker: Broker, *addresses: Address | bytes | None, device: str = "") -> None:
+    producer = Producer(producer_config(broker.address, "addresses"))
+    for each in addresses:
+        key = each.device if isinstance(each, Address) else device
+        value = encode(each) if isinstance(each, Address) else each
+        producer.produce(ADDRESS, value, key.encode(), partition=1)
+    assert producer.flush(30) == 0
+
+
+def address(device: str, fix: int, version: str) -> Address:
+    return Address(
+        device=device, fix_id=str(fix), time=fix, lat=1.0, lon=2.0, display_name="",
+        address={}, index_version=version,
+    )  # fmt: skip
+
+
+def take_all(renewal: Renewal, version: str, count: int) -> list[tuple[int, str, int]]:
+    """As a resolver does that owns partition 1."""
+    taken: list[tuple[int, str, int]] = []
+
+    def enough() -> bool:
+        found = renewal.take([1], version, time.time_ns() // 1_000_000)
+        taken.extend((partition, fix.device, fix.time) for partition, fix in found)
+        return len(taken) >= count
+
+    await_condition(enough, 30, f"{count} stale addresses")
+    return sorted(taken)
+
+
+def test_what_another_index_said_last_is_stale(broker: Broker, renewal: Renewal) -> None:
+    write(
+        broker,
+        address("a/old", 1, "old"),
+        address("b/renewed", 1, "old"),
+        address("b/renewed", 1, "new"),
+        address("c/newer", 1, "new"),
+        address("c/newer", 2, "old"),
+        address("d/by fallback", 1, "new+nominatim"),
+        address("e/erased", 1, "old"),
+        b"garbage",
+        b'{"device": "\xff"}',
+    )
+    write(broker, None, device="e/erased")
+    assert take_all(renewal, "new", 2) == [(1, "a/old", 1), (1, "c/newer", 2)]
+    # Nothing twice for one index; all that is stale for the next.
+    assert renewal.take([1], "new", 10**15) == []
+    assert len(take_all(renewal, "newest", 4)) == 4
+
+
+def test_no_more_than_the_rate_is_taken_at_once(broker: Broker, renewal: Renewal) -> None:
+    write(broker, *(address(f"u/{number}", 1, "old") for number in range(500)))
+    assert renewal.take([1], "new", 1_000) == []
+    await_condition(lambda: renewal._found.qsize() == 500, 30, "all are found")
+    assert len(renewal.take([1], "new", 1_100)) == 10
+    assert len(renewal.take([1], "new", 1_105)) == 0
+    assert len(renewal.take([1], "new", 1_200)) == 10
+    # Also after a long pause.
+    assert len(renewal.take([1], "new", 100_000)) == 100
+
+
+def test_what_is_no_longer_ours_is_dropped(broker: Broker, renewal: Renewal) -> None:
+    write(broker, *(address(f"u/{number}", 1, "old") for number in range(50)))
+    renewal.take([1], "new", 1_000)
+    await_condition(lambda: renewal._found.qsize() == 50, 30, "all are found")
+    assert renewal.take([], "new", 2_000) == []
