@@ -46,7 +46,11 @@ COMPACTED_SCHEMA: Final = pa.schema(
     ]
 )
 
-ROW_GROUP_ROWS: Final = 65_536
+# A row group is what is read for one device: small ones cost little to read, but each has its
+# entries in the footer. So a day has some sixty, within these bounds.
+_GROUPS: Final = 64
+_GROUP_ROWS_MIN: Final = 2_048
+_GROUP_ROWS_MAX: Final = 65_536
 
 #: A file is closed when it has reached this size.
 FILE_BYTES: Final = 256 << 20
@@ -98,7 +102,8 @@ def compact_date(task: CompactionTask) -> CompactionResult:
     storage = Storage(task.history)
     with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
         parts = _Chunks(storage, task, Path(folder))
-        writer = _Writer(storage, task)
+        parts.measure()
+        writer = _Writer(storage, task, parts.rows)
         try:
             for chunk in parts.chunks():
                 writer.write(chunk)
@@ -125,16 +130,16 @@ class _Chunks:
         self._storage = storage
         self._task = task
         self._folder = folder
+        self._counts = _DeviceCounts()
         self.rows = 0
         self.doubled = 0
 
     def chunks(self) -> Iterator[pa.Table]:
-        counts = self._measure()
-        devices, ranks = counts.order()
+        devices, ranks = self._counts.order()
         # Devices share a chunk while their rows fit; a device is never cut.
         chunk_of = np.zeros(len(devices), np.int64)
         filled = number = 0
-        for index, rows in enumerate(counts.rows[ranks].tolist()):
+        for index, rows in enumerate(self._counts.rows[ranks].tolist()):
             if filled and filled + rows > self._task.sort_rows:
                 number, filled = number + 1, 0
             chunk_of[index] = number
@@ -155,12 +160,11 @@ class _Chunks:
             path.unlink()
             yield self._sorted(table, order)
 
-    def _measure(self) -> _DeviceCounts:
-        counts = _DeviceCounts()
+    def measure(self) -> None:
+        """Look how many rows there are, whose, and where."""
         for batch in self._read(["device", "lat_e7", "lon_e7"]):
-            counts.add(batch)
+            self._counts.add(batch)
             self.rows += batch.num_rows
-        return counts
 
     def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
         """Rows of all files in the order of the history, as COMPACTED_SCHEMA or some of it."""
@@ -300,9 +304,10 @@ def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
 class _Writer:
     """Writes chunks into files of FILE_BYTES."""
 
-    def __init__(self, storage: Storage, task: CompactionTask) -> None:
+    def __init__(self, storage: Storage, task: CompactionTask, rows: int) -> None:
         self._storage = storage
         self._task = task
+        self._group_rows = min(_GROUP_ROWS_MAX, max(_GROUP_ROWS_MIN, rows // _GROUPS))
         self._run = uuid.uuid4().hex[:12]
         self._stream: Any = None
         self._parquet: Any = None
@@ -319,9 +324,9 @@ class _Writer:
         start = 0
         while start < table.num_rows:
             if self._parquet is None:
-                self._open(table.slice(start, ROW_GROUP_ROWS))
-            piece = table.slice(start, ROW_GROUP_ROWS)
-            self._parquet.write_table(piece, row_group_size=ROW_GROUP_ROWS)
+                self._open(table.slice(start, self._group_rows))
+            piece = table.slice(start, self._group_rows)
+            self._parquet.write_table(piece, row_group_size=self._group_rows)
             runs = pc.run_end_encode(piece["device"].combine_chunks())
             ends = runs.run_ends.to_numpy()
             for name, count in zip(
@@ -394,11 +399,12 @@ def rewrite_without(
     """
     # Never cut: it is not larger than it was.
     task = CompactionTask(storage.url, file.date, [file], [], file_bytes=1 << 62)
-    writer = _Writer(storage, task)
     gone = pa.array(list(devices), pa.string())
     before = 0
     with storage.open_input(file.path) as stream:
-        for batch in pq.ParquetFile(stream).iter_batches(ROW_GROUP_ROWS, use_threads=False):
+        parquet = pq.ParquetFile(stream)
+        writer = _Writer(storage, task, parquet.metadata.num_rows)
+        for batch in parquet.iter_batches(_GROUP_ROWS_MAX, use_threads=False):
             before += batch.num_rows
             kept = batch.filter(pc.invert(pc.is_in(batch["device"], gone)))
             writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))

@@ -294,14 +294,14 @@ class HistoryReader:
         for attempt in range(_ATTEMPTS):
             try:
                 found: list[TrackRow] = []
-                for batch in self.scan(date, [device], ["device", *TrackRow._fields]):
-                    within = pc.and_(
-                        pc.greater_equal(batch["time"], from_ms),
-                        pc.less_equal(batch["time"], to_ms),
-                    )
-                    rows = batch.filter(pc.and_(pc.equal(batch["device"], device), within))
-                    columns = (column.to_pylist() for column in rows.select(TrackRow._fields))
-                    found += [TrackRow(*values) for values in zip(*columns, strict=True)]
+                for file in self.files(date):
+                    for rows in self._own_rows(file, device):
+                        within = pc.and_(
+                            pc.greater_equal(rows["time"], from_ms),
+                            pc.less_equal(rows["time"], to_ms),
+                        )
+                        columns = (column.to_pylist() for column in rows.filter(within))
+                        found += [TrackRow(*values) for values in zip(*columns, strict=True)]
                 return found
             except FileNotFoundError as error:
                 # A compaction has exchanged files since we looked.
@@ -311,6 +311,42 @@ class HistoryReader:
             except (OSError, pa.ArrowException) as error:
                 raise HistoryUnreadable(f"the history of {date} cannot be read: {error}") from error
         raise AssertionError
+
+    def _own_rows(self, file: HistoryFile, device: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a device in a file, with the members of TrackRow."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        if file.span is not None:
+            for batch in self._scan_file(file, [device], ["device", *TrackRow._fields]):
+                yield batch.filter(pc.equal(batch["device"], device)).select(TrackRow._fields)
+            return
+        with self.storage.open_input(file.path) as stream:
+            parquet = pq.ParquetFile(stream)
+            # Whose the rows are is in the footer: names are neither read nor compared.
+            own = _run_of(parquet.metadata, device)
+            if own is None:
+                return
+            names = _physical(parquet, TrackRow._fields)
+            start = 0
+            for group in range(parquet.num_row_groups):
+                stop = start + parquet.metadata.row_group(group).num_rows
+                first, last = max(own.start, start), min(own.stop, stop)
+                if first < last:
+                    table = parquet.read_row_group(group, names, use_threads=False)
+                    rows = table.slice(first - start, last - first).combine_chunks()
+                    for batch in rows.to_batches():
+                        yield in_degrees(batch.select(names)).select(TrackRow._fields)
+                start = stop
+
+
+def _run_of(metadata: Any, device: str) -> DeviceRun | None:
+    names, counts = _unpack_runs(metadata.metadata[RUNS_KEY])
+    if device not in names:
+        return None
+    index = names.index(device)
+    start = sum(counts[:index])
+    return DeviceRun(device, start, start + counts[index])
 
 
 def device_runs(parquet: Any) -> list[DeviceRun] | None:

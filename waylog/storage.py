@@ -1,4 +1,4 @@
-"""Where Parquet lives: a local folder, or whatever pyarrow has a file system for."""
+"""Where Parquet lives: a local folder, S3, HDFS, or what else pyarrow has a file system for."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import uuid
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any, Final
+from urllib.parse import urlsplit
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -29,7 +30,18 @@ class Storage:
         """Raises ConfigError for a URL that nothing here can open."""
         self.url = url
         try:
-            if "://" in url:
+            if url.startswith("webhdfs://"):
+                from waylog.webhdfs import WebHdfs
+
+                address = urlsplit(url)
+                self._files = fs.PyFileSystem(WebHdfs(address.netloc))
+                self._base = address.path
+            elif url.startswith("hdfs://"):
+                raise ConfigError(
+                    f"{url}: say webhdfs://HOST:PORT/PATH, with the port of the NameNode's HTTP "
+                    "server (9870 unless set); Spark understands it as well"
+                )
+            elif "://" in url:
                 self._files, self._base = fs.FileSystem.from_uri(
                     # Spark's name of the same thing.
                     url.replace("s3a://", "s3://", 1)

@@ -18,21 +18,21 @@ ARROW = ("--engine", "arrow")
 def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(log: str, tmp_path: Path) -> None:
     fixes = [
         make_fix(f"u{number % 50}/phone", START_MS + number * 1000 - number % 3 * DAY_MS)
-        for number in range(30_000)
+        for number in range(9_000)
     ]
-    append_fixes(log, [*fixes[:15_000], *fixes[:500], *fixes[15_000:], fixes[-1]])
+    append_fixes(log, [*fixes[:5_000], *fixes[:500], *fixes[5_000:], fixes[-1]])
     future = make_fix("u1/phone", START_MS + 3 * DAY_MS)
     future.received = START_MS
     garbage = [b"{", None, encode(future), encode(make_fix("u2/phone", 1000))]
     append_values(log, [(b"u1/phone", value) for value in garbage])
     out = tmp_path / "history"
     for batches in (1, 2):
-        job = history(log, out, *ARROW, "--once", "--batch-rows", "5000")
+        job = history(log, out, *ARROW, "--once", "--batch-rows", "2000")
         try:
             job.await_line(r" batch \d+:", times=batches)
         finally:
             job.kill()
-    job = history(log, out, *ARROW, "--once", "--batch-rows", "5000")
+    job = history(log, out, *ARROW, "--once", "--batch-rows", "2000")
     assert job.process.wait(120) == 0, job.said
     assert_each_once(out, {fix.id for fix in fixes})
     errors = read_errors(log)
@@ -64,6 +64,7 @@ def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
     assert_each_once(out, {fix.id for fix in fixes})
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_both_engines_take_turns(log: str, tmp_path: Path) -> None:
     out = tmp_path / "history"

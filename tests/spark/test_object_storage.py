@@ -1,8 +1,9 @@
-"""The history on an S3-compatible server: the same files, the same answers."""
+"""The history on an S3-compatible server and on HDFS: the same files, the same answers."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -10,19 +11,21 @@ from spark.history_files import HistoryFiles
 from spark.landing import LandedFile, land
 from spark.places_job import write_places
 from spark.tasks import LocalEngine
+from tests.spark.hdfs import Hdfs
+from tests.spark.running import Running, append_fixes, make_fix
 from tests.spark.synthetic import make_person
 from tests.spark.test_compaction import place_in_log, some_fixes
 from tests.spark.test_places_job import table_of
 from waylog.cli import main
+from waylog.config import ConfigError
 from waylog.history_reader import HistoryReader
 from waylog.storage import Storage
 
-pytest.importorskip("moto", reason="pip install 'waylog[test]' brings moto, an S3 server for tests")
-
 
 @pytest.fixture(scope="module")
-def bucket() -> Iterator[str]:
+def s3() -> Iterator[str]:
     """The URL of an empty bucket; `{}` in it is where a path goes."""
+    pytest.importorskip("moto", reason="pip install 'waylog[test]' brings moto, an S3 server")
     from moto.server import ThreadedMotoServer
 
     with pytest.MonkeyPatch.context() as environment:
@@ -38,6 +41,26 @@ def bucket() -> Iterator[str]:
             yield "s3://waylog/{}?" + options
         finally:
             server.stop()
+
+
+@pytest.fixture(scope="module")
+def hdfs_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Hdfs]:
+    """A NameNode and two DataNodes."""
+    cluster = Hdfs(tmp_path_factory.mktemp("hdfs"))
+    yield cluster
+    cluster.close()
+
+
+@pytest.fixture(
+    params=["file", "s3", pytest.param("hdfs", marks=[pytest.mark.long, pytest.mark.timeout(900)])]
+)
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """A URL for each kind of storage; `{}` in it is where a path goes."""
+    if request.param == "file":
+        return f"{tmp_path}/{{}}"
+    if request.param == "s3":
+        return str(request.getfixturevalue("s3"))
+    return f"{request.getfixturevalue('hdfs_cluster').url}/{tmp_path.name}/{{}}"
 
 
 def append(url: str, table: object, start: int = 0) -> None:
@@ -63,8 +86,8 @@ def rows_of(url: str) -> list[dict[str, object]]:
     return sorted(rows, key=place_in_log)
 
 
-def test_write_compact_read_and_erase(bucket: str) -> None:
-    url = bucket.format("history")
+def test_write_compact_read_and_erase(place: str) -> None:
+    url = place.format("history")
     table = some_fixes(300)
     append(url, table.slice(0, 200))
     # Repeated after a crash.
@@ -79,10 +102,10 @@ def test_write_compact_read_and_erase(bucket: str) -> None:
     assert {row["device"] for row in rows_of(url)} == {"u/d0", "u/d1", "u/d3", "u/d4"}
 
 
-def test_places(bucket: str) -> None:
+def test_places(place: str) -> None:
     people = {f"u{seed}/p": make_person(seed, days=7) for seed in range(2)}
     table = table_of(people)
-    url, out = bucket.format("people"), bucket.format("places")
+    url, out = place.format("people"), place.format("places")
     append(url, table.slice(0, 8000))
     write_places(LocalEngine(1), url, out)
     append(url, table.slice(8000), start=8000)
@@ -90,3 +113,39 @@ def test_places(bucket: str) -> None:
     assert written.devices == 2
     assert written.rows == table.num_rows - 8000
     assert main(["places", "show", "--places", out]) == 0
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_a_data_node_dies_and_nothing_is_lost(hdfs_cluster: Hdfs) -> None:
+    url = f"{hdfs_cluster.url}/dies"
+    table = some_fixes(2000)
+    for start in range(0, 1000, 250):
+        append(url, table.slice(start, 250), start)
+    hdfs_cluster.kill_data_node()
+    # The NameNode goes on naming the dead one.
+    for start in range(1000, 2000, 250):
+        append(url, table.slice(start, 250), start)
+    assert rows_of(url) == table.to_pylist()
+    assert main(["history", "compact", "--out", url, "--all"]) == 0
+    assert rows_of(url) == table.to_pylist()
+
+
+@pytest.mark.long
+@pytest.mark.spark
+@pytest.mark.timeout(900)
+def test_both_engines_write_to_hdfs(hdfs_cluster: Hdfs, log: str) -> None:
+    url = f"{hdfs_cluster.url}/engines"
+    fixes = [make_fix("demo/phone", 1_767_225_600_000 + each * 1000) for each in range(3000)]
+    for turn, engine in enumerate(("spark", "arrow")):
+        append_fixes(log, fixes[turn * 1500 : turn * 1500 + 1500])
+        words = ("--engine", engine, "--once", "--bootstrap-servers", log, "--out", url)
+        job = Running("history", "run", *words)
+        assert job.process.wait(300) == 0, job.said
+    assert {row["id"] for row in rows_of(url)} == {fix.id for fix in fixes}
+    assert len(rows_of(url)) == len(fixes)
+
+
+def test_a_scheme_that_needs_native_libraries_is_explained() -> None:
+    with pytest.raises(ConfigError, match="webhdfs://"):
+        Storage("hdfs://127.0.0.1:8020/history")

@@ -1,0 +1,317 @@
+"""HDFS over its REST interface (WebHDFS), as a file system for pyarrow.
+
+pyarrow's own HDFS client needs native libraries of a Hadoop installation; this needs a NameNode's
+HTTP port. A file is sent when it is closed, whole, and once more to other DataNodes when one of
+them dies meanwhile; a read that a dead DataNode cut is done again.
+"""
+
+from __future__ import annotations
+
+import getpass
+import http.client
+import io
+import json
+import os
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from typing import IO, Any, Final
+from urllib.parse import quote, urlencode, urlsplit
+
+import pyarrow as pa
+from pyarrow import fs
+
+_ATTEMPTS: Final = 8
+_WAIT_S: Final = 0.25
+_TIMEOUT_S: Final = 30.0
+
+#: A file is kept in memory until it is larger than this, then on disk, until it is closed.
+_SPOOL_BYTES: Final = 8 << 20
+#: What one read asks for at least: columns of a small file come in one answer.
+_READ_BYTES: Final = 1 << 20
+
+_MISSING: Final = ("FileNotFoundException",)
+
+
+class _NoRedirect(urllib.request.HTTPRedirectHandler):
+    """The NameNode names a DataNode; whom to ask is our decision."""
+
+    def redirect_request(self, *_: Any) -> None:
+        return None
+
+
+class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
+    """The file system of one NameNode."""
+
+    def __init__(self, address: str) -> None:
+        """`address` is host:port of the NameNode's HTTP server."""
+        self._address = address
+        self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
+        self._opener = urllib.request.build_opener(_NoRedirect)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, WebHdfs) and other._address == self._address
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def get_type_name(self) -> str:
+        """For messages."""
+        return "webhdfs"
+
+    def normalize_path(self, path: str) -> str:
+        """Paths are as they are."""
+        return path
+
+    def _url(self, path: str, operation: str, options: dict[str, str]) -> str:
+        query = urlencode({"op": operation, "user.name": self._user, **options})
+        return f"http://{self._address}/webhdfs/v1/{quote(path.lstrip('/'))}?{query}"
+
+    def _ask(self, method: str, url: str, data: Any = None, size: int = 0) -> bytes | str:
+        """One request; the content of the answer, or the address that it leads to.
+
+        Raises OSError: FileNotFoundError, or what a retry may cure.
+        """
+        headers = {"Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        request = urllib.request.Request(  # noqa: S310
+            url, data=data, method=method, headers=headers if method == "PUT" else {}
+        )
+        try:
+            with self._opener.open(request, timeout=_TIMEOUT_S) as answer:
+                content: bytes = answer.read()
+                return content
+        except urllib.error.HTTPError as error:
+            with error:
+                if error.code in {301, 302, 307}:
+                    return str(error.headers["Location"])
+                text = error.read().decode("utf-8", "replace")
+            try:
+                reason = json.loads(text)["RemoteException"]
+            except (ValueError, KeyError, TypeError):
+                raise OSError(f"{self._address}: {error}") from error
+            if reason["exception"] in _MISSING:
+                raise FileNotFoundError(reason["message"]) from None
+            raise OSError(f"{reason['exception']}: {reason['message']}") from None
+        except http.client.HTTPException as error:
+            raise OSError(f"{self._address}: {error!r}") from error
+
+    def _call(self, method: str, path: str, operation: str, **options: str) -> Any:
+        """Ask the NameNode, a few times."""
+        url = self._url(path, operation, options)
+        content = _retried(lambda _: self._ask(method, url))
+        return json.loads(content) if content else None
+
+    def get_file_info(self, paths: list[str]) -> list[fs.FileInfo]:
+        """What there is at some paths."""
+        found = []
+        for path in paths:
+            try:
+                status = self._call("GET", path, "GETFILESTATUS")["FileStatus"]
+                found.append(_info(path, status))
+            except FileNotFoundError:
+                found.append(fs.FileInfo(path, fs.FileType.NotFound))
+        return found
+
+    def get_file_info_selector(self, selector: fs.FileSelector) -> list[fs.FileInfo]:
+        """What there is in a folder."""
+        try:
+            answer = self._call("GET", selector.base_dir, "LISTSTATUS")
+        except FileNotFoundError:
+            if selector.allow_not_found:
+                return []
+            raise
+        found: list[fs.FileInfo] = []
+        for status in answer["FileStatuses"]["FileStatus"]:
+            info = _info(f"{selector.base_dir.rstrip('/')}/{status['pathSuffix']}", status)
+            found.append(info)
+            if selector.recursive and info.type == fs.FileType.Directory:
+                found += self.get_file_info_selector(fs.FileSelector(info.path, recursive=True))
+        return found
+
+    def create_dir(self, path: str, recursive: bool) -> None:
+        """Create a folder and those above it."""
+        self._call("PUT", path, "MKDIRS")
+
+    def delete_dir(self, path: str) -> None:
+        """Delete a folder and what is in it."""
+        self._call("DELETE", path, "DELETE", recursive="true")
+
+    def delete_dir_contents(self, path: str, missing_dir_ok: bool = False) -> None:
+        """Delete what is in a folder."""
+        for info in self.get_file_info_selector(
+            fs.FileSelector(path, allow_not_found=missing_dir_ok)
+        ):
+            self._call("DELETE", info.path, "DELETE", recursive="true")
+
+    def delete_root_dir_contents(self) -> None:
+        """Refused: nobody here means it."""
+        raise PermissionError("everything of a file system is not deleted from here")
+
+    def delete_file(self, path: str) -> None:
+        """Delete a file; raises FileNotFoundError."""
+        if not self._call("DELETE", path, "DELETE")["boolean"]:
+            raise FileNotFoundError(path)
+
+    def move(self, source: str, target: str) -> None:
+        """Rename in one step, over what is there."""
+        url = self._url(source, "RENAME", {"destination": target, "renameoptions": "OVERWRITE"})
+
+        def rename(attempt: int) -> bytes | str:
+            try:
+                return self._ask("PUT", url)
+            except FileNotFoundError:
+                # The answer to the attempt before was lost.
+                if attempt and self.get_file_info([target])[0].type == fs.FileType.File:
+                    return b""
+                raise
+
+        _retried(rename)
+
+    def copy_file(self, source: str, target: str) -> None:
+        """Copy a file, through this process."""
+        with self.open_input_file(source) as stream:
+            content = stream.read()
+        with self.open_output_stream(target, {}) as stream:
+            stream.write(content)
+
+    def open_input_file(self, path: str) -> pa.NativeFile:
+        """A file to read from, at any place."""
+        [info] = self.get_file_info([path])
+        if info.type != fs.FileType.File:
+            raise FileNotFoundError(path)
+        raw = _RemoteFile(self, path, info.size)
+        return pa.PythonFile(io.BufferedReader(raw, _READ_BYTES), mode="r")
+
+    def open_input_stream(self, path: str) -> pa.NativeFile:
+        """A file to read from its start."""
+        return self.open_input_file(path)
+
+    def open_output_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
+        """A file to write; it is there when it is closed."""
+        return pa.PythonFile(_Upload(self, path), mode="w")
+
+    def open_append_stream(self, path: str, metadata: dict[str, str]) -> pa.NativeFile:
+        """Files are written once."""
+        raise io.UnsupportedOperation("append")
+
+    def read(self, path: str, offset: int, length: int) -> bytes:
+        """Some bytes of a file."""
+        options = {"offset": str(offset), "length": str(length), "noredirect": "true"}
+        url = self._url(path, "OPEN", options)
+
+        def fetch(_: int) -> bytes | str:
+            location = json.loads(self._ask("GET", url))["Location"]
+            content = self._ask("GET", location)
+            if len(content) != length:
+                raise OSError(f"{path}: {len(content)} of {length} bytes came")
+            return content
+
+        content = _retried(fetch)
+        assert isinstance(content, bytes)
+        return content
+
+    def write(self, path: str, stream: IO[bytes], size: int) -> None:
+        """Write a whole file."""
+        dead: set[str] = set()
+
+        def send(_: int) -> bytes | str:
+            options = {"overwrite": "true", "noredirect": "true"}
+            if dead:
+                options["excludedatanodes"] = ",".join(sorted(dead))
+            location = json.loads(self._ask("PUT", self._url(path, "CREATE", options)))["Location"]
+            stream.seek(0)
+            try:
+                return self._ask("PUT", location, stream, size)
+            except OSError:
+                dead.add(str(urlsplit(location).netloc))
+                raise
+
+        _retried(send)
+
+
+def _retried(action: Any) -> bytes | str:
+    for attempt in range(_ATTEMPTS):
+        try:
+            result: bytes | str = action(attempt)
+            return result
+        except FileNotFoundError:
+            raise
+        except OSError:
+            if attempt == _ATTEMPTS - 1:
+                raise
+            time.sleep(_WAIT_S * 2**attempt if attempt < 5 else _WAIT_S * 32)
+    raise AssertionError
+
+
+def _info(path: str, status: dict[str, Any]) -> fs.FileInfo:
+    directory = status["type"] == "DIRECTORY"
+    return fs.FileInfo(
+        path.rstrip("/"),
+        fs.FileType.Directory if directory else fs.FileType.File,
+        size=None if directory else status["length"],
+        mtime=status["modificationTime"] / 1000,
+    )
+
+
+class _RemoteFile(io.RawIOBase):
+    """Reads a file piece by piece."""
+
+    def __init__(self, system: WebHdfs, path: str, size: int) -> None:
+        self._system = system
+        self._path = path
+        self._size = size
+        self._position = 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._position, io.SEEK_END: self._size}[whence]
+        self._position = max(0, base + offset)
+        return self._position
+
+    def tell(self) -> int:
+        return self._position
+
+    def readinto(self, buffer: Any) -> int:
+        length = max(0, min(len(buffer), self._size - self._position))
+        if length:
+            buffer[:length] = self._system.read(self._path, self._position, length)
+            self._position += length
+        return length
+
+
+class _Upload(io.RawIOBase):
+    """Gathers a file, and sends it when it is closed."""
+
+    def __init__(self, system: WebHdfs, path: str) -> None:
+        self._system = system
+        self._path = path
+        self._spool = tempfile.SpooledTemporaryFile(_SPOOL_BYTES)  # noqa: SIM115
+        self._size = 0
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        count = self._spool.write(data)
+        self._size += count
+        return count
+
+    def tell(self) -> int:
+        return self._size
+
+    def close(self) -> None:
+        if self.closed:
+            return
+        try:
+            self._system.write(self._path, self._spool, self._size)
+        finally:
+            self._spool.close()
+            super().close()
