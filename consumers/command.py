@@ -104,10 +104,10 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _run_worker(arguments: argparse.Namespace) -> int:
+    from consumers.membership import TopicsDiffer, WorkerSettings
     from consumers.newest_fixes import Standstill
     from consumers.renewal import Renewal
     from consumers.resolver import Resolver
-    from consumers.session import TopicsDiffer, WorkerSettings
     from consumers.worker import Worker, describe
     from geoservice.fallback import from_arguments
     from waylog.kafka import client_config

@@ -11,8 +11,9 @@ import time
 from collections.abc import Callable
 from typing import Generic
 
+from consumers.membership import Counters, Membership, WorkerSettings
 from consumers.processor import Processor, StateT
-from consumers.session import Counters, Membership, Session, SessionFailed, WorkerSettings
+from consumers.session import Session, SessionFailed
 from waylog.interceptors import Telemetry
 
 logger = logging.getLogger(__name__)
