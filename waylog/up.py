@@ -11,6 +11,7 @@ import asyncio
 import fcntl
 import logging
 import random
+import shlex
 import signal
 import socket
 import sys
@@ -67,6 +68,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
     add("--resolvers", type=int, default=1, metavar="N", help="resolver processes (default 1)")
     add("--geo", type=Path, metavar="INDEX", help="geocoding index (default: the embedded world)")
+    add(
+        "--resolver-options",
+        default="",
+        metavar="WORDS",
+        help="more options of `waylog resolver`, as '--movement-threshold 10 --renew'",
+    )
     history = parser.add_mutually_exclusive_group()
     history.add_argument("--history", metavar="DIR_OR_URL", help="Parquet (default DATA/history)")
     history.add_argument("--no-history", action="store_true", help="start no history job, no JVM")
@@ -95,6 +102,13 @@ def run(arguments: argparse.Namespace) -> int:
     with _lock(data.root / "lock"):
         asyncio.run(_Platform.plan(arguments, data).run())
     return EXIT_DONE
+
+
+def _words(text: str) -> list[str]:
+    try:
+        return shlex.split(text)
+    except ValueError as error:
+        raise CommandError(f"--resolver-options: {error}") from None
 
 
 def _lock(path: Path) -> IO[str]:
@@ -150,6 +164,7 @@ class _Platform:
     broker_metrics: Endpoint | None
     geo_http: Endpoint
     geo: Path | None
+    resolver_options: tuple[str, ...]
     history: str | None
     places_interval_s: int
     gateway_workers: int
@@ -170,6 +185,7 @@ class _Platform:
             broker_metrics=None if kafka is None else _with_port("127.0.0.1:0"),
             geo_http=_with_port("127.0.0.1:0"),
             geo=arguments.geo,
+            resolver_options=tuple(_words(arguments.resolver_options)),
             history=history,
             places_interval_s=arguments.places_interval,
             gateway_workers=arguments.gateway_workers,
@@ -311,6 +327,7 @@ class _Platform:
             "--bootstrap-servers",
             self.bootstrap_servers,
             *self._geo_index("--geo"),
+            *self.resolver_options,
         ]
         return ProcessSpec(f"resolver-{number}", self._waylog(*words))
 
