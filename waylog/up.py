@@ -72,7 +72,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--resolver-options",
         default="",
         metavar="WORDS",
-        help="more options of `waylog resolver`, as '--movement-threshold 10 --renew'",
+        help="more of `waylog resolver`: --resolver-options='--movement-threshold 10 --renew'",
     )
     history = parser.add_mutually_exclusive_group()
     history.add_argument("--history", metavar="DIR_OR_URL", help="Parquet (default DATA/history)")
