@@ -191,6 +191,7 @@ async def served(server: HttpServer, token: str | None, until: asyncio.Event) ->
     return times
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("attack", ATTACKS, ids=lambda attack: attack.__name__)
 async def test_who_behaves_is_served_meanwhile(attack: Attack, tmp_path: Path) -> None:
     async with parts(tmp_path, log=AcknowledgingLog(), limits=LIMITS) as services:
