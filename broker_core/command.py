@@ -136,6 +136,8 @@ async def _serve(config: BrokerConfig) -> int:
         broker.endpoint,
         config.log_dir,
     )
+    for name, endpoint in list(broker.network.endpoints.items())[1:]:
+        logger.info("listener %s at %s", name, endpoint)
     notify_ready()
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
