@@ -17,13 +17,20 @@ import shapely
 from geoservice import format as file_format
 from geoservice import street_format as sections
 from geoservice.display_names import display_name
-from geoservice.importer.addresses import AddressFinder, is_contested, shown_lines
+from geoservice.importer.addresses import AddressFinder, Line, is_contested, shown_lines
 from geoservice.importer.area_sections import PlaceNode, Polygon, area_sections
 from geoservice.importer.areas import Area
 from geoservice.importer.countries import Countries
 from geoservice.importer.country_names import CountryNames
 from geoservice.importer.interpolation import place_interpolations
-from geoservice.importer.placing import TILE_DEGREES, HousePlace, StreetPlace, Tile, area_lines
+from geoservice.importer.placing import (
+    TILE_DEGREES,
+    HousePlace,
+    StreetPlace,
+    Tile,
+    area_lines,
+    postcode_of,
+)
 from geoservice.importer.postcodes import Postcodes
 from geoservice.importer.ranks import address_label
 from geoservice.importer.reading import Report, read_extracts
@@ -172,7 +179,7 @@ class _Builder:
         areas = self._survey.areas
         for area, lines in zip(areas, area_lines(self._finder, areas), strict=True):
             around = shown_lines(lines, [], area.address, area.display_point)
-            postcode = _area_postcode(area, self._postcodes)
+            postcode = _area_postcode(area, lines, self._postcodes)
             tail = self._addresses.number([area, *around], postcode, area.country)
             row = area.row
             point = _integer_point(area.display_point)
@@ -522,10 +529,13 @@ def _integer_point(point: Any) -> tuple[int, int]:
     return round(point.x * DEGREE), round(point.y * DEGREE)
 
 
-def _area_postcode(area: Area, postcodes: Postcodes) -> str | None:
+def _area_postcode(area: Area, lines: Sequence[Line], postcodes: Postcodes) -> str | None:
     text = area.address.get("postcode")
     if text is not None and "," not in text and ";" not in text:
         return text.strip().upper()
+    postcode = postcode_of(lines)
+    if postcode is not None:
+        return postcode
     if area.rank_search <= 8:
         return None
     if area.is_area:

@@ -21,6 +21,8 @@ from geoservice.reverse import Geocoder
 
 #: A piece is asked for at so many points along each side.
 _SAMPLES: Final = 24
+#: What share of them has to be in a country, so that the others are errors of the world.
+_CLEAR: Final = 0.95
 _Box = tuple[float, float, float, float]
 
 
@@ -38,15 +40,15 @@ class Countries:
             if code:
                 self._areas.append((rows.geometries([row])[0], code.lower()))
         self.complete = {code for _, code in self._areas}
-        self._pieces = [
-            (piece, code)
-            for piece in _cut(source.bounds, source.border_lines)
-            if (code := self._vote(piece)) is not None
-        ]
-        # Where the world names a country whose border is known, and that is elsewhere.
-        self._neighbours = [
-            code for _, code in self._pieces if code not in self.complete
-        ] or sorted(source.country_names.keys() - self.complete)
+        self._pieces: list[tuple[Any, str]] = []
+        # Points outside of the countries whose border is whole, and the others that they are in.
+        self._samples: list[tuple[float, float]] = []
+        self._sample_codes: list[str] = []
+        for piece in _cut(source.bounds, source.border_lines):
+            code = self._vote(piece)
+            if code is not None:
+                self._pieces.append((piece, code))
+        self._sample_tree = shapely.STRtree(shapely.points(np.array(self._samples).reshape(-1, 2)))
 
     def codes(self, points: Geometries) -> NDArray[Any]:
         """The country code of each point, None at sea."""
@@ -62,8 +64,12 @@ class Countries:
         missing = np.flatnonzero(codes == None)  # noqa: E711 - elementwise
         if len(missing):
             codes[missing] = [
-                code if code not in self.complete else next(iter(self._neighbours), None)
-                for code in self._ask(shapely.get_coordinates(points[missing]))
+                self._other(point) if code in self.complete else code
+                for point, code in zip(
+                    points[missing],
+                    self._ask(shapely.get_coordinates(points[missing])),
+                    strict=True,
+                )
             ]
         return codes
 
@@ -73,7 +79,14 @@ class Countries:
             result.address.get("country_code") for result in self._world.reverse_batch(lats, lons)
         ]
 
+    def _other(self, point: Any) -> str | None:
+        """Where the world names a country whose border is known, and that is elsewhere."""
+        if not self._sample_codes:
+            return None
+        return self._sample_codes[int(self._sample_tree.nearest(point))]
+
     def _vote(self, piece: Any) -> str | None:
+        """The country of a piece; None if lines are missing that cut it further."""
         west, south, east, north = piece.bounds
         fractions = (np.arange(_SAMPLES) + 0.5) / _SAMPLES
         lons, lats = np.meshgrid(
@@ -82,16 +95,23 @@ class Countries:
         shapely.prepare(piece)
         inside = shapely.contains_xy(piece, lons, lats)
         points = np.column_stack([lons[inside], lats[inside]])
+        middle = piece.representative_point()
         if not len(points):
-            point = piece.representative_point()
-            points = np.array([[point.x, point.y]])
-        inside_known = any(area.covers(piece.representative_point()) for area, _ in self._areas)
-        votes = Counter(
-            code
-            for code in self._ask(points)
-            if code is not None and (inside_known or code not in self.complete)
-        )
-        return votes.most_common(1)[0][0] if votes else None
+            points = np.array([[middle.x, middle.y]])
+        if any(area.covers(middle) for area, _ in self._areas):
+            return None  # its border is known
+        sampled = [
+            ((float(point[0]), float(point[1])), code)
+            for point, code in zip(points, self._ask(points), strict=True)
+            if code is not None and code not in self.complete
+        ]
+        self._samples += [point for point, _ in sampled]
+        self._sample_codes += [code for _, code in sampled]
+        votes = Counter(code for _, code in sampled)
+        if not votes:
+            return None
+        code, count = votes.most_common(1)[0]
+        return code if count >= _CLEAR * votes.total() else None
 
 
 def _cut(bounds: list[_Box], lines: list[Any]) -> list[Any]:

@@ -150,7 +150,7 @@ class Tile:
             country = survey.countries[row]
             postcode = _tagged_postcode(country, row_tags.address)
             if postcode is None:
-                postcode = _postcode_of(lines)
+                postcode = postcode_of(lines)
             if postcode is None and survey.rank_address[row] > 25:
                 postcode = near
             elif postcode is None and self._has_postcode(row, geometry):
@@ -294,7 +294,7 @@ class Tile:
         return lines
 
     def _area_postcode(self, area: Area, lines: list[Line]) -> str | None:
-        return _tagged_postcode(area.country, area.address) or _postcode_of(lines)
+        return _tagged_postcode(area.country, area.address) or postcode_of(lines)
 
     def _inherited_addresses(self, rows: Integers, geometries: Any) -> dict[int, dict[str, str]]:
         """Addresses of the buildings around points that have none, by position in `rows`."""
@@ -481,7 +481,7 @@ def _tagged_postcode(country: str | None, address: Mapping[str, str]) -> str | N
     return read_postcode(country, text) if text is not None else None
 
 
-def _postcode_of(lines: Sequence[Line]) -> str | None:
+def postcode_of(lines: Sequence[Line]) -> str | None:
     """The postcode that the smallest area around has by its tags."""
     for line in reversed(lines):
         if line.is_address:
