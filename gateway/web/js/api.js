@@ -69,3 +69,9 @@ export async function places(name, signal) {
 export function pipeline(signal) {
   return getJson("/v1/pipeline", signal);
 }
+
+/** Places of this name, at most five: `lat`, `lon`, `display_name`, `boundingbox` (Nominatim's). */
+export async function search(text, signal) {
+  const found = await getJson(`/search?${new URLSearchParams({ q: text, format: "jsonv2", limit: "5" })}`, signal);
+  return (Array.isArray(found) ? found : []).filter((place) => Number.isFinite(Number(place.lat)) && Number.isFinite(Number(place.lon)));
+}

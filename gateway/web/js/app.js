@@ -128,6 +128,10 @@ list.addEventListener("filter", ({ detail }) => {
   state.query = list.query;
   remember();
 });
+list.addEventListener("place", ({ detail }) => {
+  setFollowing(false);
+  view.show(detail);
+});
 panel.addEventListener("close", () => select(null));
 panel.addEventListener("follow", ({ detail }) => setFollowing(detail));
 panel.addEventListener("range", ({ detail }) => { state.track = detail; remember(); });

@@ -151,6 +151,14 @@ export class MapView extends EventTarget {
     this.map.fitBounds(bounds, { padding: this.padding(), maxZoom: 14, duration: animate && !this.points.reducedMotion ? 700 : 0 });
   }
 
+  /** Bring a place of a search into view: its box, or the point where it has none. */
+  show(place) {
+    const [south, north, west, east] = (place.boundingbox ?? []).map(Number);
+    if ([south, north, west, east].every(Number.isFinite) && west <= east) {
+      this.map.fitBounds([[west, south], [east, north]], { padding: this.padding(), maxZoom: 16, duration: this.points.reducedMotion ? 0 : 700 });
+    } else this.fly({ center: [Number(place.lon), Number(place.lat)], zoom: 13, offset: this.freeCentre() });
+  }
+
   focus(record, zoom = Math.max(this.map.getZoom(), 12)) {
     this.fly({ center: [record.lon, record.lat], zoom, offset: this.freeCentre() });
   }

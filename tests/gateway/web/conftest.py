@@ -45,6 +45,7 @@ class PlayedGateway:
         self.rows: dict[str, dict[str, Any]] = {}
         self.tracks: dict[str, list[dict[str, Any]]] = {}
         self.places: list[dict[str, Any]] = []
+        self.found: list[dict[str, Any]] = []  # by /search
         self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
         self.credentials: str | None = None
         self.sockets: set[web.WebSocketResponse] = set()
@@ -105,6 +106,7 @@ class PlayedGateway:
         app.router.add_get("/v1/devices", self._devices)
         app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
         app.router.add_get("/v1/pipeline", self._pipeline)
+        app.router.add_get("/search", self._search)
         app.router.add_get("/v1/ws", self._socket)
         app.router.add_get("/v1/stream", self._stream)
         return app
@@ -140,6 +142,12 @@ class PlayedGateway:
             for point in self.tracks.get(device, [])
         ]
         return web.json_response({"type": "FeatureCollection", "features": features})
+
+    async def _search(self, request: web.Request) -> web.Response:
+        assert request.query["format"] == "jsonv2"
+        wanted = request.query["q"].lower()
+        found = [each for each in self.found if wanted in each["display_name"].lower()]
+        return web.json_response(found[: int(request.query["limit"])])
 
     async def _pipeline(self, request: web.Request) -> web.Response:
         return web.json_response(self.pipeline)

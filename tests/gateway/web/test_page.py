@@ -209,12 +209,31 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     assert not any("secret" in url for url in visit.requests)
 
 
+async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: PlayedGateway) -> None:
+    played.fix("demo/phone", *VADUZ)
+    place = {"display_name": "Nuuk, Greenland", "lat": "64.17", "lon": "-51.74"}
+    box = {"boundingbox": ["64.1", "64.2", "-51.8", "-51.6"]}
+    played.found = [place | box, {"display_name": "Nuuksio, Finland", "lat": "60.3", "lon": "24.5"}]
+    await visit.open(played.url)
+    page = visit.page
+    await page.get_by_label("Search device, address or place").fill("nuuk")
+    group = page.get_by_role("group", name="Places with this name")
+    await expect(group.get_by_role("button")).to_have_count(2)
+    for number, lat in ((0, 64.15), (1, 60.3)):
+        await group.get_by_role("button").nth(number).click()
+        await page.wait_for_function(
+            "(lat) => !waylog.moving && Math.abs(waylog.map.getCenter().lat - lat) < 0.2", arg=lat
+        )
+    await page.get_by_label("Search device, address or place").fill("n")
+    await expect(group).to_be_hidden()
+
+
 async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: PlayedGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     played.fix("demo/my bike & trailer", 47.2, 9.6)
     await visit.open(played.url)
     page = visit.page
-    await page.get_by_label("Search device or address").fill("bike")
+    await page.get_by_label("Search device, address or place").fill("bike")
     await page.locator("[role=listitem] button", has_text="my bike").click()
     await page.get_by_role("button", name="24 h").click()
     await page.wait_for_function(
@@ -230,7 +249,7 @@ async def test_the_url_keeps_the_state_of_the_page(visit: Visit, played: PlayedG
     await expect(other.page.get_by_role("button", name="24 h")).to_have_attribute(
         "aria-pressed", "true"
     )
-    await expect(other.page.get_by_label("Search device or address")).to_have_value("bike")
+    await expect(other.page.get_by_label("Search device, address or place")).to_have_value("bike")
     assert await other.page.evaluate("waylog.view.view().zoom") == pytest.approx(zoom, abs=0.01)
     await other.page.close()
 
@@ -286,7 +305,7 @@ async def test_keyboard_alone_is_enough(visit: Visit, played: PlayedGateway) -> 
     assert await rows.count() < 40
     await expect(rows.first).to_have_attribute("aria-setsize", "200")
     await page.keyboard.press("/")
-    await expect(page.get_by_label("Search device or address")).to_be_focused()
+    await expect(page.get_by_label("Search device, address or place")).to_be_focused()
     await page.keyboard.type("van-1")
     await expect(rows.first).to_have_attribute("aria-setsize", "100")
     await rows.first.get_by_role("button").focus()

@@ -2,6 +2,7 @@
 // devices scroll like ten. The same facts as on the map, for keyboard and screen reader.
 
 import { ageClass, count, shortAge } from "../format.js";
+import "./place_search.js";
 import { make, setText } from "./svg_icon.js";
 
 const ROW_PX = 62;
@@ -16,8 +17,9 @@ customElements.define("device-list", class extends HTMLElement {
     this.sort = "recent";
     this.rows = [];
     this.shown = [];
-    this.search = make("input", { type: "search", placeholder: "Search device or address", "aria-label": "Search device or address", autocomplete: "off", spellcheck: "false" });
-    this.search.addEventListener("input", () => this.setQuery(this.search.value));
+    this.search = make("input", { type: "search", placeholder: "Search device, address or place", "aria-label": "Search device, address or place", autocomplete: "off", spellcheck: "false" });
+    this.places = make("place-search", {});
+    this.search.addEventListener("input", () => { this.setQuery(this.search.value); this.places.ask(this.search.value); });
     this.order = make("select", { "aria-label": "Sort by" },
       make("option", { value: "recent", text: "Latest first" }), make("option", { value: "name", text: "By name" }));
     this.order.addEventListener("change", () => { this.sort = this.order.value; this.refresh(true); });
@@ -40,6 +42,7 @@ customElements.define("device-list", class extends HTMLElement {
     this.none = make("p", { className: "none", hidden: true });
     this.replaceChildren(
       make("label", { className: "search" }, make("svg-icon", { name: "search" }), this.search),
+      this.places,
       chips,
       make("div", { className: "list-head" }, this.total = make("span", {}), this.order),
       this.scroller, this.none,
