@@ -17,6 +17,7 @@ from broker_core.coordinator.group_loading import GroupLoader
 from broker_core.coordinator.member import JoinRequest, join_error, sync_error
 from broker_core.coordinator.offsets import (
     CommittedOffset,
+    OffsetToCommit,
     encode_group_key,
     encode_offset_key,
     encode_offset_value,
@@ -39,17 +40,6 @@ class GroupSettings(NamedTuple):
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
-
-
-class OffsetToCommit(NamedTuple):
-    """One partition of an OffsetCommit request; `error` refuses it before it gets here."""
-
-    topic: str
-    partition: int
-    offset: int
-    leader_epoch: int
-    metadata: str
-    error: int = errors.NONE
 
 
 class GroupCoordinator:
@@ -380,10 +370,12 @@ class GroupCoordinator:
         """Remove offsets that nobody has needed for `offsets.retention.minutes`, and empty groups.
 
         The time runs from when the group became empty, or, for a group that never had members, from
-        the commit.
+        the commit. A group with members loses those of topics that nobody in it reads any more.
         """
         limit = now.wall_ms - self._settings.offsets_retention_ms
         for group in list(self.groups.values()):
+            if group.state is GroupState.STABLE:
+                self._expire_unread(group, limit)
             if group.state is not GroupState.EMPTY:
                 continue
             expired = [
@@ -407,6 +399,18 @@ class GroupCoordinator:
             if append.records:
                 logger.info("group %s: %d offsets expire", group.group_id, len(expired))
                 self._effects.append(append)
+
+    def _expire_unread(self, group: Group | ConsumerGroup, limit_ms: int) -> None:
+        old = [
+            place
+            for place, committed in group.offsets.items()
+            if committed.commit_timestamp <= limit_ms
+        ]
+        read = {topic for topic in {place[0] for place in old} if group.is_subscribed(topic)}
+        unread = [place for place in old if place[0] not in read]
+        if unread:
+            logger.info("group %s: %d unread offsets expire", group.group_id, len(unread))
+            self._effects.append(self._removal(group, unread))
 
     def forget_topic(self, topic: str) -> None:
         """A topic was deleted: its offsets mean nothing any more."""

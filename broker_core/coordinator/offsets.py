@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any, Final, NamedTuple
 
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
+from broker_core.errors import NONE
 from broker_core.protocol.schema import StoredMessage
 
 OFFSETS_TOPIC: Final = "__consumer_offsets"
@@ -83,6 +84,17 @@ class CommittedOffset(NamedTuple):
     leader_epoch: int
     metadata: str
     commit_timestamp: int
+
+
+class OffsetToCommit(NamedTuple):
+    """One partition of an OffsetCommit request; `error` refuses it before it gets here."""
+
+    topic: str
+    partition: int
+    offset: int
+    leader_epoch: int
+    metadata: str
+    error: int = NONE
 
 
 class OffsetKey(NamedTuple):

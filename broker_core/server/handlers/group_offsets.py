@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
-from broker_core.coordinator.group_coordinator import OffsetToCommit
 from broker_core.coordinator.group_offsets import GroupOffsets
+from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.coordinator.group_coordinator import OffsetToCommit
+from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
 from broker_core.protocol.control_records import EndMarker
 from broker_core.server.handlers.group_offsets import codes_by_topic

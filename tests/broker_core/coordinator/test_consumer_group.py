@@ -233,6 +233,22 @@ def test_offsets_are_those_of_the_members_of_today(bench: Bench) -> None:
     assert bench.driver.committed() == 5
 
 
+def test_offsets_of_topics_that_nobody_reads_any_more_expire(bench: Bench) -> None:
+    bench.join("a")
+    bench.driver.commit("c1", "a", 1, 5)
+    bench.driver.wait_without_heartbeats(8 * 24 * 60 * 60_000)
+    bench.driver.coordinator.expire_offsets(bench.driver.now)
+    bench.driver.perform()
+    assert bench.driver.committed() == 5
+    bench.driver.topics.create("u", 1)
+    bench._listen("a", bench.heartbeat("a", topics=["u"], owned=bench.owned["a"]))
+    for _ in range(3):
+        bench.poll("a")
+    bench.driver.coordinator.expire_offsets(bench.driver.now)
+    bench.driver.perform()
+    assert bench.driver.committed() is None
+
+
 def test_a_group_changes_its_protocol_when_nobody_is_in_it(bench: Bench) -> None:
     bench.join("a")
     bench.driver.commit("c1", "a", 1, 5)
