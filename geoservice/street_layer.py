@@ -9,6 +9,7 @@ import msgspec
 
 from geoservice import street_format as sections
 from geoservice.display_names import display_name
+from geoservice.node_boxes import box_around
 from geoservice.places import DEFAULT_LAYERS, ZOOM_MAX, AddressRow, Place, ReverseResult
 from geoservice.store import IndexFile
 from geoservice.streets import StreetIndex
@@ -30,36 +31,6 @@ _TAIL_WIDTH: Final = len(sections.TAIL_COLUMNS)
 
 #: Places kept ready; each is about a kilobyte.
 _PLACES_MAX: Final = 8_000
-
-#: Half the side of the box around a node, in degrees, as Nominatim's.
-_NODE_EXTENTS: Final = {
-    ("place", "continent"): 25.0,
-    ("place", "country"): 7.0,
-    ("place", "state"): 2.6,
-    ("place", "province"): 2.6,
-    ("place", "region"): 1.0,
-    ("place", "county"): 0.7,
-    ("place", "city"): 0.16,
-    ("place", "municipality"): 0.16,
-    ("place", "island"): 0.32,
-    ("place", "postcode"): 0.16,
-    ("place", "town"): 0.04,
-    ("place", "village"): 0.02,
-    ("place", "hamlet"): 0.02,
-    ("place", "district"): 0.02,
-    ("place", "borough"): 0.02,
-    ("place", "suburb"): 0.02,
-    ("place", "locality"): 0.01,
-    ("place", "neighbourhood"): 0.01,
-    ("place", "quarter"): 0.01,
-    ("place", "city_block"): 0.01,
-    ("landuse", "farm"): 0.01,
-    ("place", "farm"): 0.01,
-    ("place", "airport"): 0.015,
-    ("aeroway", "aerodrome"): 0.015,
-    ("railway", "station"): 0.005,
-}
-_NODE_EXTENT: Final = 0.00005
 
 _Found = tuple[int, int, int]  # object, tail, interpolated number or -1
 
@@ -214,8 +185,7 @@ class StreetLayer:
         if (
             country < 0
             or town is None
-            or self._index.string(self._countries[2 * country])
-            != town.address.get("country_code")
+            or self._index.string(self._countries[2 * country]) != town.address.get("country_code")
         ):
             return None
         at = (row.lat / 1e7, row.lon / 1e7)
@@ -388,8 +358,7 @@ class StreetLayer:
     ) -> tuple[float, float, float, float]:
         if row.flags & sections.FLAG_NODE:
             lon, lat = row.lon / 1e7, row.lat / 1e7
-            extent = _NODE_EXTENTS.get((category, type_), _NODE_EXTENT)
-            return lat - extent, lat + extent, lon - extent, lon + extent
+            return box_around(lat, lon, category, type_)
         west, south, east, north = self._boxes[4 * number : 4 * number + 4]
         return south / 1e7, north / 1e7, west / 1e7, east / 1e7
 

@@ -23,6 +23,7 @@ from geoservice.importer.addresses import (
 from geoservice.importer.areas import Area
 from geoservice.importer.names import normalized, spellings
 from geoservice.importer.postcodes import Postcodes, read_postcode
+from geoservice.importer.ranks import rank_by_size
 from geoservice.importer.rows import AREA, DEGREE, NODE, WAY, Integers, RowTags
 from geoservice.importer.survey import Survey
 
@@ -174,7 +175,7 @@ class Tile:
             return STREET_RANK
         if rank > 0:
             return rank
-        return _rank_by_size(int(self._survey.rank_search[row]), geometry)
+        return rank_by_size(int(self._survey.rank_search[row]), geometry)
 
     def _has_postcode(self, row: int, geometry: Any) -> bool:
         return bool(
@@ -489,15 +490,3 @@ def postcode_of(lines: Sequence[Line]) -> str | None:
             if text is not None and "," not in text and ";" not in text:
                 return text.strip().upper()
     return None
-
-
-def _rank_by_size(rank_search: int, geometry: Any) -> int:
-    """How large an area must be to be part of the address of something this large."""
-    dimensions = shapely.get_dimensions(geometry)
-    if dimensions == 0:
-        return rank_search
-    size = geometry.area if dimensions == 2 else geometry.length**2 * 0.1
-    for limit, rank in ((1.0, 7), (0.1, 9), (0.01, 13), (0.001, 17), (0.0001, 19)):
-        if size > limit:
-            return rank
-    return 21 if size > 0.000005 else 23

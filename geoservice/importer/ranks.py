@@ -6,7 +6,9 @@ Ranks go from 2 (continent) over 4 (country), 8 (state), 12 (county), 16 (city),
 
 from __future__ import annotations
 
-from typing import Final
+from typing import Any, Final
+
+import shapely
 
 Ranks = tuple[int, int]  # search, address
 
@@ -247,3 +249,15 @@ def address_label(
     else:
         label = category
     return label.lower().replace(" ", "_")
+
+
+def rank_by_size(rank_search: int, geometry: Any) -> int:
+    """How large an area must be to be part of the address of something this large."""
+    dimensions = shapely.get_dimensions(geometry)
+    if dimensions == 0:
+        return rank_search
+    size = geometry.area if dimensions == 2 else geometry.length**2 * 0.1
+    for limit, rank in ((1.0, 7), (0.1, 9), (0.01, 13), (0.001, 17), (0.0001, 19)):
+        if size > limit:
+            return rank
+    return 21 if size > 0.000005 else 23
