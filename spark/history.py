@@ -20,6 +20,7 @@ from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
 from spark.session import DEFAULT_MASTER, close_session, open_session
 from waylog.cli import CommandError
+from waylog.config import ConfigError
 from waylog.kafka import LogUnreachable
 from waylog.storage import Storage
 from waylog.topics import LOCATION
@@ -60,6 +61,12 @@ class HistorySettings:
     @property
     def checkpoint_url(self) -> str:
         """Where Spark keeps its offsets; the two sources write them differently."""
+        if self.checkpoint is None and self.out.startswith("webhdfs://"):
+            # Spark's own client of that interface lacks a class in the packages of PyPI.
+            raise ConfigError(
+                f"{self.out}: name a --checkpoint that Spark can write to, such as "
+                "hdfs://NAMENODE:8020/waylog-checkpoint, or use --engine arrow"
+            )
         base = self.checkpoint or f"{Storage(self.out).spark_url}/_checkpoint"
         return f"{base.rstrip('/')}/{self.source}"
 
@@ -89,6 +96,9 @@ class HistoryJob:
         Raises ConfigError for settings that can not work, CommandError when the log or the history
         is not usable.
         """
+        if self._settings.engine == "spark":
+            # Said before anything is started.
+            logger.debug("offsets are kept in %s", self._settings.checkpoint_url)
         self._storage.open_folder()
         lock = self._storage.lock()
         try:

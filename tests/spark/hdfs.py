@@ -29,6 +29,7 @@ class Hdfs:
         )
         rpc, self._http = _free_port(), _free_port()
         self.url = f"webhdfs://127.0.0.1:{self._http}"
+        self.spark_url = f"hdfs://127.0.0.1:{rpc}"
         _write(folder / "core-site.xml", {"fs.defaultFS": f"hdfs://127.0.0.1:{rpc}"})
         _write(
             folder / "hdfs-site.xml",

@@ -139,7 +139,12 @@ def test_both_engines_write_to_hdfs(hdfs_cluster: Hdfs, log: str) -> None:
     fixes = [make_fix("demo/phone", 1_767_225_600_000 + each * 1000) for each in range(3000)]
     for turn, engine in enumerate(("spark", "arrow")):
         append_fixes(log, fixes[turn * 1500 : turn * 1500 + 1500])
-        words = ("--engine", engine, "--once", "--bootstrap-servers", log, "--out", url)
+        words = ["--engine", engine, "--once", "--bootstrap-servers", log, "--out", url]
+        if engine == "spark":
+            refused = Running("history", "run", *words)
+            assert refused.process.wait(60) == 2
+            assert "--checkpoint" in refused.said
+            words += ["--checkpoint", f"{hdfs_cluster.spark_url}/checkpoint"]
         job = Running("history", "run", *words)
         assert job.process.wait(300) == 0, job.said
     assert {row["id"] for row in rows_of(url)} == {fix.id for fix in fixes}
