@@ -139,9 +139,8 @@ class Matching:
         self._named: list[Numbers] = []
         self._placed: list[NDArray[np.bool_] | None] = []
         for word in asked.words:
-            numbers = [layer.words.find(form) for form in word.forms]
-            self._named.append(_union([layer.words.named(number) for number in numbers]))
-            inside = _union([layer.words.contexts(number) for number in numbers])
+            self._named.append(_union([layer.words.named(form) for form in word.forms]))
+            inside = _union([layer.words.contexts(form) for form in word.forms])
             self._placed.append(self._as_set(inside) if word.may_place and len(inside) else None)
 
     def matches(self) -> list[Match]:

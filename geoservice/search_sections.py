@@ -2,13 +2,18 @@
 
 What can be found ("objects": streets, places, towns) has names; where it lies is its "context", one
 for all that share it (the address behind the street; state and country of a town). Both are
-looked up by word. The words are sorted by their bytes.
+looked up by word.
+
+The words are sorted by their bytes and stored in blocks of BLOCK_WORDS. Of each word there are: how
+many bytes it has in common with the one before (0 in the first of a block), how many follow,
+these, then as varints the lengths of its objects and of its contexts in bytes. Numbers of objects
+and contexts are varints too: the first of a word, then the gaps.
 """
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, Final
 
 import numpy as np
@@ -17,14 +22,17 @@ from numpy.typing import NDArray
 from geoservice.format import IndexFormatError
 from geoservice.search_words import all_forms
 
-WORD_ENDS: Final = "word ends"  # int32: where each word ends
-WORDS: Final = "words"  # UTF-8
-NAMED_ENDS: Final = "named ends"  # int32: of each word the end of its objects
-NAMED: Final = "named"  # int32: objects, ascending
-CONTEXT_ENDS: Final = "context ends"  # int32: of each word the end of its contexts
-CONTEXTS: Final = "contexts"  # int32: contexts, ascending
+WORDS: Final = "words"
+WORD_BLOCKS: Final = "word blocks"  # int32 x 3 a block: where it begins in the three others
+NAMED: Final = "named"  # objects, ascending
+CONTEXTS: Final = "contexts"  # contexts, ascending
 
-SECTIONS: Final = (WORD_ENDS, WORDS, NAMED_ENDS, NAMED, CONTEXT_ENDS, CONTEXTS)
+SECTIONS: Final = (WORDS, WORD_BLOCKS, NAMED, CONTEXTS)
+
+BLOCK_WORDS: Final = 16
+_BLOCK_WIDTH: Final = 3
+_VARINT_BYTES_MAX: Final = 5
+_NUMBER_MAX: Final = 2**31 - 1
 
 Named = tuple[int, Iterable[str]]  # number, names
 Numbers = NDArray[np.int32]
@@ -44,14 +52,18 @@ class _Pairs:
             self._words.append(self._numbers.setdefault(word, len(self._numbers)))
             self._owners.append(owner)
 
-    def sections(self, places: NDArray[np.int64]) -> tuple[bytes, bytes]:
-        """(ends, owners), the words at their places in the sorted list."""
+    def encoded(self, places: NDArray[np.int64]) -> tuple[bytes, list[int]]:
+        """The owners of all words in their sorted order, and the length of each word's."""
         words = places[np.frombuffer(self._words, dtype=np.int32)]
-        owners = np.frombuffer(self._owners, dtype=np.int32)
+        owners = np.frombuffer(self._owners, dtype=np.int32).astype(np.int64)
         order = np.lexsort((owners, words))
-        counts = np.bincount(words, minlength=len(places))
-        ends = np.cumsum(counts)
-        return ends.astype("<i4").tobytes(), owners[order].astype("<i4").tobytes()
+        words, owners = words[order], owners[order]
+        gaps = np.diff(owners, prepend=0)
+        firsts = np.flatnonzero(np.diff(words, prepend=-1))
+        gaps[firsts] = owners[firsts]
+        data, sizes = encode_varints(gaps)
+        lengths = np.bincount(words, weights=sizes, minlength=len(places))
+        return data, lengths.astype(np.int64).tolist()
 
 
 def build_search_sections(objects: Iterable[Named], contexts: Iterable[Named]) -> dict[str, bytes]:
@@ -66,16 +78,29 @@ def build_search_sections(objects: Iterable[Named], contexts: Iterable[Named]) -
     order = sorted(range(len(encoded)), key=encoded.__getitem__)
     places = np.empty(len(order), dtype=np.int64)
     places[order] = np.arange(len(order))
-    words = [encoded[number] for number in order]
-    named_ends, named_numbers = named.sections(places)
-    context_ends, context_numbers = inside.sections(places)
+    named_data, named_lengths = named.encoded(places)
+    context_data, context_lengths = inside.encoded(places)
+    words = bytearray()
+    blocks = array("i")
+    before = b""
+    named_at = context_at = 0
+    for place, number in enumerate(order):
+        word = encoded[number]
+        common = 0
+        if place % BLOCK_WORDS:
+            common = _common(before, word)
+        else:
+            blocks.extend((len(words), named_at, context_at))
+        before = word
+        words += bytes((common, len(word) - common)) + word[common:]
+        words += _varint(named_lengths[place]) + _varint(context_lengths[place])
+        named_at += named_lengths[place]
+        context_at += context_lengths[place]
     return {
-        WORD_ENDS: np.cumsum([len(word) for word in words]).astype("<i4").tobytes(),
-        WORDS: b"".join(words),
-        NAMED_ENDS: named_ends,
-        NAMED: named_numbers,
-        CONTEXT_ENDS: context_ends,
-        CONTEXTS: context_numbers,
+        WORDS: bytes(words),
+        WORD_BLOCKS: np.array(blocks, dtype="<i4").tobytes(),
+        NAMED: named_data,
+        CONTEXTS: context_data,
     }
 
 
@@ -85,48 +110,98 @@ class WordIndex:
     def __init__(self, section: Any) -> None:
         """`section` answers a section's bytes by name; raises IndexFormatError."""
         self._words = memoryview(section(WORDS))
-        self._word_ends = integers(section(WORD_ENDS), WORD_ENDS)
-        self._named_ends = integers(section(NAMED_ENDS), NAMED_ENDS)
-        self._named = integers(section(NAMED), NAMED)
-        self._context_ends = integers(section(CONTEXT_ENDS), CONTEXT_ENDS)
-        self._contexts = integers(section(CONTEXTS), CONTEXTS)
-        self._count = len(self._word_ends)
-        if len(self._named_ends) != self._count or len(self._context_ends) != self._count:
+        self._named = memoryview(section(NAMED))
+        self._contexts = memoryview(section(CONTEXTS))
+        blocks = integers(section(WORD_BLOCKS), WORD_BLOCKS)
+        if len(blocks) % _BLOCK_WIDTH:
             raise IndexFormatError("damaged: the sections of words do not fit each other")
+        self._blocks = blocks.reshape(-1, _BLOCK_WIDTH)
 
-    def find(self, word: str) -> int:
-        """The number of a word, -1 when no name has it."""
+    def named(self, word: str) -> Numbers:
+        """The objects with this word in a name, ascending."""
+        return self._find(word)[0]
+
+    def contexts(self, word: str) -> Numbers:
+        """The contexts with this word in a name, ascending."""
+        return self._find(word)[1]
+
+    def _find(self, word: str) -> tuple[Numbers, Numbers]:
         wanted = word.encode()
-        first, last = 0, self._count
+        first, last = 0, len(self._blocks)
         while first < last:
             middle = (first + last) // 2
-            found = self._word(middle)
-            if found == wanted:
-                return middle
-            if found < wanted:
+            if self._first_word(middle) <= wanted:
                 first = middle + 1
             else:
                 last = middle
-        return -1
+        if first == 0:
+            return _NOTHING, _NOTHING
+        _, named_at, context_at = self._blocks[first - 1].tolist()
+        for found, named, contexts in self._block(first - 1):
+            if found == wanted:
+                return (
+                    decode_gaps(self._named[max(0, named_at) : max(0, named_at + named)]),
+                    decode_gaps(self._contexts[max(0, context_at) : max(0, context_at + contexts)]),
+                )
+            named_at += named
+            context_at += contexts
+        return _NOTHING, _NOTHING
 
-    def named(self, word: int) -> Numbers:
-        """The objects with this word in a name, ascending."""
-        return _slice(self._named, self._named_ends, word)
+    def _first_word(self, block: int) -> bytes:
+        at = max(0, int(self._blocks[block, 0]))
+        length = self._words[at + 1] if at + 1 < len(self._words) else 0
+        return bytes(self._words[at + 2 : at + 2 + length])
 
-    def contexts(self, word: int) -> Numbers:
-        """The contexts with this word in a name, ascending."""
-        return _slice(self._contexts, self._context_ends, word)
+    def _block(self, block: int) -> Iterator[tuple[bytes, int, int]]:
+        """The words of a block, each with the lengths of its objects and contexts."""
+        at = max(0, int(self._blocks[block, 0]))
+        word = b""
+        for _ in range(BLOCK_WORDS):
+            if at + 2 > len(self._words):
+                return
+            common, length = self._words[at], self._words[at + 1]
+            word = word[:common] + bytes(self._words[at + 2 : at + 2 + length])
+            named, at = self._read_varint(at + 2 + length)
+            contexts, at = self._read_varint(at)
+            yield word, named, contexts
 
-    def _word(self, number: int) -> bytes:
-        start = int(self._word_ends[number - 1]) if number else 0
-        return bytes(self._words[max(0, start) : max(0, int(self._word_ends[number]))])
+    def _read_varint(self, at: int) -> tuple[int, int]:
+        value = 0
+        for place, byte in enumerate(self._words[at : at + _VARINT_BYTES_MAX]):
+            value |= (byte & 0x7F) << (7 * place)
+            if byte < 0x80:
+                return value, at + place + 1
+        return 0, len(self._words)
 
 
-def _slice(values: Numbers, ends: Numbers, number: int) -> Numbers:
-    if number < 0:
+def encode_varints(values: NDArray[np.int64]) -> tuple[bytes, NDArray[np.int64]]:
+    """The values as varints (LEB128), and the length of each."""
+    sizes = np.ones(len(values), dtype=np.int64)
+    for place in range(1, _VARINT_BYTES_MAX):
+        sizes += values >= 1 << (7 * place)
+    starts = np.cumsum(sizes) - sizes
+    data = np.empty(int(sizes.sum()), dtype=np.uint8)
+    for place in range(_VARINT_BYTES_MAX):
+        there = sizes > place
+        more = (sizes[there] > place + 1).astype(np.int64) << 7
+        data[starts[there] + place] = (values[there] >> (7 * place) & 0x7F) | more
+    return data.tobytes(), sizes
+
+
+def decode_gaps(data: Any) -> Numbers:
+    """The numbers that a first one and gaps stand for; what cannot be one is left out."""
+    values = np.frombuffer(data, dtype=np.uint8)
+    ends = np.flatnonzero(values < 0x80)
+    if not len(ends):
         return _NOTHING
-    start = int(ends[number - 1]) if number else 0
-    return values[max(0, start) : max(0, int(ends[number]))]
+    starts = np.concatenate([[0], ends[:-1] + 1])
+    sizes = np.minimum(ends - starts + 1, _VARINT_BYTES_MAX)
+    gaps = np.zeros(len(ends), dtype=np.int64)
+    for place in range(int(sizes.max())):
+        there = sizes > place
+        gaps[there] |= (values[starts[there] + place].astype(np.int64) & 0x7F) << (7 * place)
+    numbers = np.cumsum(gaps)
+    return numbers[numbers <= _NUMBER_MAX].astype(np.int32)
 
 
 def integers(section: Any, name: str) -> Numbers:
@@ -134,3 +209,21 @@ def integers(section: Any, name: str) -> Numbers:
     if len(section) % 4:
         raise IndexFormatError(f"damaged: section {name!r} ends within a number")
     return np.frombuffer(section, dtype="<i4")
+
+
+def _varint(value: int) -> bytes:
+    data = bytearray()
+    while value >= 0x80:
+        data.append(value & 0x7F | 0x80)
+        value >>= 7
+    data.append(value)
+    return bytes(data)
+
+
+def _common(first: bytes, second: bytes) -> int:
+    length = 0
+    for left, right in zip(first, second, strict=False):
+        if left != right:
+            break
+        length += 1
+    return length

@@ -261,7 +261,7 @@ class StreetSearch:
         """The addresses that have all words of a text."""
         groups = []
         for forms in split_words(text):
-            found = [self.words.contexts(self.words.find(form)) for form in forms]
+            found = [self.words.contexts(form) for form in forms]
             groups.append(np.unique(np.concatenate(found)))
         if not groups:
             return []

@@ -17,6 +17,7 @@ Forms = tuple[str, ...]
 
 WORDS_MAX: Final = 24
 _CHARACTERS_MAX: Final = 400
+_WORD_CHARACTERS_MAX: Final = 60  # of a form; in UTF-8 fewer than 256 bytes
 
 # Letters that Unicode does not decompose.
 _LETTERS: Final = str.maketrans(
@@ -164,4 +165,5 @@ def _forms(word: str) -> Forms:
             for ending, short in _ENDINGS:
                 if len(form) > len(short) + 2 and form.endswith(short):
                     forms[form[: -len(short)] + ending] = None
-    return tuple(form for form in forms if form)
+    cut = dict.fromkeys(form[:_WORD_CHARACTERS_MAX] for form in forms)
+    return tuple(form for form in cut if form)

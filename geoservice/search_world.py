@@ -1,24 +1,26 @@
-"""Forward search in the index of the world: its towns and countries, by their one name."""
+"""Forward search in the index of the world: its towns and countries, by name."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
+from geoservice import format as file_format
 from geoservice.format import TOWN_COLUMNS, IndexFormatError
 from geoservice.reverse import Geocoder, Place
 from geoservice.search_query import Box, House
-from geoservice.search_sections import Numbers, WordIndex, build_search_sections, integers
+from geoservice.search_sections import Named, Numbers, WordIndex, build_search_sections, integers
+from geoservice.search_words import plain
 
-#: Section of the world: the number of the context (country and state) of each town.
-TOWN_CONTEXTS: Final = "town contexts"
-OTHER_NAME_ENDS: Final = "other name ends"  # int32: of each town the end of its other names
+# Sections of the world: names of larger towns in other languages.
+OTHER_TOWNS: Final = "other towns"  # int32 x 2: town, and the end of its other names; ascending
 OTHER_NAMES: Final = "other names"  # UTF-8, a line each
 
 _COLUMNS: Final = {name: number for number, name in enumerate(TOWN_COLUMNS)}
+_COUNTRY_WIDTH: Final = 4  # code, name, first town, end of towns
 _RANK_TOWN: Final = 16
 _RANK_SUBURB: Final = 20
 _RANK_COUNTRY: Final = 4
@@ -26,27 +28,59 @@ _IMPORTANCE_TOWN: Final = 0.1
 _IMPORTANCE_COUNTRY: Final = 0.6
 
 
-def name_towns(
-    towns: Sequence[Sequence[str]],
-    contexts: Sequence[tuple[str, ...]],
-    countries: Sequence[Sequence[str]],
+def build_town_search(
+    content: Mapping[str, Any], other_names: Sequence[Sequence[str]]
 ) -> dict[str, bytes]:
-    """The sections of the search: all names of each town, what it lies in, names of countries.
+    """The sections that make the other sections of the world searchable.
 
-    Countries are numbered behind the towns.
+    `other_names` are what each town is called too. Countries are numbered behind the towns.
     """
-    numbers: dict[tuple[str, ...], int] = {}
-    of_towns = [numbers.setdefault(context, len(numbers)) for context in contexts]
-    sections = build_search_sections(
-        enumerate([*towns, *countries]),
-        ((number, context) for context, number in numbers.items()),
-    )
-    others = ["\n".join(names[1:]).encode() for names in towns]
-    return sections | {
-        TOWN_CONTEXTS: np.array(of_towns, dtype="<i4").tobytes(),
-        OTHER_NAME_ENDS: np.cumsum([len(names) for names in others]).astype("<i4").tobytes(),
-        OTHER_NAMES: b"".join(others),
+    strings = bytes(content[file_format.STRINGS])
+    ends = integers(content[file_format.STRING_ENDS], file_format.STRING_ENDS)
+    towns = integers(content[file_format.TOWNS], file_format.TOWNS).reshape(-1, len(TOWN_COLUMNS))
+    countries = integers(content[file_format.COUNTRIES], file_format.COUNTRIES)
+    countries = countries.reshape(-1, _COUNTRY_WIDTH)
+
+    def text(number: int) -> str:
+        start = int(ends[number - 1]) if number else 0
+        return strings[start : int(ends[number])].decode()
+
+    others = [_distinct(names) for names in other_names]
+    objects: list[Named] = [
+        (number, (text(name), *others[number]))
+        for number, name in enumerate(towns[:, _COLUMNS["name"]].tolist())
+    ]
+    objects += [
+        (len(towns) + number, (text(code), text(name)))
+        for number, (code, name) in enumerate(countries[:, :2].tolist())
+    ]
+    keys, _ = _contexts_of(towns, countries)
+    contexts: list[Named] = []
+    for number, key in enumerate(keys.tolist()):
+        country, state = divmod(key, 1 << 32)
+        code, name = countries[country, :2].tolist()
+        names = (text(code), text(name), *((text(state - 1),) if state else ()))
+        contexts.append((number, names))
+    lines = ["\n".join(names).encode() for names in others]
+    named = [number for number, line in enumerate(lines) if line]
+    line_ends = np.cumsum([len(lines[number]) for number in named], dtype=np.int64)
+    return build_search_sections(objects, contexts) | {
+        OTHER_TOWNS: np.stack([named, line_ends], axis=1).astype("<i4").tobytes(),
+        OTHER_NAMES: b"".join(lines),
     }
+
+
+def _distinct(names: Sequence[str]) -> list[str]:
+    """Without those that differ in case and accents alone."""
+    return list({plain(name): name for name in names}.values())
+
+
+def _contexts_of(towns: Numbers, countries: Numbers) -> tuple[NDArray[np.int64], Numbers]:
+    """(all pairs of country and state, which of them each town lies in)."""
+    of_towns = np.searchsorted(countries[:, 3], np.arange(len(towns)), side="right")
+    keys = of_towns.astype(np.int64) << 32 | (towns[:, _COLUMNS["state"]] + 1)
+    unique, inverse = np.unique(keys, return_inverse=True)
+    return unique, inverse.astype(np.int32)
 
 
 class WorldLayer:
@@ -62,13 +96,17 @@ class WorldLayer:
         width = len(TOWN_COLUMNS)
         towns = np.asarray(index.towns)
         self._towns = towns[: len(towns) // width * width].reshape(-1, width)
-        self._contexts = integers(index.section(TOWN_CONTEXTS), TOWN_CONTEXTS)
+        countries = np.asarray(index.countries)
+        if len(countries) % _COUNTRY_WIDTH:
+            raise IndexFormatError("damaged: section 'countries' ends within a row")
+        countries = countries.reshape(-1, _COUNTRY_WIDTH)
+        # The same order as when the index was built: nothing of it needs to be stored.
+        keys, self._contexts = _contexts_of(self._towns, countries)
         self._other_names = memoryview(index.section(OTHER_NAMES))
-        self._other_name_ends = integers(index.section(OTHER_NAME_ENDS), OTHER_NAME_ENDS)
-        if not len(self._contexts) == len(self._other_name_ends) == len(self._towns):
-            raise IndexFormatError("damaged: the sections of towns do not fit each other")
-        self.object_count = len(self._towns) + geocoder.world_index.world.country_count
-        self.context_count = int(self._contexts.max(initial=-1)) + 1
+        others = integers(index.section(OTHER_TOWNS), OTHER_TOWNS)
+        self._other_towns, self._other_ends = others[::2], others[1::2]
+        self.object_count = len(self._towns) + len(countries)
+        self.context_count = len(keys)
 
     def contexts(self, numbers: Numbers) -> Numbers:
         """Country and state of towns; countries lie in nothing."""
@@ -110,11 +148,10 @@ class WorldLayer:
     def names(self, number: int) -> Iterable[str]:
         """The name, and of larger towns those in other languages."""
         names = [self._geocoder.town(number).name]
-        if number < len(self._towns):
-            start = int(self._other_name_ends[number - 1]) if number else 0
-            others = bytes(
-                self._other_names[max(0, start) : max(0, int(self._other_name_ends[number]))]
-            )
+        place = int(np.searchsorted(self._other_towns, number))
+        if place < len(self._other_ends) and self._other_towns[place] == number:
+            start = max(0, int(self._other_ends[place - 1])) if place else 0
+            others = bytes(self._other_names[start : max(0, int(self._other_ends[place]))])
             names += others.decode("utf-8", "replace").splitlines()
         return names
 

@@ -26,7 +26,7 @@ CITY_DENSITY: Final = 8000.0
 #: Smaller ones have a radius of less than half a kilometre, and no sections.
 CITY_POPULATION_MIN: Final = 5000
 #: From here on a town can be searched by its names in all languages.
-OTHER_NAMES_POPULATION_MIN: Final = 50_000
+OTHER_NAMES_POPULATION_MIN: Final = 300_000
 EARTH_RADIUS_KM: Final = 6371.0088
 #: A state that is a single city.
 CITY_STATE_AREA_KM2: Final = 1000.0

@@ -20,7 +20,7 @@ import numpy as np
 from geoservice import format as file_format
 from geoservice.borders import Cells, build_cells, read_borders
 from geoservice.index import WorldIndex
-from geoservice.search_world import name_towns
+from geoservice.search_world import build_town_search
 from geoservice.towns import (
     Strays,
     Towns,
@@ -108,17 +108,9 @@ def build_world(output: Path, report: Callable[[str], None] = lambda _step: None
         file_format.STRINGS: b"".join(encoded),
     }
     report("indexing names")
-    sections |= name_towns(
-        [
-            (name, *(other for other in others if not _is_code(other)))
-            for name, others in zip(towns.texts["name"], towns.other_names, strict=True)
-        ],
-        [
-            (state, names[country], codes[country])
-            for country, (first, end) in enumerate(towns.countries)
-            for state in towns.texts["state"][first:end]
-        ],
-        [(name, code) for name, code in zip(names, codes, strict=True)],
+    sections |= build_town_search(
+        sections,
+        [[name for name in names if not _is_code(name)] for names in towns.other_names],
     )
     content_hash = file_format.write_index(output, sections)
     return Built(output, content_hash[:12], output.stat().st_size, len(codes), len(towns.axes))
