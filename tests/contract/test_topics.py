@@ -130,6 +130,9 @@ def test_a_topic_grows_but_never_shrinks(admin: AdminClient, producer: Make, top
     with pytest.raises(KafkaException) as raised:
         admin.create_partitions([NewPartitions(topic, 4)])[topic].result(10)
     assert code_of(raised) == KafkaError.INVALID_PARTITIONS
+    deadline = time.monotonic() + 10
+    while len(admin.list_topics(topic, 10).topics[topic].partitions) < 5:
+        assert time.monotonic() < deadline
     delivered: list[Any] = []
     producing = producer()
     producing.produce(
