@@ -55,6 +55,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     mqtt_options.add_arguments(parser)
     add(
+        "--relay",
+        type=Path,
+        metavar="SOCKET",
+        help="let workers that only speak MQTT (--edge) get their addresses from this gateway",
+    )
+    add(
+        "--edge",
+        type=Path,
+        metavar="SOCKET",
+        help="only speak MQTT, without views and HTTP, beside the gateway whose --relay this is",
+    )
+    add(
         "--users",
         type=Path,
         metavar="FILE",
@@ -124,10 +136,13 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
     import uvloop
 
+    from gateway.edge_process import serve_edge
     from gateway.process import GatewaySettings, serve
 
     http = parse_endpoint(arguments.http)
     mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
+    if arguments.edge is not None and (mqtt is None or arguments.relay is not None):
+        raise ConfigError("--edge needs --mqtt, and goes without --relay")
     if arguments.view_tail < 0:
         raise ConfigError("--view-tail must be 0 or more")
     if not arguments.append_timeout > 0:
@@ -144,6 +159,7 @@ def run(arguments: argparse.Namespace) -> int:
     settings = GatewaySettings(
         push_contact=contact,
         mqtt_options=mqtt_options.from_arguments(arguments),
+        relay=arguments.relay,
         trusted_proxies=tuple(arguments.trusted_proxy),
         proxy_protocol=arguments.proxy_protocol,
         bootstrap_servers=arguments.bootstrap_servers,
@@ -165,6 +181,8 @@ def run(arguments: argparse.Namespace) -> int:
         logger.warning("--viewer local has no effect: %s is not on loopback", arguments.http)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+            if arguments.edge is not None:
+                return runner.run(serve_edge(settings, arguments.edge))
             return runner.run(serve(settings))
     except sqlite3.Error as error:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error

@@ -19,7 +19,7 @@ from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
-from gateway.known_fixes import KnownFixes
+from gateway.known_fixes import KnownFixes, fix_key
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.mqtt.options import MqttOptions, within_file_limit
@@ -70,6 +70,8 @@ class GatewaySettings:
     proxy_protocol: bool = False
     push_contact: str | None = None
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
+    #: Socket for workers that only speak MQTT; None: there are none.
+    relay: Path | None = None
 
 
 async def serve(settings: GatewaySettings) -> int:
@@ -78,7 +80,7 @@ async def serve(settings: GatewaySettings) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    _raise_file_limit()
+    raise_file_limit()
     async with AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
         handler = KafkaLogHandler(telemetry)
@@ -248,6 +250,7 @@ class _Gateway:
             return
         from gateway.mqtt.keeping import open_journal
         from gateway.mqtt.listener import start_mqtt
+        from gateway.mqtt.relay import Relay
         from gateway.mqtt.tls import server_context
         from gateway.waypoint_source import WaypointSource
 
@@ -280,12 +283,20 @@ class _Gateway:
         self.places.on_change(waypoints.changed)
         self.revocations.subscribe(partial(end_mqtt_connections, server))
         self._stack.push_async_callback(server.close)
+        if self._settings.relay is not None:
+            relay = Relay(server.channel, self.address_view, self._is_known)
+            self.pusher.register(relay)
+            self._stack.push_async_callback(relay.close)
+            await relay.start(self._settings.relay)
         if options.tls is not None and options.certificate and options.key:
             context = server_context(options.certificate, options.key, options.client_ca)
             await server.start_tls(options.tls, context, reuse_port=self._settings.share_ports)
 
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))
+
+    def _is_known(self, device: str, fix_id: str) -> bool:
+        return fix_key(device, fix_id) in self.location_view.known_fixes
 
     def _register_gauges(self) -> None:
         gauge = self.metrics.gauge
@@ -306,7 +317,7 @@ class _Gateway:
             )
 
 
-def _raise_file_limit() -> None:
+def raise_file_limit() -> None:
     """One connection is one file: take as many as the system gives."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if soft < hard:

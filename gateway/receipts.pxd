@@ -28,6 +28,8 @@ cdef class BatchReceipt(Receipt):
 
 cdef class FixAppender:
     cdef readonly KnownFixes known_fixes
+    cdef public bint doubts_repeats
+    cdef public bint repeated
     cdef readonly object metrics
     cdef object _send
     cdef dict _in_flight

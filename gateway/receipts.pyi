@@ -32,6 +32,8 @@ class FixAppender:
     """The base of gateway.submit.Submitter: appends fixes, each once."""
 
     known_fixes: KnownFixes
+    doubts_repeats: bool
+    repeated: bool
     metrics: GatewayMetrics
     def __init__(self, log: Log, known_fixes: KnownFixes, metrics: GatewayMetrics) -> None: ...
     @property

@@ -117,6 +117,9 @@ cdef class FixAppender:
 
     def __init__(self, log, KnownFixes known_fixes, metrics):
         self.known_fixes = known_fixes
+        #: What a client marks as repeated is asked about before it is appended.
+        self.doubts_repeats = False
+        self.repeated = False  # the fix that is being submitted is marked so
         self.metrics = metrics
         self._send = log.send
         self._in_flight = {}

@@ -318,7 +318,8 @@ class _Platform:
         if self.open:
             words.append("--open")
         if self.gateway_workers > 1:
-            words.append("--workers-share-port")
+            relay = str(self.data.root / "relay.sock")
+            words += ["--workers-share-port", "--relay" if number == 1 else "--edge", relay]
         return ProcessSpec(f"gateway-{number}", self._waylog(*words))
 
     def _resolver(self, number: int) -> ProcessSpec:

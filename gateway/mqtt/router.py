@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from itertools import chain
 from typing import TYPE_CHECKING, NamedTuple
 
 from gateway.mqtt.acl import AccessRules
@@ -64,6 +65,10 @@ class Router(Hub):
         self.sessions: dict[tuple[str, str], Session] = {}
         self._offline: dict[Session, None] = {}  # the one away longest is first
         self._journal: Journal | None = None
+        #: Told what is subscribed to, and of each subscription that is to get what is retained
+        #: where the views are, when they are not here.
+        self.watch: Callable[[Iterable[str], bool], None] | None = None
+        self.ask_retained: Callable[[Subscription], None] | None = None
 
     def keep(self, journal: Journal, now: float) -> None:
         """Begin with what a journal has, and have it write what changes."""
@@ -144,17 +149,19 @@ class Router(Hub):
                 # What the platform has said while nobody was there to keep it.
                 derived = self._derived(subscription.granted_filters)
                 session.await_retained(subscription, derived)
+                if self.ask_retained is not None:
+                    self.ask_retained(subscription)
         journal.restore_waiting(session, stored)
 
     def _grant_again(self, session: Session, identity: Identity) -> None:
         """A client is back with other rights, or was known by its name alone."""
         for name, subscription in list(session.subscriptions.items()):
-            self.subscriptions.remove(subscription)
+            self._drop(subscription)
             _, topic_filter = split_share(name)
             granted = self.rules.granted_filters(identity, topic_filter)
             if granted:
                 subscription.granted_filters = granted
-                self.subscriptions.add(subscription)
+                self._add(subscription)
             else:
                 del session.subscriptions[name]
 
@@ -227,7 +234,7 @@ class Router(Hub):
 
     def _remove(self, session: Session) -> None:
         for subscription in session.subscriptions.values():
-            self.subscriptions.remove(subscription)
+            self._drop(subscription)
         session.subscriptions = {}
         self._offline.pop(session, None)
         self.timers.cancel(session)
@@ -284,7 +291,7 @@ class Router(Hub):
         ):
             return ReasonCode.QUOTA_EXCEEDED, None
         if existing is not None:
-            self.subscriptions.remove(existing)
+            self._drop(existing)
         subscription = Subscription(
             session,
             request.topic_filter,
@@ -296,7 +303,7 @@ class Router(Hub):
             share=share,
         )
         session.subscriptions[request.topic_filter] = subscription
-        self.subscriptions.add(subscription)
+        self._add(subscription)
         self._changed(session)
         if share is not None or request.retain_handling == 2:
             return request.qos, None
@@ -304,12 +311,22 @@ class Router(Hub):
             return request.qos, None
         return request.qos, subscription
 
+    def _add(self, subscription: Subscription) -> None:
+        self.subscriptions.add(subscription)
+        if self.watch is not None:
+            self.watch(subscription.granted_filters, True)
+
+    def _drop(self, subscription: Subscription) -> None:
+        self.subscriptions.remove(subscription)
+        if self.watch is not None:
+            self.watch(subscription.granted_filters, False)
+
     def unsubscribe(self, session: Session, topic_filter: str) -> int:
         """The UNSUBACK code of one filter."""
         subscription = session.subscriptions.pop(topic_filter, None)
         if subscription is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
-        self.subscriptions.remove(subscription)
+        self._drop(subscription)
         session.forget_retained(topic_filter)
         self._changed(session)
         return ReasonCode.SUCCESS
@@ -318,6 +335,22 @@ class Router(Hub):
         """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it."""
         session = subscription.session
         session.await_retained(subscription, self._retained(subscription.granted_filters))
+        session.pump(now)
+        if self.ask_retained is not None:
+            self.ask_retained(subscription)
+
+    def retained_came(
+        self, subscription: Subscription, messages: Iterable[Message], now: float
+    ) -> None:
+        """What `ask_retained` has asked for."""
+        session = subscription.session
+        if session.subscriptions.get(subscription.topic_filter) is not subscription:
+            return
+        waiting = (session.backlog or {}).get(subscription.topic_filter)
+        news = [each for each in messages if self.retained.get(each.topic) is None]
+        session.await_retained(
+            subscription, chain(waiting[1], news) if waiting is not None else iter(news)
+        )
         session.pump(now)
 
     def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:

@@ -64,12 +64,16 @@ cdef class Shell:
         self.router.counters["publishes"] += 1
         if route is None or route.topic != packet.topic:
             route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
-        if self._appender is not None and route.form:
+        if self._appender is not None and packet.dup and self._appender.doubts_repeats:
+            self._appender.repeated = True
+        elif self._appender is not None and route.form:
             receipt = self._append(route, packet.payload, now)
             if receipt is not None:
                 self._wait(connection, packet, 0, receipt)
                 return 0
         code, completions = self.ingest.submit(connection.session.identity, route, packet.payload)
+        if self._appender is not None:
+            self._appender.repeated = False
         if not completions:
             connection.acknowledge(packet, code, now)
         elif len(completions) == 1:

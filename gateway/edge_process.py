@@ -1,0 +1,154 @@
+"""A worker that only speaks MQTT: many of them share the port, one gateway has the views."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import secrets
+import signal
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from gateway.auth import Authenticator
+from gateway.mqtt.edge import EdgeSubmitter, NoAddresses, RelayClient, RelayUnavailable
+from gateway.mqtt.keeping import open_journal
+from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.mqtt.options import within_file_limit
+from gateway.mqtt.session import Message
+from gateway.mqtt.tls import server_context
+from gateway.mqtt.topics import Subscription
+from gateway.process import GatewaySettings, raise_file_limit
+from gateway.push import Pusher
+from gateway.revocations import Revocations, end_mqtt_connections
+from gateway.users import UserStore
+from waylog.kafka import Producer
+from waylog.notify import notify_ready
+from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.5
+_QOS: Final = 1
+
+
+async def serve_edge(settings: GatewaySettings, relay_path: Path) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    raise_file_limit()
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(telemetry.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        starting = asyncio.ensure_future(_start(settings, relay_path, telemetry, stack))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return 0
+        stopping.cancel()
+        server, producer = starting.result()
+        notify_ready()
+        logger.info("gateway ready http=none mqtt=%s relay=%s", server.endpoint, relay_path)
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 20, 50)
+        while not stop.is_set():
+            if producer.fatal is not None:
+                logger.critical("stopping: %s", producer.fatal)
+                return 1
+            try:
+                async with asyncio.timeout(_WATCH_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        logger.info("stopping")
+    return 0
+
+
+async def _start(
+    settings: GatewaySettings,
+    relay_path: Path,
+    telemetry: KafkaTelemetry,
+    stack: AsyncExitStack,
+) -> tuple[MqttServer, Producer]:
+    assert settings.mqtt is not None
+    loop = asyncio.get_running_loop()
+    store = UserStore(settings.users)
+    stack.callback(store.close)
+    authenticator = Authenticator(store, open_mode=settings.open_mode)
+    stack.callback(authenticator.close)
+    producer = Producer(settings.bootstrap_servers, settings.client_id, loop)
+    stack.push_async_callback(producer.close)
+    pusher = Pusher()
+    relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
+    running = asyncio.create_task(relay.run())
+    stack.callback(running.cancel)
+    await relay.connected.wait()
+    journal = await stack.enter_async_context(
+        open_journal(
+            settings.bootstrap_servers,
+            settings.client_id,
+            f"{settings.client_id}-{secrets.token_hex(4)}",
+            producer,
+            shared=True,
+        )
+    )
+    nothing = NoAddresses()
+    options = settings.mqtt_options
+    server = await start_mqtt(
+        settings.mqtt,
+        submitter=EdgeSubmitter(producer, telemetry, loop, relay=relay),
+        authenticator=authenticator,
+        address_view=nothing,
+        location_view=nothing,
+        pusher=pusher,
+        settings=within_file_limit(options.settings),
+        journal=journal,
+        reuse_port=settings.share_ports,
+    )
+    _join(server, relay)
+    stack.push_async_callback(server.close)
+    if options.tls is not None and options.certificate and options.key:
+        context = server_context(options.certificate, options.key, options.client_ca)
+        await server.start_tls(options.tls, context, reuse_port=settings.share_ports)
+    if not settings.open_mode:
+        revocations = Revocations(store)
+        revocations.subscribe(partial(end_mqtt_connections, server))
+        watching = asyncio.create_task(revocations.watch())
+        stack.callback(watching.cancel)
+    return server, producer
+
+
+def _join(server: MqttServer, relay: RelayClient) -> None:
+    """Have subscriptions looked after by the gateway that has the views."""
+    asking: set[asyncio.Task[None]] = set()
+
+    async def ask(subscription: Subscription) -> None:
+        for topic_filter in subscription.granted_filters:
+            try:
+                found = await relay.request("retained", topic_filter)
+            except RelayUnavailable:
+                logger.warning("a new subscriber does not get what is retained")
+                return
+            messages = [
+                Message(topic, payload, _QOS, True, latest_only=True) for topic, payload in found
+            ]
+            server.router.retained_came(subscription, messages, server.time())
+            server.wake()
+
+    def ask_retained(subscription: Subscription) -> None:
+        task = asyncio.get_running_loop().create_task(ask(subscription))
+        asking.add(task)
+        task.add_done_callback(asking.discard)
+
+    server.router.watch = relay.watch
+    server.router.ask_retained = ask_retained
