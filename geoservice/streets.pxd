@@ -2,30 +2,7 @@
 
 from libc.stdint cimport int32_t, int64_t
 
-# What of a point of the earth the search uses. Everything is in 1e-7 degrees; distances are in
-# those of latitude.
-cdef struct Query:
-    double x
-    double y
-    double scale  # what a degree of longitude is worth
-    double cosine  # the same on the ground
-    int32_t layers  # bits of street_format.LAYER_*
-    int32_t rank_max
-
-cdef struct Answer:
-    int32_t object  # -1: none
-    int32_t tail
-    int32_t number  # interpolated house number, or -1
-    double distance  # metres on the ground
-    double lon  # the nearest point of a street, the middle of anything else
-    double lat
-
-cdef struct Nearest:
-    int32_t shape
-    double square
-    double x  # the nearest point
-    double y
-    double extent  # of two outlines around a point the smaller counts
+from geoservice.street_geometry cimport Answer, Nearest, Query
 
 
 cdef class StreetIndex:

@@ -7,8 +7,33 @@ say is followed without looking. Nothing is changed by a search: threads share a
 
 from cpython cimport array as carray
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from libc.math cimport M_PI, cos, floor, isfinite, rint, sqrt
-from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.math cimport floor, isfinite, rint, sqrt
+from libc.stdint cimport int32_t, int64_t
+
+from geoservice.street_geometry cimport (
+    HALF_TURN,
+    QUARTER_TURN,
+    SHAPE_EAST,
+    SHAPE_FIRST,
+    SHAPE_LAYERS,
+    SHAPE_NORTH,
+    SHAPE_OBJECT,
+    SHAPE_SOUTH,
+    SHAPE_TAIL,
+    SHAPE_WEST,
+    SHAPE_WIDTH,
+    Answer,
+    Nearest,
+    Query,
+    along,
+    crosses,
+    find_cell,
+    ground_metres,
+    make_query,
+    point_along,
+    reverse_diameter,
+    shape_distance,
+)
 
 import array
 
@@ -24,16 +49,6 @@ cdef enum:
     OBJECT_LAT = 9
     OBJECT_RANKS = 10
 
-    SHAPE_WIDTH = 8
-    SHAPE_OBJECT = 0
-    SHAPE_TAIL = 1
-    SHAPE_FIRST = 2
-    SHAPE_LAYERS = 3
-    SHAPE_WEST = 4
-    SHAPE_SOUTH = 5
-    SHAPE_EAST = 6
-    SHAPE_NORTH = 7
-
     LAYER_STREET = 1
     LAYER_PATH = 2
     LAYER_HOUSE = 4
@@ -48,22 +63,14 @@ cdef enum:
     AREA_WIDTH = 8
     CELL_SHIFT = 15
     AREA_CELL_SHIFT = 18
-    HALF_TURN = 1800000000
-    QUARTER_TURN = 900000000
     RANK_HOUSE = 30
 
-cdef int32_t RING_END = -2147483648
 cdef double FULL_TURN = 3600000000.0
 
 # Nominatim's distances: of anything, and of a house from a street or a point in an outline.
 cdef double REACH = 70000.0
 cdef double NEAR = 10000.0
 cdef double INTERPOLATION_REACH = 60000.0
-
-# Nearer to the poles there are no streets, and cells get too narrow to search many of them.
-cdef double COSINE_MIN = 0.087
-cdef double METRES = 0.01111950802335329  # per 1e-7 degrees of latitude
-cdef double RADIANS = M_PI / 180.0
 
 cdef object EMPTY_INT = array.array("i")
 cdef object EMPTY_DOUBLE = array.array("d")
@@ -412,7 +419,7 @@ cdef class StreetIndex:
         cdef const int32_t* shape
         cdef const int32_t* counted
         cdef int32_t low = 0, high = self.interpolation_count - 1, middle, number
-        cdef double position, length, fraction, step
+        cdef double position, fraction, step, length = 0.0
         # Not farther includes the limit itself.
         self.find_nearest(query, LAYER_INTERPOLATION, limit * 1.0000001, street, &best)
         if best.shape < 0:
@@ -432,7 +439,7 @@ cdef class StreetIndex:
         high = best.shape
         while self.shapes[<int64_t>(high + 1) * SHAPE_WIDTH] == counted[0]:
             high += 1
-        position = along(self, low, high, best.shape, best.x, best.y, &length)
+        position = along(self.shapes, self.vertices, low, high, best.shape, best.x, best.y, &length)
         fraction = position / length if length > 0.0 else 0.0
         step = counted[3]
         number = counted[1]
@@ -448,7 +455,7 @@ cdef class StreetIndex:
         answer.lat = best.y
         if counted[2] != counted[1] and length > 0.0:
             point_along(
-                self, low, high,
+                self.shapes, self.vertices, low, high,
                 length * (number - counted[1]) / <double>(counted[2] - counted[1]),
                 &answer.lon, &answer.lat,
             )
@@ -621,15 +628,6 @@ cdef class StreetIndex:
         return inside
 
 
-cdef inline bint crosses(
-    double x1, double y1, double x2, double y2, double x, double y
-) noexcept nogil:
-    """Does the ray that goes east from a point cross this edge?"""
-    if (y1 > y) == (y2 > y):
-        return False
-    return x < x1 + (x2 - x1) * (y - y1) / (y2 - y1)
-
-
 cdef inline void self_try_cell(
     StreetIndex index, const Query* query, double x, int64_t column, int64_t row,
     double west, double south, int32_t layers, int32_t parent, Nearest* best,
@@ -648,177 +646,6 @@ cdef inline void self_try_cell(
         ):
             continue
         index.try_shape(query, x, number, best)
-
-
-cdef inline bint find_cell(
-    const unsigned char* table, int64_t mask, int64_t column, int64_t row,
-    int32_t* first, int32_t* end,
-) noexcept nogil:
-    cdef int64_t key = (row << 32) | column
-    cdef int64_t slot = <int64_t>((<uint64_t>key * <uint64_t>0x9E3779B97F4A7C15) >> 32) & mask
-    cdef int64_t found
-    cdef int64_t tries
-    if column < 0 or row < 0:
-        return False
-    for tries in range(mask + 1):
-        found = (<const int64_t*>(table + 16 * slot))[0]
-        if found == key:
-            first[0] = (<const int32_t*>(table + 16 * slot + 8))[0]
-            end[0] = (<const int32_t*>(table + 16 * slot + 12))[0]
-            return True
-        if found == -1:
-            return False
-        slot = (slot + 1) & mask
-    return False
-
-
-cdef double shape_distance(
-    const int32_t* vertices, int32_t first, int32_t end, bint is_area, double x, double y,
-    double scale, double limit, double* nearest_x, double* nearest_y,
-) noexcept nogil:
-    """Square of the distance to a line or an outline, 0 inside of it; and the nearest point.
-
-    Infinite if that is not below the limit.
-    """
-    cdef const int32_t* vertex = vertices + 2 * <int64_t>first
-    cdef double best = limit, x1, y1, x2, y2, dx, dy, along, square
-    cdef bint inside = False
-    cdef int32_t i
-    nearest_x[0] = x
-    nearest_y[0] = y
-    if end - first < 1:
-        return 1e300
-    # The query is the origin of this plane.
-    x1 = (vertex[0] - x) * scale
-    y1 = vertex[1] - y
-    if end - first == 1:
-        nearest_x[0] = vertex[0]
-        nearest_y[0] = vertex[1]
-        return x1 * x1 + y1 * y1
-    for i in range(first + 1, end):
-        vertex += 2
-        if vertex[0] == RING_END:
-            # The next ring begins behind the mark.
-            continue
-        x2 = (vertex[0] - x) * scale
-        y2 = vertex[1] - y
-        if (vertex - 2)[0] == RING_END:
-            x1 = x2
-            y1 = y2
-            continue
-        dx = x2 - x1
-        dy = y2 - y1
-        square = dx * dx + dy * dy
-        along = 0.0
-        if square > 0.0:
-            along = min(1.0, max(0.0, -(x1 * dx + y1 * dy) / square))
-        if is_area and (y1 > 0.0) != (y2 > 0.0):
-            if 0.0 < x1 - dx * y1 / dy:
-                inside = not inside
-        dx = x1 + along * dx
-        dy = y1 + along * dy
-        square = dx * dx + dy * dy
-        if square < best:
-            best = square
-            nearest_x[0] = x + dx / scale
-            nearest_y[0] = y + dy
-        x1 = x2
-        y1 = y2
-    if inside:
-        nearest_x[0] = x
-        nearest_y[0] = y
-        return 0.0
-    return best if best < limit else 1e300
-
-
-cdef double along(
-    StreetIndex index, int32_t low, int32_t high, int32_t chosen, double x, double y,
-    double* length,
-) noexcept nogil:
-    """How far along a line, in degrees on a flat map, a point of its piece `chosen` is."""
-    cdef int32_t shape, i, first, end
-    cdef double total = 0.0, position = -1.0, best = 1e300, x1, y1, x2, y2, piece, part, gap
-    for shape in range(low, high + 1):
-        first = index.shapes[<int64_t>shape * SHAPE_WIDTH + SHAPE_FIRST]
-        end = index.shapes[<int64_t>(shape + 1) * SHAPE_WIDTH + SHAPE_FIRST]
-        for i in range(first, end - 1):
-            x1 = index.vertices[2 * <int64_t>i]
-            y1 = index.vertices[2 * <int64_t>i + 1]
-            x2 = index.vertices[2 * <int64_t>i + 2]
-            y2 = index.vertices[2 * <int64_t>i + 3]
-            piece = sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2)
-            if shape == chosen and piece > 0.0:
-                part = ((x - x1) * (x2 - x1) + (y - y1) * (y2 - y1)) / (piece * piece)
-                part = min(1.0, max(0.0, part))
-                gap = (x1 + part * (x2 - x1) - x) ** 2 + (y1 + part * (y2 - y1) - y) ** 2
-                if gap < best:
-                    best = gap
-                    position = total + part * piece
-            total += piece
-    length[0] = total
-    return max(0.0, position)
-
-
-cdef void point_along(
-    StreetIndex index, int32_t low, int32_t high, double distance, double* lon, double* lat
-) noexcept nogil:
-    cdef int32_t shape, i, first, end
-    cdef double x1, y1, x2, y2, piece
-    for shape in range(low, high + 1):
-        first = index.shapes[<int64_t>shape * SHAPE_WIDTH + SHAPE_FIRST]
-        end = index.shapes[<int64_t>(shape + 1) * SHAPE_WIDTH + SHAPE_FIRST]
-        for i in range(first, end - 1):
-            x1 = index.vertices[2 * <int64_t>i]
-            y1 = index.vertices[2 * <int64_t>i + 1]
-            x2 = index.vertices[2 * <int64_t>i + 2]
-            y2 = index.vertices[2 * <int64_t>i + 3]
-            piece = sqrt((x2 - x1) ** 2 + (y2 - y1) ** 2)
-            if distance <= piece:
-                if piece > 0.0:
-                    lon[0] = x1 + (x2 - x1) * distance / piece
-                    lat[0] = y1 + (y2 - y1) * distance / piece
-                return
-            distance -= piece
-            lon[0] = x2
-            lat[0] = y2
-
-
-cdef inline double ground_metres(const Query* query, double x, double y) noexcept nogil:
-    cdef double dx = x - query.x
-    if dx > HALF_TURN:
-        dx -= FULL_TURN
-    elif dx < -HALF_TURN:
-        dx += FULL_TURN
-    dx *= query.cosine
-    return METRES * sqrt(dx * dx + (y - query.y) ** 2)
-
-
-cdef inline double reverse_diameter(int32_t rank_search) noexcept nogil:
-    """How far a place of this rank reaches; as in importer/ranks.py."""
-    if rank_search <= 4:
-        return 5.0e7
-    if rank_search <= 8:
-        return 1.8e7
-    if rank_search <= 12:
-        return 0.6e7
-    if rank_search <= 17:
-        return 0.16e7
-    if rank_search <= 18:
-        return 0.08e7
-    if rank_search <= 19:
-        return 0.04e7
-    return 0.02e7
-
-
-cdef inline void make_query(
-    Query* query, double lat, double lon, int32_t layers, int32_t rank_max, bint degrees
-) noexcept nogil:
-    query.x = lon * 1e7
-    query.y = lat * 1e7
-    query.cosine = cos(lat * RADIANS)
-    query.scale = 1.0 if degrees else max(COSINE_MIN, query.cosine)
-    query.layers = layers
-    query.rank_max = rank_max
 
 
 cdef int check_point(double lat, double lon) except -1:
