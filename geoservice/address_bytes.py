@@ -9,10 +9,11 @@ from typing import Final
 import msgspec
 
 from geoservice.address_json import AddressWriter
-from geoservice.reverse import Geocoder, ReverseResult
+from geoservice.reverse import TOWN_DISTANCE_M_MAX, Geocoder, ReverseResult
+from geoservice.world_layer import doubles
 
-#: Places of the world kept written; each is some 150 bytes.
-_PLACES_MAX: Final = 8_000
+#: Places of the world kept written; each is some 250 bytes with its entry.
+_PLACES_MAX: Final = 32_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -28,12 +29,14 @@ class AddressBytes:
         index = geocoder.index.streets
         self._writer = None if index is None else AddressWriter(index)
         self._of_places: dict[int, bytes] = {}
+        self._of_towns: dict[int, bytes] = {}
 
     def batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
         """The members for each point; raises ValueError when one is not a point on earth."""
+        lats, lons = doubles(lats), doubles(lons)
         streets = self.geocoder.streets
         if streets is None or self._writer is None:
-            return [self.of_result(each) for each in self.geocoder.reverse_batch(lats, lons)]
+            return self._of_world(lats, lons)
         objects, tails, numbers, metres, _, _ = streets.find_batch(lats, lons)
         written = self._writer.write(objects, tails, numbers, metres)
         beyond = [place for place, number in enumerate(objects) if number < 0]
@@ -45,6 +48,23 @@ class AddressBytes:
             for place, result in zip(beyond, results, strict=True):
                 written[place] = self.of_result(result)
         return written  # type: ignore[return-value]
+
+    def _of_world(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
+        """Without an object for each point: all but the distance depends on the town alone."""
+        towns, _, metres = self.geocoder.index.world.reverse_batch(lats, lons)
+        known = self._of_towns
+        written: list[bytes] = []
+        for town, far, lat, lon in zip(towns, metres, lats, lons, strict=True):
+            if town < 0 or far > TOWN_DISTANCE_M_MAX:
+                written.append(members_of(self.geocoder.reverse(lat, lon)))
+                continue
+            members = known.get(town)
+            if members is None:
+                if len(known) >= _PLACES_MAX:
+                    known.clear()
+                members = known[town] = _without_distance(self.geocoder.reverse(lat, lon))
+            written.append(b'%b,"distance":%.1f' % (members, far))
+        return written
 
     def of_result(self, result: ReverseResult) -> bytes:
         """The members of an answer."""
