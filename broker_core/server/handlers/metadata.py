@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 _NO_ID: Final = bytes(16)
+_TOPIC_IDS_FROM: Final = 12
 _NOT_ASKED: Final = -(2**31)
 
 # Bits of the operations that Kafka knows, by number (AclOperation). Without an authorizer
@@ -43,6 +44,13 @@ def handle(broker: Broker, request: Request) -> None:
     """Metadata."""
     body = request.body
     asked = body["topics"]
+    if request.version < _TOPIC_IDS_FROM and any(each["name"] is None for each in asked or ()):
+        # Versions 10 and 11 have the field of the id, but their answers have a name always.
+        refused = [
+            _missing(each["name"] or "", _NO_ID, errors.InvalidRequest.code) for each in asked
+        ]
+        request.reply({"brokers": [], "cluster_id": None, "controller_id": -1, "topics": refused})
+        return
     operations = TOPIC_OPERATIONS if body["include_topic_authorized_operations"] else _NOT_ASKED
     # In version 0 there is no null, and the empty list means "all".
     if asked is None or (request.version == 0 and not asked):

@@ -318,3 +318,29 @@ async def test_a_listener_without_a_key_is_refused(start: Start, tmp_path: Path)
     ):
         with pytest.raises(ConfigError, match=message):
             await start(**{"listeners": "SSL://127.0.0.1:0"} | properties)
+
+
+async def test_a_first_user_is_stored_before_the_broker_starts(
+    start: Start, tmp_path: Path
+) -> None:
+    config = tmp_path / "server.properties"
+    config.write_text(f"log.dirs={tmp_path / 'logs'}\n")
+    command = [sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)]
+    for word, secret, status in (("SCRAM-SHA-256=anna", b"pw\n", 0), ("MD5=anna", b"pw\n", 1)):
+        process = await asyncio.create_subprocess_exec(
+            *command, "--add-scram", word,
+            stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )  # fmt: skip
+        output, _ = await process.communicate(secret)
+        assert process.returncode == status
+        assert b"pw" not in output
+    broker = await start(
+        listeners="SASL_PLAINTEXT://127.0.0.1:0", sasl_enabled_mechanisms="SCRAM-SHA-256"
+    )
+    async with AIOKafkaProducer(
+        bootstrap_servers=str(broker.endpoint),
+        security_protocol="SASL_PLAINTEXT",
+        **login_options("SCRAM-SHA-256", "pw"),
+    ) as producer:
+        assert producer.client.cluster.brokers()
