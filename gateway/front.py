@@ -299,8 +299,12 @@ class FrontConnection(asyncio.Protocol):
             return
         if credentials is not None:
             if authenticator.open_mode:
-                # Names instead of verdicts: rare enough for the complete server.
-                self._head = None
+                # Everybody is who they say; a token alone may be one, which has to be looked up.
+                user = credentials.user
+                if user is None or not DEVICE_NAME.fullmatch(user):
+                    self._head = None
+                else:
+                    self._identity = Identity(user)
                 return
             self._key = authenticator.key_of(credentials.user, credentials.secret)
         elif authenticator.open_mode:

@@ -157,6 +157,19 @@ async def test_a_client_that_is_gone_harms_nobody(tmp_path: Path) -> None:
     assert times(log) == [0]
 
 
+async def test_in_open_mode_everybody_is_who_they_say(tmp_path: Path) -> None:
+    log = AcknowledgingLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        for credentials in (b"YWRhOng=", b"Ym9iOng=", b"ZG90L2RvdDp4"):
+            writer.write(post(1, b"Authorization: Basic %b\r\n" % credentials))
+        assert [status for status, _ in await answers(reader, 3)] == [200, 200, 401]
+        writer.close()
+    assert [decode_fix(value).user for _, _, value, _ in log.appended if b'"lat"' in value] == [
+        *("ada", "bob"),
+    ]
+
+
 async def test_a_failed_append_is_503(tmp_path: Path) -> None:
     log = MemoryLog()
     async with listening(tmp_path, log) as (server, _):
