@@ -12,6 +12,7 @@ from broker_core.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
+from broker_core.security.failures import LoginFailures
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authorization import authorize
 from broker_core.server.dispatch import HANDLERS
@@ -47,6 +48,7 @@ class Broker:
         self.advertised = config.listeners[0].advertised or self.endpoint
         self.metrics_server: MetricsServer | None = None
         self.metrics_endpoint: Endpoint | None = None
+        self.login_failures = LoginFailures(config.failed_authentication_delay_ms)
         #: Logins that were refused.
         self.failed_logins = 0
         #: Set when the broker cannot go on; the process should end with an error.

@@ -81,5 +81,5 @@ def _refuse(broker: Broker, request: Request, error: Exception) -> None:
 
     # Nothing more is read from whoever guesses, and the answer makes it wait.
     request.disconnect_after_reply()
-    delay_s = broker.config.failed_authentication_delay_ms / 1000
-    asyncio.get_running_loop().call_later(delay_s, answer)
+    delay_ms = broker.login_failures.delay_ms(request.host, time.monotonic())
+    asyncio.get_running_loop().call_later(delay_ms / 1000, answer)

@@ -1,0 +1,31 @@
+"""How long the answer to a wrong password waits: longer for who was wrong more often."""
+
+from __future__ import annotations
+
+from typing import Final
+
+#: An address that was right, or quiet, for so long begins anew.
+_FORGOTTEN_AFTER_S: Final = 60.0
+#: Wrong passwords that anybody may type before the wait grows.
+_FREE: Final = 3
+_DOUBLINGS_MAX: Final = 6
+_ADDRESSES_MAX: Final = 10_000
+
+
+class LoginFailures:
+    """Counts wrong passwords by address; `base_ms` is the wait after the first."""
+
+    def __init__(self, base_ms: int) -> None:
+        self._base_ms = base_ms
+        # (how many, when the last was) by address; the newest last.
+        self._failures: dict[str, tuple[int, float]] = {}
+
+    def delay_ms(self, address: str, now_s: float) -> int:
+        """A password was wrong: how long its answer waits, from `base_ms` to 64 times as long."""
+        count, last_s = self._failures.pop(address, (0, now_s))
+        if now_s - last_s > _FORGOTTEN_AFTER_S:
+            count = 0
+        if len(self._failures) >= _ADDRESSES_MAX:
+            del self._failures[next(iter(self._failures))]
+        self._failures[address] = count + 1, now_s
+        return int(self._base_ms * 2 ** min(max(count + 1 - _FREE, 0), _DOUBLINGS_MAX))
