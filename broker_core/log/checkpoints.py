@@ -37,7 +37,8 @@ def save_offset(disk: Disk, directory: Path, name: str, offset: int) -> None:
 class CleanShutdown:
     """Where a log ended when it was closed with everything on the medium.
 
-    It holds only for a last segment of exactly this length: if the removal of the file did not
+    It stays until the log is changed, so that one that is only read is closed without any work. It
+    holds only for a last segment of exactly this length: if the removal of the file did not
     survive a power cut but appends did, the lengths differ.
     """
 
@@ -51,15 +52,18 @@ class CleanShutdown:
         disk.replace(directory / CLEAN_SHUTDOWN, text.encode())
 
     @classmethod
-    def take(cls, disk: Disk, directory: Path) -> CleanShutdown | None:
-        """Read the mark and remove it; None where there is none or it cannot be read."""
+    def load(cls, disk: Disk, directory: Path) -> CleanShutdown | None:
+        """Read the mark; None where there is none or it cannot be read."""
         path = directory / CLEAN_SHUTDOWN
         if disk.size(path) is None:
             return None
-        data = disk.read(path)
-        disk.remove(path)
         try:
-            base_offset, size, end_offset = map(int, data.split())
+            base_offset, size, end_offset = map(int, disk.read(path).split())
         except ValueError:
             return None
         return cls(base_offset, size, end_offset)
+
+    @staticmethod
+    def remove(disk: Disk, directory: Path) -> None:
+        """Remove the mark, before the log is changed; raises OSError."""
+        disk.remove(directory / CLEAN_SHUTDOWN)

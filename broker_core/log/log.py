@@ -79,7 +79,8 @@ class Log:
         self._producers = loaded.producers
         self._epochs = loaded.epochs
         self._unsynced = loaded.unsynced or [self._active]
-        self._directory_is_dirty = True
+        self._directory_is_dirty = not loaded.is_clean
+        self._has_clean_mark = loaded.is_clean
         self._failure: str | None = None
         self._lock = threading.RLock()  # the list of segments, offsets, unsynced
         self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
@@ -205,6 +206,7 @@ class Log:
         now_ms: int,
         append_time: int,
     ) -> AppendResult:
+        self._begin_change()
         base_offset = self.log_end_offset
         next_offset = assign_offsets(batches, headers, base_offset, leader_epoch, append_time)
         self._roll_if_full(len(batches), next_offset, now_ms)
@@ -229,6 +231,15 @@ class Log:
         self.log_end_offset = next_offset
         if self.high_watermark_follows_end:
             self.high_watermark = next_offset
+
+    def _begin_change(self) -> None:
+        """What a clean shutdown left is not what there is any more."""
+        if self._has_clean_mark:
+            try:
+                CleanShutdown.remove(self._disk, self.directory)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+            self._has_clean_mark = False
 
     def _assign_epoch(self, leader_epoch: int, base_offset: int) -> None:
         try:
@@ -261,6 +272,7 @@ class Log:
             active = self._active
             if active.size == 0:
                 return
+            self._begin_change()
             segment = Segment(
                 self._disk,
                 self.directory,
@@ -450,6 +462,7 @@ class Log:
         # The start first: it must never come back to records that are gone.
         self._save_offset(checkpoints.LOG_START_OFFSET, max(start, self.log_start_offset))
         with self._lock:
+            self._begin_change()
             self.log_start_offset = max(start, self.log_start_offset)
             removed, self._segments = self._segments[:count], self._segments[count:]
             self._epochs.truncate_from_start(start)
@@ -516,6 +529,7 @@ class Log:
         with self._lock:
             if self._failure is not None or not all(each in self._segments for each in old):
                 return False
+            self._begin_change()
             for segment in old:
                 self._reader.forget(segment)
                 segment.handle()  # who is reading it goes on with the old file
@@ -529,7 +543,7 @@ class Log:
     def close(self) -> None:
         """Make everything durable and mark the shutdown as clean; raises KafkaStorageError."""
         self._is_ending = True
-        if self._failure is None:
+        if self._failure is None and not self._has_clean_mark:
             self.flush()
             with self._maintenance_lock, self._flush_lock, self._lock:
                 active = self._active

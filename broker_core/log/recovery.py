@@ -54,6 +54,7 @@ class LoadedLog:
     epochs: LeaderEpochs
     unsynced: list[Segment] = field(default_factory=list)  # may not be on the medium
     bytes_cut: int = 0
+    is_clean: bool = False  # as a clean shutdown left it, with its mark
 
 
 def load(directory: Path, name: str, config: LogConfig, environment: Environment) -> LoadedLog:
@@ -113,18 +114,22 @@ class _Loader:
             self.disk, self.directory, checkpoints.RECOVERY_POINT
         )
         epochs = LeaderEpochs.load(self.disk, self.directory)
-        clean = CleanShutdown.take(self.disk, self.directory)
+        clean = CleanShutdown.load(self.disk, self.directory)
         segments = self._segments(bases)
         producers: ProducerState | None = None
         if clean is not None and segments:
             producers = self._resume(segments, snapshots, clean)
+        is_clean = producers is not None
         if producers is None:
+            CleanShutdown.remove(self.disk, self.directory)
             producers = self._recover(segments, snapshots, recovery_point, epochs)
             recovery_point = min(recovery_point, segments[-1].next_offset) if segments else 0
         else:
             recovery_point = segments[-1].next_offset
         if not segments or segments[-1].next_offset < start:
             # DeleteRecords is durable at once, the records it deleted need not have been.
+            is_clean = False
+            CleanShutdown.remove(self.disk, self.directory)
             for segment in segments:
                 segment.remove()
             segments = [self._new_segment(start)]
@@ -143,6 +148,7 @@ class _Loader:
             producers=producers,
             epochs=epochs,
             unsynced=self.unsynced,
+            is_clean=is_clean,
             bytes_cut=self.bytes_cut,
         )
 

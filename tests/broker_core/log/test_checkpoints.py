@@ -29,16 +29,16 @@ def test_a_damaged_offset_counts_as_zero(tmp_path: Path, content: bytes) -> None
     assert load_offset(SystemDisk(), tmp_path, RECOVERY_POINT) == 0
 
 
-def test_the_mark_of_a_clean_shutdown_is_taken_once(tmp_path: Path) -> None:
+def test_the_mark_of_a_clean_shutdown_stays_until_it_is_removed(tmp_path: Path) -> None:
     disk = SystemDisk()
     mark = CleanShutdown(segment_base_offset=10, segment_bytes=200, log_end_offset=15)
     mark.save(disk, tmp_path)
-    assert CleanShutdown.take(disk, tmp_path) == mark
-    assert CleanShutdown.take(disk, tmp_path) is None
+    assert CleanShutdown.load(disk, tmp_path) == mark
+    CleanShutdown.remove(disk, tmp_path)
+    assert CleanShutdown.load(disk, tmp_path) is None
 
 
 @pytest.mark.parametrize("content", [b"", b"1 2", b"a b c"])
-def test_a_damaged_mark_is_none_and_is_removed(tmp_path: Path, content: bytes) -> None:
+def test_a_damaged_mark_is_none(tmp_path: Path, content: bytes) -> None:
     (tmp_path / CLEAN_SHUTDOWN).write_bytes(content)
-    assert CleanShutdown.take(SystemDisk(), tmp_path) is None
-    assert not (tmp_path / CLEAN_SHUTDOWN).exists()
+    assert CleanShutdown.load(SystemDisk(), tmp_path) is None

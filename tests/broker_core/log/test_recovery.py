@@ -272,3 +272,36 @@ def test_nothing_that_was_flushed_is_lost_when_the_process_is_killed(tmp_path: P
         assert producer is not None
         assert producer.batches[-1].last_offset == offset - 1
     assert acknowledged > 1000
+
+
+def test_a_log_that_is_only_read_stays_as_it_was_closed(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path)
+    bench.append(b"a")
+    bench.log.close()
+    before = bench.disk.syncs
+    for _ in range(3):
+        bench.open()
+        assert bench.values() == [(0, b"a")]
+        bench.log.close()
+    # Nor does a crash leave anything to recover.
+    bench.open()
+    bench.open()
+    assert bench.log.bytes_cut == 0
+    assert bench.disk.syncs == before
+
+
+def test_what_is_appended_to_a_log_that_was_closed_is_recovered(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path)
+    bench.append(b"a")
+    bench.log.close()
+    bench.open()
+    bench.append(b"b")
+    path = bench.log.segments[-1].path
+    bench.open()
+    assert bench.values() == [(0, b"a"), (1, b"b")]
+    bench.append(b"c")
+    with path.open("ab") as file:
+        file.write(b"torn")
+    bench.open()
+    assert bench.log.bytes_cut == 4
+    assert bench.values() == [(0, b"a"), (1, b"b"), (2, b"c")]
