@@ -98,6 +98,7 @@ def compare(
         place = ours.place
         same_object = (
             place is not None
+            and place.osm_type is not None
             and place.osm_type == theirs.get("osm_type")
             and place.osm_id == theirs.get("osm_id")
         )
@@ -143,10 +144,10 @@ def _our_name(place: Any) -> str:
 
 def _reason(same_object: bool, theirs: Mapping[str, Any], place: Any) -> str:
     """A first sorting of misses."""
+    if place is None or place.osm_type is None:
+        return "beyond the extract, the world answers"
     if same_object:
         return "same object, other address"
-    if place is None or place.osm_type is None:
-        return "nothing here in the index"
     if theirs.get("category") == place.category:
         return f"another {place.category}"
     return f"{theirs.get('category')} against {place.category}"
