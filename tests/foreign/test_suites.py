@@ -46,7 +46,10 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
         "test_create_ssl_context": "wants its certificates",
         "test_coordinator__heartbeat_routine": "times a mock, fails on a loaded machine",
     },
-    "kafka-python": {},
+    "kafka-python": {
+        "test_describe_configs_broker_resource_returns_configs": "wants advertised.listeners to be "
+        "a setting that changes while the broker runs",
+    },
     "confluent-kafka-python": {"test_describe_operations": "downloads a broker of its own"},
 }
 
@@ -71,8 +74,11 @@ def tree(variable: str) -> Path:
 
 
 @pytest.fixture
-def servers(tmp_path: Path) -> Iterator[str]:
-    """A broker with nothing in it, set as the suites' own brokers are."""
+def servers(tmp_path: Path, request: pytest.FixtureRequest) -> Iterator[str]:
+    """A broker with nothing in it, set as the suites' own brokers are.
+
+    The parameter is the number of partitions of a new topic.
+    """
     given = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
     if given:
         yield given
@@ -80,7 +86,7 @@ def servers(tmp_path: Path) -> Iterator[str]:
     broker = BrokerProcess(
         tmp_path,
         auto_create_topics_enable="true",
-        num_partitions="4",
+        num_partitions=getattr(request, "param", "4"),
         group_initial_rebalance_delay_ms="100",
         group_min_session_timeout_ms="1000",
         authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
@@ -177,6 +183,7 @@ def test_librdkafka(servers: str, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.parametrize("servers", ["2"], indirect=True)
 def test_aiokafka(servers: str) -> None:
     # Its sources must not hide the package that is installed.
     outcome = run_pytest(
