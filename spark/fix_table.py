@@ -238,7 +238,9 @@ def by_device(parts: Sequence[Part]) -> Iterator[tuple[str, Fixes]]:
         [np.array([codes[device] for device in part.devices], narrow)[part.codes] for part in parts]
     )
     time, lat, lon, accuracy = (
-        np.concatenate([part[column] for part in parts]) for column in range(2, 6)
+        # A part that is alone is not copied.
+        parts[0][column] if len(parts) == 1 else np.concatenate([part[column] for part in parts])
+        for column in range(2, 6)
     )
     counts = np.bincount(row_codes, minlength=len(codes))
     bounds = np.concatenate([[0], np.cumsum(counts)])

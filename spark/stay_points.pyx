@@ -407,17 +407,16 @@ cdef class StayFinder:
         """What would come if no fix followed; the state stays as it is."""
         cdef State before = self.state
         cdef Fix waiting
-        result = self.take()
         if self.state.waiting:
             waiting = self.state.pending
             self._accept(&waiting)
         if self.state.active and self.state.seen - self.state.anchor.time >= self.duration_ms:
             self._emit(self.state.seen)
-        open_stays = self.take()
+        result = self.take()
         self.state = before
         if self.state.active:
             self._measure_anchor()
-        return np.concatenate([result, open_stays])
+        return result
 
 
 def haversine_m(double lat_1, double lon_1, double lat_2, double lon_2):
