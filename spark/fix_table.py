@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Iterator, Sequence
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -225,6 +225,11 @@ def read_shard(storage: Storage, name: str) -> Iterator[Part]:
             )
 
 
+def _joined(columns: list[NDArray[Any]]) -> NDArray[Any]:
+    """A column of all parts; of a part that is alone it is no copy."""
+    return columns[0] if len(columns) == 1 else np.concatenate(columns)
+
+
 def by_device(parts: Sequence[Part]) -> Iterator[tuple[str, Fixes]]:
     """Each device once, with its fixes ascending by time; of equal times the first comes first."""
     codes: dict[str, int] = {}
@@ -237,11 +242,10 @@ def by_device(parts: Sequence[Part]) -> Iterator[tuple[str, Fixes]]:
     row_codes = np.concatenate(
         [np.array([codes[device] for device in part.devices], narrow)[part.codes] for part in parts]
     )
-    time, lat, lon, accuracy = (
-        # A part that is alone is not copied.
-        parts[0][column] if len(parts) == 1 else np.concatenate([part[column] for part in parts])
-        for column in range(2, 6)
-    )
+    time = _joined([part.time for part in parts])
+    lat = _joined([part.lat for part in parts])
+    lon = _joined([part.lon for part in parts])
+    accuracy = _joined([part.accuracy for part in parts])
     counts = np.bincount(row_codes, minlength=len(codes))
     bounds = np.concatenate([[0], np.cumsum(counts)])
     grouped = bool((row_codes[1:] >= row_codes[:-1]).all())
