@@ -11,6 +11,8 @@ import pytest
 from gateway import rest_consumers
 from gateway.rest_consumers import RestConsumers, TooManyInstances
 from tests.gateway.running import Gateway, Login, json_of
+from waylog.kafka import ensure_topics
+from waylog.topics import Topic
 
 JSON = {"Content-Type": "application/vnd.kafka.json.v2+json"}
 BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
@@ -18,6 +20,8 @@ BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 
 @pytest.fixture
 def admin(gateway: Gateway, user: Login) -> Login:
+    # A topic of their own: what these tests write is nothing that others could read.
+    ensure_topics(gateway.bootstrap_servers, [Topic("rest", 1)])
     return gateway.user(f"{user.name}-admin", admin=True)
 
 
@@ -67,14 +71,14 @@ async def test_records_are_produced_and_consumed(gateway: Gateway, admin: Login)
     async with gateway.client(admin) as client:
         records = [{"key": "k", "value": {"n": number}, "partition": 0} for number in range(3)]
         produced = await json_of(
-            await client.post("/topics/event", json={"records": records}, headers=JSON)
+            await client.post("/topics/rest", json={"records": records}, headers=JSON)
         )
         first = produced["offsets"][0]["offset"]
         assert [each["offset"] for each in produced["offsets"]] == [first, first + 1, first + 2]
         raw = base64.b64encode(b"\0raw").decode()
         await json_of(
             await client.post(
-                "/topics/event/partitions/0", json={"records": [{"value": raw}]}, headers=BINARY
+                "/topics/rest/partitions/0", json={"records": [{"value": raw}]}, headers=BINARY
             )
         )
         asked = {"name": "mine", "format": "binary", "auto.offset.reset": "earliest"}
@@ -86,7 +90,7 @@ async def test_records_are_produced_and_consumed(gateway: Gateway, admin: Login)
         taken = await json_of(await client.post(group, json=asked), 409)
         assert taken["error_code"] == 40902
 
-        where = {"topic": "event", "partition": 0}
+        where = {"topic": "rest", "partition": 0}
         answer = await client.post(f"{instance}/assignments", json={"partitions": [where]})
         assert answer.status == 204
         assert (await json_of(await client.get(f"{instance}/assignments")))["partitions"] == [where]
@@ -140,11 +144,11 @@ async def test_a_subscription_reads_json(gateway: Gateway, admin: Login, user: L
 @pytest.mark.parametrize(
     ("path", "body", "headers", "code"),
     [
-        ("/topics/event", b"{}", JSON, 42201),
-        ("/topics/event", b'{"records":[]}', JSON, 42202),
-        ("/topics/event", b'{"records":[{"value":1}]}', {"Content-Type": "text/plain"}, 41501),
-        ("/topics/event", b'{"records":[{"value":1}]}', BINARY, 42206),
-        ("/topics/event", b'{"records":[{"value":"%"}]}', BINARY, 42206),
+        ("/topics/rest", b"{}", JSON, 42201),
+        ("/topics/rest", b'{"records":[]}', JSON, 42202),
+        ("/topics/rest", b'{"records":[{"value":1}]}', {"Content-Type": "text/plain"}, 41501),
+        ("/topics/rest", b'{"records":[{"value":1}]}', BINARY, 42206),
+        ("/topics/rest", b'{"records":[{"value":"%"}]}', BINARY, 42206),
         ("/topics/none", b'{"records":[{"value":1}]}', JSON, 40401),
         ("/consumers/g", b'{"format":"avro"}', JSON, 42204),
         ("/consumers/g", b'{"auto.offset.reset":"never"}', JSON, 42205),
