@@ -279,6 +279,9 @@ async def test_the_geocoders_paths_are_passed_on(gateway: Gateway, geocoder: str
             batch = await json_of(await client.post("/reverse/batch", data=b"[[1,2]]"))
             assert (batch["path"], batch["body"]) == ("/reverse/batch", "[[1,2]]")
             assert (await json_of(await client.get("/status")))["path"] == "/status"
+            found = await json_of(await client.get("/search?q=Vaduz"))
+            assert (found["path"], found["query"]) == ("/search", {"q": "Vaduz"})
+            assert (await json_of(await client.get("/lookup?osm_ids=W1")))["path"] == "/lookup"
     finally:
         behind.close()
 
