@@ -83,7 +83,8 @@ class BrokerProcess:
         if process is None:
             return 0
         process.send_signal(number)
-        status = process.wait(20)
+        # Hundreds of topics on a busy machine take a while to become durable.
+        status = process.wait(60)
         assert self._reader is not None
         self._reader.join(5)
         assert process.stderr is not None

@@ -50,7 +50,11 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
         "test_describe_configs_broker_resource_returns_configs": "wants advertised.listeners to be "
         "a setting that changes while the broker runs",
     },
-    "confluent-kafka-python": {"test_describe_operations": "downloads a broker of its own"},
+    "confluent-kafka-python": {
+        "test_describe_operations": "downloads a broker of its own",
+        "test_incremental_alter_configs": "wants min.insync.replicas among a topic's own settings, "
+        "as a cluster with eligible leader replicas has it",
+    },
 }
 
 #: Share groups, which we do not serve, and what only measures time.
