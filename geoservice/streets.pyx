@@ -355,7 +355,7 @@ cdef class StreetIndex:
         cdef const int32_t* placed
         cdef double foot_x = best.x, foot_y = best.y, x = query.x
         cdef double nearest = NEAR * NEAR, square, dx, dy
-        cdef double limit = (sqrt(best.square) + NEAR) ** 2
+        cdef double limit = min(REACH, sqrt(best.square) + NEAR) ** 2
         cdef Nearest candidate
         cdef int32_t wanted = query.layers & (LAYER_HOUSE | LAYER_POI)
         # The street may be on the other side of the date line.
