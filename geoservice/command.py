@@ -77,7 +77,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--distance",
         choices=("metres", "degrees"),
         default="metres",
-        help="how to measure what is nearest: Nominatim does it in degrees (%(default)s)",
+        help="how to measure what is nearest: Nominatim does it in degrees, and knows no towns "
+        "beyond its extract (%(default)s)",
     )
     reverse.add_argument(
         "--language",

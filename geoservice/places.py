@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 #: Nominatim's zoom from which the next finer member is answered.
+ZOOM_COUNTRY: Final = 3
 ZOOM_STATE: Final = 5
 ZOOM_TOWN: Final = 10
 ZOOM_SUBURB: Final = 13

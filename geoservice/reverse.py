@@ -13,6 +13,7 @@ from geoservice.places import (
     DEFAULT_LAYERS,
     DISTANCES,
     LAYERS,
+    ZOOM_COUNTRY,
     ZOOM_MAX,
     AddressRow,
     Place,
@@ -109,6 +110,9 @@ class Geocoder:
         `zoom` is Nominatim's: how fine the answer shall be, 3 for the country alone. `layers` and
         `distance` are out of LAYERS and DISTANCES. `languages` are the wanted ones, best first,
         for objects that have names in several; without any their local names are answered.
+
+        With distance "degrees" an index of streets answers what Nominatim would over the same
+        extracts: where these have nothing, the country, and no town of the world.
         """
         check_options(layers, distance)
         if self._streets is not None:
@@ -117,6 +121,8 @@ class Geocoder:
             )
             if result is not None:
                 return result
+            if distance == "degrees":
+                return self._country(lat, lon, layers, languages)
         return _of_layers(self._world.reverse(lat, lon, zoom), layers)
 
     def reverse_batch(
@@ -145,6 +151,8 @@ class Geocoder:
         return [
             result
             if result is not None
+            else self._country(lat, lon, layers, languages)
+            if distance == "degrees"
             else _of_layers(self._world.reverse(lat, lon, zoom), layers)
             for lat, lon, result in zip(lats, lons, results, strict=True)
         ]
@@ -185,6 +193,20 @@ class Geocoder:
         if self._streets is not None and place.osm_type is not None:
             return self._streets.extratags(place)
         return {"population": str(place.population)} if place.population else {}
+
+    def _country(
+        self, lat: float, lon: float, layers: frozenset[str], languages: Sequence[str]
+    ) -> ReverseResult:
+        """The country alone, under the name that the extracts have for it."""
+        result = _of_layers(self._world.reverse(lat, lon, ZOOM_COUNTRY), layers)
+        if result.place is None or self._streets is None:
+            return result
+        name = self._streets.country_name(result.place.address["country_code"], tuple(languages))
+        if name is None:
+            return result
+        address = result.place.address | {"country": name}
+        place = msgspec.structs.replace(result.place, name=name, display_name=name, address=address)
+        return msgspec.structs.replace(result, place=place)
 
     def _town(self, lat: float, lon: float) -> Place | None:
         return self._world.reverse(lat, lon, ZOOM_MAX).place

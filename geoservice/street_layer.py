@@ -383,6 +383,13 @@ class StreetLayer:
             for key, name in self._name_set(self._row(place.place_id - 1).names).items()
         }
 
+    def country_name(self, code: str, languages: tuple[str, ...]) -> str | None:
+        """What a country is called; None of one that no address of the extracts is in."""
+        for at in range(0, len(self._countries), 2):
+            if self._index.string(self._countries[at]) == code:
+                return display_name(self._name_set(self._countries[at + 1]), languages) or None
+        return None
+
     def all_names(self, number: int) -> set[str]:
         """Everything that an object is called, in any language."""
         row = self._row(number)

@@ -65,6 +65,21 @@ def test_away_from_the_extract_the_world_answers(
 
 
 @settings(max_examples=200, deadline=None)
+@given(latitudes, longitudes)
+def test_in_degrees_only_the_country_is_answered_away_from_the_extract(
+    streets: Geocoder, geocoder: Geocoder, lat: float, lon: float
+) -> None:
+    if abs(lat - SOUTH) < 0.2 and abs(lon - WEST) < 0.3:
+        return
+    as_nominatim = streets.reverse(lat, lon, distance="degrees")
+    [batch] = streets.reverse_batch([lat], [lon], distance="degrees")
+    country = geocoder.reverse(lat, lon, zoom=3)
+    assert as_nominatim == batch
+    assert as_nominatim.address.get("country_code") == country.address.get("country_code")
+    assert as_nominatim.address.keys() <= {"country", "country_code"}
+
+
+@settings(max_examples=200, deadline=None)
 @given(st.floats(SOUTH, SOUTH + END - STEP), st.floats(WEST, WEST + END))
 def test_in_the_extract_a_street_answers(streets: Geocoder, lat: float, lon: float) -> None:
     result = streets.reverse(lat, lon)
