@@ -11,7 +11,7 @@ import shapely
 
 from geoservice import street_format as sections
 from geoservice.importer.ranks import reverse_diameter
-from geoservice.importer.rows import DEGREE
+from geoservice.importer.rows import DEGREE, Rows
 from geoservice.importer.writer import build_cells
 
 _EDGES_PER_BAND: Final = 8
@@ -26,7 +26,8 @@ class Polygon:
     rank_search: int
     rank_address: int
     layers: int  # of a feature; 0 for a part of addresses
-    geometry: Any
+    row: int  # whose geometry it is
+    size: float  # square degrees
 
 
 @dataclass(frozen=True)
@@ -39,21 +40,22 @@ class PlaceNode:
     lat: int
 
 
-def area_sections(polygons: list[Polygon], nodes: list[PlaceNode]) -> dict[str, bytes]:
+def area_sections(
+    polygons: list[Polygon], nodes: list[PlaceNode], rows: Rows
+) -> dict[str, bytes | memoryview]:
     """The sections that answer which areas a point is in."""
-    polygons = sorted(
-        polygons, key=lambda area: (-area.rank_search, area.geometry.area, area.object)
-    )
+    polygons = sorted(polygons, key=lambda area: (-area.rank_search, area.size, area.object))
     table = array("i")
     band_ends = array("i")
     edges = array("i")
     boxes: list[tuple[int, int, int, int]] = []
     for polygon in polygons:
-        box = tuple(np.rint(np.array(polygon.geometry.bounds) * DEGREE).astype(int).tolist())
+        geometry = rows.geometries([polygon.row])[0]
+        box = tuple(np.rint(np.array(geometry.bounds) * DEGREE).astype(int).tolist())
         boxes.append(box)
         ranks = polygon.rank_search | polygon.rank_address << 8 | polygon.layers << 16
         first_band = len(band_ends)
-        height = _append_bands(polygon.geometry, box[1], box[3], band_ends, edges)
+        height = _append_bands(geometry, box[1], box[3], band_ends, edges)
         table.extend((polygon.object, ranks, first_band, *box, height))
     table.extend((-1, 0, len(band_ends), 0, 0, 0, 0, 1))
     nodes = sorted(nodes, key=lambda node: (-node.rank_search, node.object))
@@ -72,13 +74,13 @@ def area_sections(polygons: list[Polygon], nodes: list[PlaceNode]) -> dict[str, 
         )
     cells, entries = build_cells(
         np.array(boxes + node_boxes, dtype=np.int64).reshape(-1, 4),
-        np.array([*range(len(polygons)), *(-1 - node.object for node in nodes)], dtype=np.int64),
+        np.array([*range(len(polygons)), *(-1 - node.object for node in nodes)], dtype=np.int32),
         sections.AREA_CELL_SHIFT,
     )
     return {
-        sections.AREAS: table.tobytes(),
-        sections.BANDS: band_ends.tobytes(),
-        sections.EDGES: edges.tobytes(),
+        sections.AREAS: memoryview(table).cast("B"),
+        sections.BANDS: memoryview(band_ends).cast("B"),
+        sections.EDGES: memoryview(edges).cast("B"),
         sections.AREA_CELLS: cells,
         sections.AREA_ENTRIES: entries,
     }

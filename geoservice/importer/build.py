@@ -41,13 +41,13 @@ def build_index(
         try:
             report("ranking areas", _READ_PART)
             countries = Countries(source, Geocoder.open(world))
-            survey = survey_rows(source, countries)
-            builder = Builder(survey, countries, directory)
+            builder = Builder(survey_rows(source, countries), countries, directory)
+            del countries
             try:
                 builder.run(lambda text, part: report(text, _READ_PART + part * (1 - _READ_PART)))
                 return builder.write(output, paths)
             finally:
-                builder.objects.close()
+                builder.close()
         finally:
             source.rows.close()
 

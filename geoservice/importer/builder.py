@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -64,19 +65,19 @@ class Builder:
         self._survey = survey
         self._countries = countries
         self._rows = survey.source.rows
-        strings = Strings()
+        self._data_time = survey.source.data_time
+        strings = Strings(directory)
         self._strings = strings
         self.objects = Objects(strings, directory)
         self._country_names = CountryNames(survey.source.country_names, countries.complete)
-        self._addresses = Addresses(strings, self._country_names)
+        self._addresses = Addresses(strings, self._country_names, directory)
         self._finder = AddressFinder(survey.areas)
         self._postcodes = Postcodes(survey.source, survey.centres, survey.countries, countries)
         self._object_of_row = np.full(len(self._rows), -1, dtype=np.int32)
-        self._parent_rows: list[tuple[int, int]] = []
+        self._parent_rows = array("i")  # object, row
         self._polygons: list[Polygon] = []
         self._nodes: list[PlaceNode] = []
-        self._containers: list[tuple[int, Any]] = []
-        self._inside: list[tuple[int, int]] = []
+        self._inside = array("i")  # outline, point
         self._counts = {"streets": 0, "houses": 0}
 
     def run(self, report: Callable[[str, float], None]) -> None:
@@ -99,6 +100,10 @@ class Builder:
                 self._add_interpolation(interpolated)
             self._rows.release()
         report("writing", 1.0)
+        self._bounds = self._survey.source.bounds or self._data_bounds()
+        self._postcode_count = len(self._postcodes)
+        # Writing needs memory of its own.
+        del self._survey, self._finder, self._postcodes, self._countries
 
     def _tiles(self) -> list[tuple[int, int, int, int]]:
         size = round(TILE_DEGREES * DEGREE)
@@ -145,7 +150,7 @@ class Builder:
                 continue
             if area.is_area and area.rank_search >= 4 and area.rank_address not in (5, 11):
                 self._polygons.append(
-                    Polygon(number, area.rank_search, area.rank_address, 0, area.geometry)
+                    Polygon(number, area.rank_search, area.rank_address, 0, row, area.geometry.area)
                 )
             elif area.osm_type == NODE and area.rank_search > 4:
                 self._nodes.append(PlaceNode(number, area.rank_search, *point))
@@ -259,9 +264,8 @@ class Builder:
         elif kind == LINE:
             self.objects.add_line(number, tail, layers, feature.geometry)
         else:
-            self._polygons.append(
-                Polygon(number, int(self._survey.rank_search[row]), 0, layers, feature.geometry)
-            )
+            rank = int(self._survey.rank_search[row])
+            self._polygons.append(Polygon(number, rank, 0, layers, row, feature.geometry.area))
 
     # -- houses ----------------------------------------------------------------------------------
 
@@ -310,7 +314,7 @@ class Builder:
             flags=sections.FLAG_NUMBER_COUNTS if counts else 0,
         )
         if isinstance(house.parent, StreetPlace):
-            self._parent_rows.append((number, house.parent.row))
+            self._parent_rows.extend((number, house.parent.row))
         point = (int(self._survey.centres.lon[row]), int(self._survey.centres.lat[row]))
         if kind == AREA:
             self.objects.add_area(number, tail, layers, house.geometry, point)
@@ -329,10 +333,8 @@ class Builder:
             return
         tree = shapely.STRtree([geometry for _, geometry in points])
         found = tree.query([geometry for _, geometry in containers], predicate="covers")
-        self._inside.extend(
-            (containers[container][0], points[point][0])
-            for container, point in zip(*found.tolist(), strict=True)
-        )
+        for container, point in zip(*found.tolist(), strict=True):
+            self._inside.extend((containers[container][0], points[point][0]))
 
     def _add_interpolation(self, interpolated: Any) -> None:
         street = interpolated.street
@@ -356,7 +358,7 @@ class Builder:
             ranks=(30, 30),
             flags=0,
         )
-        self._parent_rows.append((number, street.row))
+        self._parent_rows.extend((number, street.row))
         self.objects.interpolations.extend(
             (number, interpolated.first, interpolated.last, interpolated.step)
         )
@@ -366,36 +368,35 @@ class Builder:
 
     def write(self, output: Path, paths: Sequence[Path]) -> Built:
         """Write the file."""
-        source = self._survey.source
+        self.objects.finish()
         parents = self.objects.column("parent")
-        if self._parent_rows:
-            pairs = np.array(self._parent_rows, dtype=np.int64)
-            parents[pairs[:, 0]] = self._object_of_row[pairs[:, 1]]
+        pairs = np.frombuffer(self._parent_rows, dtype=np.int32).reshape(-1, 2)
+        parents[pairs[:, 0]] = self._object_of_row[pairs[:, 1]]
+        del pairs, self._parent_rows, self._object_of_row
         count = len(self.objects)
         content: dict[str, Any] = {}
         content |= self._addresses.sections()
         content[sections.COUNTRIES] = self._country_section()
         content |= self.objects.sections()
+        content |= self.objects.names.sections()
         content |= self._groups(parents, count)
         content[sections.OBJECT_ORDER] = self.objects.order()
-        content |= area_sections(self._polygons, self._nodes)
-        ends, strings = self._strings.sections()
-        content[file_format.STRING_ENDS] = ends
-        content[file_format.STRINGS] = strings
+        content |= area_sections(self._polygons, self._nodes, self._rows)
+        content |= self._strings.sections()
         content |= build_street_search(content)
         meta = {
             "kind": "streets",
             "attribution": ATTRIBUTION,
             "licence": "ODbL 1.0",
-            "data_time": source.data_time,
+            "data_time": self._data_time,
             "sources": [path.name for path in paths],
             "replication": [read_state(path).describe() for path in paths],
-            "bounds": source.bounds or self._data_bounds(),
+            "bounds": self._bounds,
             "objects": count,
             "streets": self._counts["streets"],
             "house_numbers": self._counts["houses"],
             "areas": len(self._polygons),
-            "postcodes": len(self._postcodes),
+            "postcodes": self._postcode_count,
         }
         version = file_format.write_index(
             output, {file_format.META: msgspec.json.encode(meta), **content}
@@ -410,6 +411,12 @@ class Builder:
             areas=len(self._polygons),
         )
 
+    def close(self) -> None:
+        """Remove the temporary files."""
+        self.objects.close()
+        self._addresses.close()
+        self._strings.close()
+
     def _data_bounds(self) -> list[tuple[float, ...]]:
         streets = self._survey.centres.boxes[self._survey.is_street]
         if not len(streets):
@@ -423,7 +430,7 @@ class Builder:
         houses = np.flatnonzero((flags & sections.FLAG_NUMBER_COUNTS != 0) & (parents >= 0))
         shapes = self.objects.first_shapes()
         house_ends, members = group_by(parents[houses], shapes[houses], count)
-        inside = np.array(self._inside, dtype=np.int64).reshape(-1, 2)
+        inside = np.frombuffer(self._inside, dtype=np.int32).reshape(-1, 2)
         inside_ends, points = group_by(inside[:, 0], shapes[inside[:, 1]], count)
         return {
             sections.HOUSE_ENDS: house_ends,

@@ -41,13 +41,13 @@ class Centres:
         points: Geometries = shapely.points(self.lon[rows] / DEGREE, self.lat[rows] / DEGREE)
         return points
 
-    def curve(self) -> NDArray[np.uint64]:
-        """Where each row stands along a Hilbert curve, as PostGIS orders geometries.
+    def curve(self, rows: Integers) -> NDArray[np.uint64]:
+        """Where rows stand along a Hilbert curve, as PostGIS orders geometries.
 
         Where Nominatim takes any of several it takes the first of its table, which osm2pgsql has
         written in this order.
         """
-        boxes = self.boxes / DEGREE
+        boxes = self.boxes[rows] / DEGREE
         low, high = _outward(boxes[:, :2], -np.inf), _outward(boxes[:, 2:], np.inf)
         middles = ((low + high) / 2.0).astype(np.float32)
         # The bits of a float between 1 and 2 sort as it does.

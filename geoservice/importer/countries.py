@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from array import array
 from collections import Counter
+from sys import intern
 from typing import Any, Final
 
 import numpy as np
@@ -75,9 +76,11 @@ class Countries:
 
     def _ask(self, points: NDArray[np.float64]) -> list[str | None]:
         lats, lons = array("d", points[:, 1]), array("d", points[:, 0])
-        return [
+        codes = (
             result.address.get("country_code") for result in self._world.reverse_batch(lats, lons)
-        ]
+        )
+        # One string for each country, not one for each point.
+        return [None if code is None else intern(code) for code in codes]
 
     def _other(self, point: Any) -> str | None:
         """Where the world names a country whose border is known, and that is elsewhere."""

@@ -100,7 +100,7 @@ class Tile:
         self._near = near
         roads = np.flatnonzero(near & survey.is_street & survey.has_name)
         # Of several at the same distance the first counts.
-        roads = roads[np.lexsort((survey.curve[roads], survey.rank_address[roads]))]
+        roads = roads[np.lexsort((centres.curve(roads), survey.rank_address[roads]))]
         self._roads = roads
         self._road_geometries = self._rows.geometries(roads)
         self._road_tree = shapely.STRtree(self._road_geometries)

@@ -7,6 +7,8 @@ covers it. Boundaries of postcodes come first where they are mapped.
 from __future__ import annotations
 
 import re
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 import numpy as np
@@ -97,12 +99,79 @@ def read_postcode(country: str | None, text: str) -> str | None:
     return text if _ANY.fullmatch(text) else None
 
 
+class _Sums:
+    """The middle of all points of each postcode."""
+
+    def __init__(self, covered: Any) -> None:
+        """Points that are in `covered` do not count."""
+        self._covered = covered
+        self._texts: dict[tuple[str | None, str], int] = {}  # as they are written
+        self._postcodes: dict[tuple[str, str], int] = {}
+        self._postcode_of_text = array("i")
+        self._points = array("d")
+        self._point_texts = array("i")
+
+    def add(self, codes: Sequence[str | None], texts: Sequence[str], points: Geometries) -> None:
+        """Count points; the same point with the same text counts once."""
+        numbers = np.array(
+            [self._number(code, text) for code, text in zip(codes, texts, strict=True)],
+            dtype=np.int32,
+        )
+        counts = np.frombuffer(self._postcode_of_text, dtype=np.int32)[numbers] >= 0
+        if self._covered is not None:
+            counts[counts] = ~shapely.intersects(self._covered, points[counts])
+        self._points.frombytes(shapely.get_coordinates(points[counts]).tobytes())
+        self._point_texts.frombytes(numbers[counts].tobytes())
+
+    def _number(self, country: str | None, text: str) -> int:
+        number = self._texts.get((country, text))
+        if number is None:
+            number = self._texts[country, text] = len(self._texts)
+            postcode = read_postcode(country, text)
+            found = -1
+            if country is not None and postcode is not None:
+                found = self._postcodes.setdefault((country, postcode), len(self._postcodes))
+            self._postcode_of_text.append(found)
+        return number
+
+    def middles(self) -> Iterator[tuple[str, str, Any]]:
+        """(country, postcode, middle), in the order of their first points."""
+        points = np.frombuffer(self._points).reshape(-1, 2)
+        texts = np.frombuffer(self._point_texts, dtype=np.int32)
+        # The same object several times, as it has several main tags, counts once.
+        order = np.lexsort((points[:, 1], points[:, 0], texts))
+        first = np.ones(len(order), dtype=bool)
+        before, after = order[:-1], order[1:]
+        first[1:] = (texts[before] != texts[after]) | (points[before] != points[after]).any(axis=1)
+        kept = np.sort(order[first])
+        postcodes = np.frombuffer(self._postcode_of_text, dtype=np.int32)[texts[kept]]
+        counts = np.bincount(postcodes)
+        x = np.bincount(postcodes, weights=points[kept, 0])
+        y = np.bincount(postcodes, weights=points[kept, 1])
+        found, firsts = np.unique(postcodes, return_index=True)
+        names = list(self._postcodes)
+        for number in found[np.argsort(firsts)].tolist():
+            count = int(counts[number])
+            yield *names[number], shapely.Point(x[number] / count, y[number] / count)
+
+
+def _collect(sums: _Sums, source: Source, centres: Centres, codes: Any) -> None:
+    for rows in batches(np.arange(len(source.rows)), _BATCH):
+        found = [
+            (row, postcode)
+            for row in rows.tolist()
+            if (postcode := source.rows.tags(row).address.get("postcode")) is not None
+        ]
+        numbers = np.array([row for row, _ in found], dtype=np.int64)
+        texts = [postcode for _, postcode in found]
+        sums.add(codes[numbers].tolist(), texts, centres.points(numbers))
+        source.rows.release()
+
+
 class Postcodes:
     """Answers the postcode of points without one."""
 
     def __init__(self, source: Source, centres: Centres, codes: Any, countries: Countries) -> None:
-        self._sums: dict[tuple[str, str], list[float]] = {}
-        self._seen: set[tuple[str, str, float, float]] = set()
         areas = [point for point in source.postcodes if point.is_area]
         covered = shapely.union_all([area.geometry for area in areas]) if areas else None
         if covered is not None:
@@ -120,20 +189,19 @@ class Postcodes:
                 self._texts.append((country, postcode))
                 self._is_area.append(True)
         known = set(self._texts)
-        self._collect(source, centres, codes, covered)
+        sums = _Sums(covered)
+        _collect(sums, source, centres, codes)
         loose = [point for point in source.postcodes if not point.is_area]
-        loose_codes = countries.codes(np.array([point.geometry for point in loose], dtype=object))
-        for point, country in zip(loose, loose_codes.tolist(), strict=True):
-            self._add(country, point.postcode, point.geometry, covered)
-        for (country, postcode), (x, y, count) in self._sums.items():
+        points = np.array([point.geometry for point in loose], dtype=object)
+        loose_codes = countries.codes(points).tolist()
+        sums.add(loose_codes, [point.postcode for point in loose], points)
+        for country, postcode, centre in sums.middles():
             if (country, postcode) not in known:
-                centre = shapely.Point(x / count, y / count)
                 reach = _REACH_BY_COUNTRY_M.get(country, _REACH_M)
                 self._shapes.append(square_around(centre, reach))
                 self._centres.append(centre)
                 self._texts.append((country, postcode))
                 self._is_area.append(False)
-        self._seen.clear()
         shapely.prepare(self._shapes)
         self._tree = shapely.STRtree(self._shapes)
         self._countries = np.array([country for country, _ in self._texts], dtype=object)
@@ -142,30 +210,6 @@ class Postcodes:
 
     def __len__(self) -> int:
         return len(self._texts)
-
-    def _collect(self, source: Source, centres: Centres, codes: Any, covered: Any) -> None:
-        for rows in batches(np.arange(len(source.rows)), _BATCH):
-            for row in rows.tolist():
-                postcode = source.rows.tags(row).address.get("postcode")
-                if postcode is not None:
-                    self._add(codes[row], postcode, centres.point(row), covered)
-            source.rows.release()
-
-    def _add(self, country: str | None, text: str, point: Any, covered: Any) -> None:
-        postcode = read_postcode(country, text)
-        if country is None or postcode is None:
-            return
-        if covered is not None and shapely.intersects(covered, point):
-            return
-        # The same object several times, as it has several main tags, counts once.
-        key = (country, text, point.x, point.y)
-        if key in self._seen:
-            return
-        self._seen.add(key)
-        total = self._sums.setdefault((country, postcode), [0.0, 0.0, 0])
-        total[0] += point.x
-        total[1] += point.y
-        total[2] += 1
 
     def nearest(self, points: Geometries, codes: Any) -> list[str | None]:
         """The postcode of each point, given its country."""

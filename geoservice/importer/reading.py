@@ -91,7 +91,7 @@ class _Relations:
     waterway_ways: dict[int, Any] = field(default_factory=dict)
     border_ways: set[int] = field(default_factory=set)
     #: ways of areas that were not seen whole
-    unseen_areas: dict[int, list[int]] = field(default_factory=dict)
+    unseen_areas: dict[int, array[int]] = field(default_factory=dict)
 
 
 def read_extracts(paths: list[Path], directory: Path, report: Report) -> Source:
@@ -203,9 +203,9 @@ class _Reader:
         if kind in ("boundary", "multipolygon"):
             tagged = read_tags({tag.k: tag.v for tag in tags}, is_way=False)
             if tagged is not None:
-                self._relations.unseen_areas[relation.id] = [
-                    member.ref for member in relation.members if member.type == "w"
-                ]
+                self._relations.unseen_areas[relation.id] = array(
+                    "q", (member.ref for member in relation.members if member.type == "w")
+                )
         if kind == "waterway":
             members = [
                 (member.ref, member.role) for member in relation.members if member.type == "w"

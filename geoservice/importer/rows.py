@@ -32,7 +32,7 @@ DEGREE: Final = 10_000_000
 Integers = NDArray[np.int64]
 Geometries = NDArray[Any]
 
-_FLUSH_BYTES: Final = 4 * 1024 * 1024
+_FLUSH_BYTES: Final = 256 * 1024
 
 
 class Spool:
@@ -45,7 +45,10 @@ class Spool:
         self._view: memoryview | None = None
         self._map: mmap.mmap | None = None
 
-    def append(self, data: bytes) -> int:
+    def __len__(self) -> int:
+        return self._size
+
+    def append(self, data: bytes | memoryview) -> int:
         """Write; returns the offset."""
         offset = self._size
         self._file.write(data)
@@ -56,13 +59,13 @@ class Spool:
         """Writing is over; from now on `read` works."""
         self._file.flush()
         if self._size:
-            self._map = mmap.mmap(self._file.fileno(), 0, access=mmap.ACCESS_READ)
+            self._map = mmap.mmap(self._file.fileno(), 0)
             self._view = memoryview(self._map)
 
     def read(self, offset: int, length: int) -> memoryview:
         """What was appended at an offset."""
         if self._view is None:
-            return memoryview(b"")
+            return memoryview(bytearray())
         return self._view[offset : offset + length]
 
     def release(self) -> None:
@@ -70,14 +73,13 @@ class Spool:
         if self._map is not None:
             self._map.madvise(mmap.MADV_DONTNEED)
 
+    def all(self) -> memoryview:
+        """All that was appended; what is changed there is changed in the file."""
+        return self.read(0, self._size)
+
     def close(self) -> None:
-        """Remove the file."""
-        if self._view is not None:
-            self._view.release()
-            self._view = None
-        if self._map is not None:
-            self._map.close()
-            self._map = None
+        """Remove the file. What has been read of it stays until nobody uses it any more."""
+        self._view = self._map = None
         self._file.close()
         self._path.unlink(missing_ok=True)
 
@@ -187,20 +189,23 @@ class Rows:
         """Reading is over. Of an object that several extracts hold the first copy stays."""
         self._geometries.finish()
         self._tags.finish()
-        columns = {name: np.array(column) for name, column in self._columns.items()}
-        self._columns = {}
-        keys = np.stack(
-            [columns[name] for name in ("osm_type", "osm_id", "category", "type")]
-        ).astype(np.int64)
+        columns, self._columns = self._columns, {}
+        keys = [
+            np.frombuffer(column, dtype=column.typecode)
+            for column in (columns[name] for name in ("osm_type", "osm_id", "category", "type"))
+        ]
         order = np.lexsort(keys[::-1])
-        same = np.zeros(len(order), dtype=bool)
-        if len(order):
-            same[1:] = (keys[:, order[1:]] == keys[:, order[:-1]]).all(axis=0)
+        same = np.ones(len(order), dtype=bool)
+        same[:1] = False
+        for key in keys:
+            same[1:] &= key[order[1:]] == key[order[:-1]]
         # Objects stand in the order of Nominatim's own import: nodes, ways, relations, by number.
         kept = order[~same]
-        for name, column in columns.items():
+        del keys, order, same
+        for name in tuple(columns):
             attribute = f"_{name}" if name.startswith(("geometry", "tags")) else name
-            setattr(self, attribute, column[kept])
+            column = columns.pop(name)
+            setattr(self, attribute, np.frombuffer(column, dtype=column.typecode)[kept])
 
     def tags(self, row: int) -> RowTags:
         """The texts of a place."""

@@ -15,7 +15,7 @@ from geoservice.importer.countries import Countries
 from geoservice.importer.names import spellings
 from geoservice.importer.ranks import compute_ranks
 from geoservice.importer.reading import Source
-from geoservice.importer.rows import AREA, NODE, POINT, RELATION, WAY, Integers, batches
+from geoservice.importer.rows import AREA, NODE, POINT, RELATION, WAY, batches
 
 Flags = NDArray[np.bool_]
 
@@ -30,9 +30,8 @@ class Survey:
     centres: Centres
     country_finder: Countries
     countries: NDArray[Any]  # codes, or None
-    curve: NDArray[np.uint64]
-    rank_search: Integers
-    rank_address: Integers
+    rank_search: NDArray[np.int8]
+    rank_address: NDArray[np.int8]
     has_name: Flags
     has_address: Flags
     is_street: Flags  # rank of a street
@@ -73,20 +72,26 @@ class Survey:
                 self.street_members[member] = int(row)
 
     def _prepare_node_ways(self) -> None:
-        pairs = self.source.node_ways
+        pairs, self.source.node_ways = self.source.node_ways, np.empty((0, 2), dtype=np.int64)
         rows = self.source.rows
-        self._node_ways: dict[int, list[int]] = {}
-        if not len(pairs):
-            return
-        is_way = np.flatnonzero(rows.osm_type == WAY)
+        pairs = pairs[np.lexsort((pairs[:, 1], pairs[:, 0]))]
+        again = (pairs[1:] == pairs[:-1]).all(axis=1)
+        pairs = pairs[np.concatenate([np.ones(len(pairs[:1]), dtype=bool), ~again])]
+        is_way = np.flatnonzero(rows.osm_type == WAY).astype(np.int32)
         ids = rows.osm_id[is_way]  # in ascending order
-        for node, way in np.unique(pairs, axis=0).tolist():
-            first, last = np.searchsorted(ids, [way, way + 1]).tolist()
-            self._node_ways.setdefault(node, []).extend(is_way[first:last].tolist())
+        first = np.searchsorted(ids, pairs[:, 1], side="left")
+        counts = np.searchsorted(ids, pairs[:, 1], side="right") - first
+        # A way is in several rows if it has several main tags.
+        steps = np.arange(counts.sum()) - np.repeat(np.cumsum(counts) - counts, counts)
+        self._nodes_on_ways = np.repeat(pairs[:, 0], counts)
+        self._ways_of_nodes = is_way[np.repeat(first, counts) + steps]
 
     def ways_of_node(self, node: int) -> list[int]:
         """The rows of the ways that a node is part of."""
-        return self._node_ways.get(node, [])
+        first = int(self._nodes_on_ways.searchsorted(node))
+        last = int(self._nodes_on_ways.searchsorted(node, side="right"))
+        rows: list[int] = self._ways_of_nodes[first:last].tolist()
+        return rows
 
     def areas_around(self, point: Any) -> list[Area]:
         """The areas that cover a point, named or not."""
@@ -108,8 +113,8 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
     centres = Centres(rows)
     count = len(rows)
     codes = np.full(count, None, dtype=object)
-    search = np.zeros(count, dtype=np.int64)
-    address = np.zeros(count, dtype=np.int64)
+    search = np.zeros(count, dtype=np.int8)
+    address = np.zeros(count, dtype=np.int8)
     has_name = np.zeros(count, dtype=bool)
     has_address = np.zeros(count, dtype=bool)
     has_house_address = np.zeros(count, dtype=bool)
@@ -155,7 +160,6 @@ def survey_rows(source: Source, countries: Countries) -> Survey:
         source=source,
         centres=centres,
         country_finder=countries,
-        curve=centres.curve(),
         countries=codes,
         rank_search=search,
         rank_address=address,

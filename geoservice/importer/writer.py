@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from array import array
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -12,6 +13,7 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
+from geoservice import format as file_format
 from geoservice import street_format as sections
 from geoservice.display_names import display_name
 from geoservice.importer.areas import Area
@@ -25,6 +27,11 @@ _PIECES_MAX: Final = 16
 _REACH: Final = 70_000
 
 _EMPTY_KEY: Final = -1
+_INT_MAX: Final = 2**31 - 1
+
+_OBJECT: Final = struct.Struct(f"<{len(sections.OBJECT_COLUMNS)}i")
+_BOX: Final = struct.Struct("<4i")
+_SHAPE: Final = struct.Struct(f"<{len(sections.SHAPE_COLUMNS)}i")
 
 IntArray = NDArray[np.int32]
 
@@ -32,41 +39,56 @@ IntArray = NDArray[np.int32]
 class Strings:
     """The pool of strings."""
 
-    def __init__(self) -> None:
+    def __init__(self, directory: Path) -> None:
         self._numbers: dict[str, int] = {}
-        self._texts: list[bytes] = []
+        self._texts = Spool(directory / "strings")
+        self._ends = array("i")
 
     def number(self, text: str) -> int:
         """The number of a string, the same each time."""
         number = self._numbers.get(text)
         if number is None:
-            number = self._numbers[text] = len(self._texts)
+            number = self._numbers[text] = len(self._ends)
             self._texts.append(text.encode())
+            if len(self._texts) > _INT_MAX:
+                raise OverflowError("the names of these extracts are too many for one index")
+            self._ends.append(len(self._texts))
         return number
 
-    def sections(self) -> tuple[bytes, bytes]:
-        """(ends, strings)."""
-        ends = np.cumsum([len(text) for text in self._texts], dtype=np.int64)
-        if len(ends) and ends[-1] > 2**31 - 1:
-            raise OverflowError("the names of these extracts are too many for one index")
-        return ends.astype("<i4").tobytes(), b"".join(self._texts)
+    def sections(self) -> dict[str, memoryview]:
+        """Their sections; there are no new strings afterwards."""
+        self._numbers.clear()
+        self._texts.finish()
+        return {
+            file_format.STRING_ENDS: memoryview(self._ends).cast("B"),
+            file_format.STRINGS: self._texts.all(),
+        }
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._texts.close()
 
 
 class Addresses:
     """The part of addresses that many objects share."""
 
-    def __init__(self, strings: Strings, country_names: CountryNames) -> None:
+    def __init__(self, strings: Strings, country_names: CountryNames, directory: Path) -> None:
         self._strings = strings
         self._country_names = country_names
-        self._numbers: dict[tuple[Any, ...], int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._rows = array("i")
         self._lines = array("i")
-        self._texts = bytearray()
+        self._texts = Spool(directory / "tails")
         self.countries: list[str] = []
 
     def number(self, areas: Sequence[Area], postcode: str | None, country: str | None) -> int:
         """The number of an address, the same each time."""
-        key = (tuple(area.number for area in areas), postcode, country)
+        if country is not None and country not in self.countries:
+            self.countries.append(country)
+        members = array("i", [area.number for area in areas])
+        members.append(-1 if postcode is None else self._strings.number(postcode))
+        members.append(-1 if country is None else self.countries.index(country))
+        key = members.tobytes()
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._numbers)
@@ -98,8 +120,6 @@ class Addresses:
                 members.setdefault("country", name)
                 shown.append(name)
             members["country_code"] = country
-            if country not in self.countries:
-                self.countries.append(country)
             country_number = self.countries.index(country)
         shown = [
             name for number, name in enumerate(shown) if not number or shown[number - 1] != name
@@ -107,9 +127,8 @@ class Addresses:
         first_line = len(self._lines)
         self._lines.extend(area.number for rank, area in rows if rank > 4)
         first_text = len(self._texts)
-        self._texts += msgspec.json.encode(members)[1:-1]
-        display = len(self._texts)
-        self._texts += msgspec.json.encode(", ".join(shown))[1:-1]
+        self._texts.append(msgspec.json.encode(members)[1:-1])
+        display = self._texts.append(msgspec.json.encode(", ".join(shown))[1:-1])
         self._rows.extend(
             (
                 first_line,
@@ -120,14 +139,20 @@ class Addresses:
             )
         )
 
-    def sections(self) -> dict[str, bytes]:
-        """Their sections."""
+    def sections(self) -> dict[str, memoryview]:
+        """Their sections; there are no new addresses afterwards."""
+        self._numbers.clear()
         self._rows.extend((len(self._lines), -1, -1, len(self._texts), len(self._texts)))
+        self._texts.finish()
         return {
-            sections.TAILS: self._rows.tobytes(),
-            sections.TAIL_LINES: self._lines.tobytes(),
-            sections.TAIL_TEXTS: bytes(self._texts),
+            sections.TAILS: memoryview(self._rows).cast("B"),
+            sections.TAIL_LINES: memoryview(self._lines).cast("B"),
+            sections.TAIL_TEXTS: self._texts.all(),
         }
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._texts.close()
 
 
 class NameSets:
@@ -135,7 +160,7 @@ class NameSets:
 
     def __init__(self, strings: Strings) -> None:
         self._strings = strings
-        self._numbers: dict[tuple[tuple[str, str], ...], int] = {}
+        self._numbers: dict[bytes, int] = {}
         self._ends = array("i")
         self._pairs = array("i")
 
@@ -143,19 +168,23 @@ class NameSets:
         """The number of a set of names, the same each time."""
         if not names:
             return -1
-        key = tuple(names.items())
+        string = self._strings.number
+        pairs = array("i", [string(text) for pair in names.items() for text in pair])
+        key = pairs.tobytes()
         number = self._numbers.get(key)
         if number is None:
             number = self._numbers[key] = len(self._ends)
-            for name, text in key:
-                self._pairs.append(self._strings.number(name))
-                self._pairs.append(self._strings.number(text))
+            self._pairs.extend(pairs)
             self._ends.append(len(self._pairs) // 2)
         return number
 
-    def sections(self) -> dict[str, bytes]:
-        """Their sections."""
-        return {sections.NAME_ENDS: self._ends.tobytes(), sections.NAMES: self._pairs.tobytes()}
+    def sections(self) -> dict[str, memoryview]:
+        """Their sections; there are no new names afterwards."""
+        self._numbers.clear()
+        return {
+            sections.NAME_ENDS: memoryview(self._ends).cast("B"),
+            sections.NAMES: memoryview(self._pairs).cast("B"),
+        }
 
 
 class Objects:
@@ -165,17 +194,19 @@ class Objects:
         self.strings = strings
         self.names = NameSets(strings)
         self._kinds: dict[tuple[str, str, str], int] = {}
-        self._objects = array("i")
-        self._boxes = array("i")
+        self._count = 0
+        self._objects = Spool(directory / "objects")
+        self._boxes = Spool(directory / "boxes")
         self._extras = array("i")
-        self._shapes = array("i")
+        self._shape_count = 0
+        self._shapes = Spool(directory / "shapes")
         self._vertices = Spool(directory / "vertices")
         self._vertex_count = 0
-        self._centred: dict[int, tuple[int, int]] = {}
+        self._centred = array("i")  # shape, lon, lat
         self.interpolations = array("i")
 
     def __len__(self) -> int:
-        return len(self._objects) // len(sections.OBJECT_COLUMNS)
+        return self._count
 
     def kind(self, category: str, type_: str, label: str) -> int:
         """The number of a combination of main tag and label."""
@@ -200,11 +231,12 @@ class Objects:
         flags: int,
     ) -> int:
         """Add an object; returns its number."""
-        object_number = len(self)
+        object_number = self._count
+        self._count += 1
         key = osm_id * 4 + osm_type
         string = self.strings.number
-        self._objects.extend(
-            (
+        self._objects.append(
+            _OBJECT.pack(
                 (key & 0xFFFFFFFF) - ((key & 0x80000000) << 1),
                 key >> 32,
                 kind,
@@ -219,7 +251,7 @@ class Objects:
                 string(shown) if shown else -1,
             )
         )
-        self._boxes.extend(int(edge) for edge in box)
+        self._boxes.append(_BOX.pack(*box))
         if extratags:
             self._extras.extend((object_number, self.names.number(extratags)))
         return object_number
@@ -250,76 +282,85 @@ class Objects:
         points = np.concatenate(rings)
         box = np.rint(np.array(shapely.bounds(area)) * DEGREE).astype(np.int64)
         shape = self._add_shape(number, tail, layers | sections.SHAPE_AREA, points, box.tolist())
-        self._centred[shape] = centre
+        self._centred.extend((shape, *centre))
 
     def _add_shape(
         self, number: int, tail: int, layers: int, points: IntArray, box: Sequence[int]
     ) -> int:
-        shape = len(self._shapes) // len(sections.SHAPE_COLUMNS)
-        self._shapes.extend((number, tail, self._vertex_count, layers, *box))
+        shape = self._shape_count
+        self._shape_count += 1
+        self._shapes.append(_SHAPE.pack(number, tail, self._vertex_count, layers, *box))
         if len(points):
             self._vertices.append(np.ascontiguousarray(points, dtype="<i4").tobytes())
             self._vertex_count += len(points)
         return shape
 
+    def finish(self) -> None:
+        """There are no new objects from now on; what follows is about all of them."""
+        end = np.zeros(len(sections.SHAPE_COLUMNS), dtype="<i4")
+        end[0], end[2] = -1, self._vertex_count
+        self._shapes.append(end.tobytes())
+        for spool in (self._objects, self._boxes, self._shapes, self._vertices):
+            spool.finish()
+
     def column(self, name: str) -> IntArray:
-        """One column of the objects."""
+        """One column of the objects; it can be changed."""
         width = len(sections.OBJECT_COLUMNS)
-        table = np.frombuffer(self._objects, dtype=np.int32).reshape(-1, width)
+        table = np.frombuffer(self._objects.all(), dtype="<i4").reshape(-1, width)
         column: IntArray = table[:, sections.OBJECT_COLUMNS.index(name)]
         return column
 
     def order(self) -> bytes:
         """The objects by OSM number and type."""
-        low = self.column("osm_low").astype(np.int64) & 0xFFFFFFFF
-        keys = self.column("osm_high").astype(np.int64) << 32 | low
+        keys = self.column("osm_high").astype(np.int64) << 32
+        keys |= self.column("osm_low").view(np.uint32)
         return np.argsort(keys, kind="stable").astype("<i4").tobytes()
 
-    def first_shapes(self) -> NDArray[np.int64]:
+    def first_shapes(self) -> IntArray:
         """The first shape of each object, -1 where it has none."""
-        width = len(sections.SHAPE_COLUMNS)
-        owners = np.frombuffer(self._shapes, dtype=np.int32).reshape(-1, width)[:, 0]
-        first = np.full(len(self), -1, dtype=np.int64)
-        numbers, shapes = np.unique(owners, return_index=True)
-        first[numbers] = shapes
+        first = np.full(len(self), -1, dtype=np.int32)
+        numbers = np.arange(self._shape_count, dtype=np.int32)
+        # Of several shapes of an object the last assignment counts: the first shape.
+        first[self._shape_table()[::-1, 0]] = numbers[::-1]
         return first
+
+    def _shape_table(self) -> IntArray:
+        width = len(sections.SHAPE_COLUMNS)
+        table: IntArray = np.frombuffer(self._shapes.all(), dtype="<i4").reshape(-1, width)
+        return table[: self._shape_count]
 
     def sections(self) -> dict[str, bytes | memoryview]:
         """Their sections."""
-        width = len(sections.SHAPE_COLUMNS)
-        shapes = np.frombuffer(self._shapes, dtype=np.int32).reshape(-1, width)
-        cells, entries = build_cells(*self._shape_cells(shapes), sections.CELL_SHIFT)
-        end = np.zeros((1, width), dtype=np.int32)
-        end[0, 0] = -1
-        end[0, 2] = self._vertex_count
-        self._vertices.finish()
+        cells, entries = build_cells(
+            self._shape_boxes(), np.arange(self._shape_count, dtype=np.int32), sections.CELL_SHIFT
+        )
         kinds = [self.strings.number(text) for kind in self._kinds for text in kind]
         return {
-            sections.OBJECTS: self._objects.tobytes(),
-            sections.BOXES: self._boxes.tobytes(),
-            sections.SHAPES: shapes.tobytes() + end.tobytes(),
-            sections.VERTICES: self._vertices.read(0, self._vertex_count * 8),
+            sections.OBJECTS: self._objects.all(),
+            sections.BOXES: self._boxes.all(),
+            sections.SHAPES: self._shapes.all(),
+            sections.VERTICES: self._vertices.all(),
             sections.CELLS: cells,
             sections.ENTRIES: entries,
             sections.KINDS: np.array(kinds, dtype="<i4").tobytes(),
-            sections.EXTRAS: self._extras.tobytes(),
-            sections.INTERPOLATIONS: self.interpolations.tobytes(),
-            **self.names.sections(),
+            sections.EXTRAS: memoryview(self._extras).cast("B"),
+            sections.INTERPOLATIONS: memoryview(self.interpolations).cast("B"),
         }
 
-    def _shape_cells(self, shapes: IntArray) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        boxes = shapes[:, 4:].astype(np.int64)
-        for shape, (lon, lat) in self._centred.items():
-            # Nearer than the reach to the middle, with room for what a degree is worth far north.
-            boxes[shape, 0] = max(boxes[shape, 0], lon - _REACH * 8)
-            boxes[shape, 1] = max(boxes[shape, 1], lat - _REACH)
-            boxes[shape, 2] = min(boxes[shape, 2], lon + _REACH * 8)
-            boxes[shape, 3] = min(boxes[shape, 3], lat + _REACH)
-        return boxes, np.arange(len(shapes), dtype=np.int64)
+    def _shape_boxes(self) -> NDArray[np.int64]:
+        boxes = self._shape_table()[:, 4:].astype(np.int64)
+        centred = np.frombuffer(self._centred, dtype=np.int32).reshape(-1, 3).astype(np.int64)
+        # Nearer than the reach to the middle, with room for what a degree is worth far north.
+        reach = np.array([_REACH * 8, _REACH])
+        shapes, middles = centred[:, 0], centred[:, 1:]
+        boxes[shapes, :2] = np.maximum(boxes[shapes, :2], middles - reach)
+        boxes[shapes, 2:] = np.minimum(boxes[shapes, 2:], middles + reach)
+        return boxes
 
     def close(self) -> None:
-        """Remove the temporary file."""
-        self._vertices.close()
+        """Remove the temporary files."""
+        for spool in (self._objects, self._boxes, self._shapes, self._vertices):
+            spool.close()
 
 
 def _integers(line: Any) -> IntArray:
@@ -327,26 +368,28 @@ def _integers(line: Any) -> IntArray:
     return points
 
 
-def build_cells(
-    boxes: NDArray[np.int64], values: NDArray[np.int64], shift: int
-) -> tuple[bytes, bytes]:
+def build_cells(boxes: NDArray[np.int64], values: IntArray, shift: int) -> tuple[bytes, bytes]:
     """A hash table of the cells that boxes touch: (cells, entries)."""
     origin = np.array([1_800_000_000, 900_000_000], dtype=np.int64)
-    first = (boxes[:, :2] + origin) >> shift
-    last = (boxes[:, 2:] + origin) >> shift
+    first = ((boxes[:, :2] + origin) >> shift).astype(np.int32)
+    last = ((boxes[:, 2:] + origin) >> shift).astype(np.int32)
     widths = last[:, 0] - first[:, 0] + 1
-    heights = last[:, 1] - first[:, 1] + 1
-    counts = widths * heights
-    owners = np.repeat(np.arange(len(boxes)), counts)
-    steps = np.arange(len(owners)) - np.repeat(np.cumsum(counts) - counts, counts)
-    columns = first[owners, 0] + steps % widths[owners]
-    rows = first[owners, 1] + steps // widths[owners]
-    keys = (rows << 32) | columns
+    counts = widths * (last[:, 1] - first[:, 1] + 1)
+    owners = np.repeat(np.arange(len(boxes), dtype=np.int32), counts)
+    steps = np.arange(len(owners), dtype=np.int32)
+    steps -= np.repeat((np.cumsum(counts) - counts).astype(np.int32), counts)
+    widths = widths[owners]
+    keys = (first[owners, 1] + steps // widths).astype(np.int64) << 32
+    keys |= first[owners, 0] + steps % widths
+    del steps, widths
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
-    entries = values[owners[order]].astype("<i4")
-    unique, starts = np.unique(keys, return_index=True)
+    entries = values[owners[order]].astype("<i4").tobytes()
+    del owners, order
+    starts = np.flatnonzero(np.diff(keys, prepend=keys[:1] - 1))
+    unique = keys[starts]
     ends = np.append(starts[1:], len(keys))
+    del keys
     size = 16
     while size < 2 * len(unique):
         size *= 2
@@ -364,7 +407,7 @@ def build_cells(
         table["end"][chosen] = ends[winners]
         pending = np.setdiff1d(pending, winners, assume_unique=True)
         slots[pending] = (slots[pending] + 1) % size
-    return table.tobytes(), entries.tobytes()
+    return table.tobytes(), entries
 
 
 def hash_slots(keys: NDArray[np.int64], size: int) -> NDArray[np.int64]:
@@ -373,7 +416,7 @@ def hash_slots(keys: NDArray[np.int64], size: int) -> NDArray[np.int64]:
     return (mixed >> np.uint64(32)).astype(np.int64) % size
 
 
-def group_by(owners: NDArray[Any], members: NDArray[np.int64], count: int) -> tuple[bytes, bytes]:
+def group_by(owners: IntArray, members: IntArray, count: int) -> tuple[bytes, bytes]:
     """(ends, members) of the members of each owner."""
     order = np.argsort(owners, kind="stable")
     ends = np.cumsum(np.bincount(owners, minlength=count))
