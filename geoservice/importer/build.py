@@ -39,6 +39,7 @@ def build_index(
             list(paths), directory, lambda text, part: report(text, part * _READ_PART)
         )
         try:
+            source.rows.release()
             report("ranking areas", _READ_PART)
             countries = Countries(source, Geocoder.open(world))
             builder = Builder(survey_rows(source, countries), countries, directory)

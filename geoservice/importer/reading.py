@@ -367,8 +367,10 @@ class _Reader:
                 line = self._line(entity)
                 if line is not None:
                     lines[entity.id] = line
-        relations = osmium.FileProcessor(str(self._path), osmium.osm.RELATION)
-        for relation in relations.with_filter(osmium.filter.IdFilter(unseen)):
+        # A filter by number would take memory for all numbers between the first and the last.
+        for relation in osmium.FileProcessor(str(self._path), osmium.osm.RELATION):
+            if relation.id not in unseen:
+                continue
             area = assemble(available(unseen[relation.id], lines))
             tagged = read_tags({tag.k: tag.v for tag in relation.tags}, is_way=False)
             if area is not None and tagged is not None:
