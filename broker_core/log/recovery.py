@@ -309,10 +309,19 @@ class _Loader:
             valid = position + header.size
         if valid == file_size:
             segment.size = valid
-            if following is not None:
+            if following is None or next_offset == following:
+                return True
+            if self.config.compacts:
                 # A compacted segment can end before the next one begins.
                 segment.next_offset = following
-            return True
+                return True
+            logger.warning(
+                "%s: %s ends at offset %d, before the next segment: the log goes on from there",
+                self.name,
+                segment.path.name,
+                next_offset,
+            )
+            return False
         cut = file_size - valid
         self.bytes_cut += cut
         logger.warning(

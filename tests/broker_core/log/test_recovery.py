@@ -107,6 +107,21 @@ def test_a_hole_between_segments_cuts_what_lies_behind_it(bench: Workbench) -> N
     assert second.base_offset < bench.log.log_end_offset < third.base_offset
 
 
+def test_a_segment_that_lost_whole_batches_at_its_end_cuts_what_lies_behind_it(
+    bench: Workbench,
+) -> None:
+    """A file that was not synced may be shorter by any bytes, a batch's by chance."""
+    values = fill(bench, 30)
+    second, third = bench.log.segments[1:3]
+    content = second.path.read_bytes()
+    batch = len(content) // (third.base_offset - second.base_offset)
+    second.path.write_bytes(content[:-batch])
+    bench.open()
+    assert bench.log.log_end_offset == third.base_offset - 1
+    assert bench.values() == values[: third.base_offset - 1]
+    assert third.path.name not in bench.files(".log")
+
+
 def test_what_lies_before_the_recovery_point_is_not_read_again(bench: Workbench) -> None:
     fill(bench, 30)
     bench.log.flush()
