@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -24,7 +25,7 @@ from geoservice.importer.areas import Area
 from geoservice.importer.names import normalized, spellings
 from geoservice.importer.postcodes import Postcodes, read_postcode
 from geoservice.importer.ranks import rank_by_size
-from geoservice.importer.rows import AREA, DEGREE, NODE, WAY, Integers, RowTags
+from geoservice.importer.rows import AREA, DEGREE, NODE, WAY, Integers, RowTags, batches
 from geoservice.importer.survey import Survey
 
 TILE_DEGREES: Final = 0.5
@@ -35,6 +36,7 @@ _STREET_DEGREES: Final = 0.015
 _PLACE_DEGREES: Final = 0.04
 _ROAD_DEGREES: Final = 0.0819
 _LINE_DEGREES: Final = 0.001
+_HOUSES: Final = 5_000  # worked on at once
 
 
 @dataclass(frozen=True)
@@ -205,10 +207,11 @@ class Tile:
 
     def houses(self) -> Iterator[HousePlace]:
         """Everything in the tile that has a parent."""
+        for rows in batches(np.flatnonzero(self._inside & self._survey.is_house), _HOUSES):
+            yield from self._place_houses(rows)
+
+    def _place_houses(self, rows: Integers) -> Iterator[HousePlace]:
         survey = self._survey
-        rows = np.flatnonzero(self._inside & survey.is_house)
-        if not len(rows):
-            return
         geometries = self._rows.geometries(rows)
         boxes = shapely.box(*(shapely.bounds(geometries).T))
         boxes[survey.source.rows.kind[rows] == 0] = geometries[survey.source.rows.kind[rows] == 0]
@@ -297,6 +300,11 @@ class Tile:
     def _area_postcode(self, area: Area, lines: list[Line]) -> str | None:
         return _tagged_postcode(area.country, area.address) or postcode_of(lines)
 
+    @cached_property
+    def _addressed_buildings(self) -> tuple[Integers, Any]:
+        rows = np.flatnonzero(self._near & self._survey.is_addressed_building)
+        return rows, shapely.STRtree(self._rows.geometries(rows))
+
     def _inherited_addresses(self, rows: Integers, geometries: Any) -> dict[int, dict[str, str]]:
         """Addresses of the buildings around points that have none, by position in `rows`."""
         survey = self._survey
@@ -305,10 +313,9 @@ class Tile:
             & (survey.rank_search[rows] == 30)
             & ~survey.has_address[rows]
         )
-        buildings = np.flatnonzero(self._near & survey.is_addressed_building)
-        if not len(candidates) or not len(buildings):
+        if not len(candidates):
             return {}
-        tree = shapely.STRtree(self._rows.geometries(buildings))
+        buildings, tree = self._addressed_buildings
         found = tree.query(geometries[candidates], predicate="covered_by")
         result: dict[int, dict[str, str]] = {}
         for candidate, building in zip(*found.tolist(), strict=True):
