@@ -9,6 +9,7 @@ import os
 import random
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -44,7 +45,7 @@ def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
     process.stop()
 
 
-class Writer(threading.Thread):
+class Writer(threading.Thread, ABC):
     """Writes numbers until it is told to stop; knows which were acknowledged."""
 
     def __init__(self, servers: str) -> None:
@@ -61,9 +62,9 @@ class Writer(threading.Thread):
         except BaseException as error:
             self.failure = error
 
+    @abstractmethod
     def write(self) -> None:
         """Write until `stopping`."""
-        raise NotImplementedError
 
     def wait_for_more(self, count: int) -> None:
         """Until so many more are acknowledged."""
