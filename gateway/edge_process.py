@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import secrets
-import signal
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from gateway.auth import Authenticator
+from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
 from gateway.mqtt.edge import EdgeSubmitter, NoAddresses, RelayClient, RelayUnavailable
 from gateway.mqtt.keeping import open_journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
@@ -20,58 +19,27 @@ from gateway.mqtt.options import within_file_limit
 from gateway.mqtt.session import Message
 from gateway.mqtt.tls import server_context
 from gateway.mqtt.topics import Subscription
-from gateway.process import GatewaySettings, raise_file_limit
+from gateway.process import GatewaySettings
 from gateway.push import Pusher
 from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.users import UserStore
 from waylog.kafka import Producer
-from waylog.notify import notify_ready
-from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
+from waylog.telemetry import KafkaTelemetry
 
 logger = logging.getLogger(__name__)
 
-_WATCH_S: Final = 0.5
 _QOS: Final = 1
 
 
 async def serve_edge(settings: GatewaySettings, relay_path: Path) -> int:
     """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    raise_file_limit()
-    async with AsyncExitStack() as stack:
-        telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
-        handler = KafkaLogHandler(telemetry)
-        logging.getLogger().addHandler(handler)
-        stack.callback(telemetry.close)
-        stack.callback(logging.getLogger().removeHandler, handler)
-        starting = asyncio.ensure_future(_start(settings, relay_path, telemetry, stack))
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,))
-            return 0
-        stopping.cancel()
-        server, producer = starting.result()
-        notify_ready()
-        logger.info("gateway ready http=none mqtt=%s relay=%s", server.endpoint, relay_path)
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(100_000, 20, 50)
-        while not stop.is_set():
-            if producer.fatal is not None:
-                logger.critical("stopping: %s", producer.fatal)
-                return 1
-            try:
-                async with asyncio.timeout(_WATCH_S):
-                    await stop.wait()
-            except TimeoutError:
-                continue
-        logger.info("stopping")
-    return 0
+
+    async def start(telemetry: KafkaTelemetry, stack: AsyncExitStack) -> Started:
+        server, producer = await _start(settings, relay_path, telemetry, stack)
+        look_for_garbage_less_often()
+        return Started(producer, f"http=none mqtt={server.endpoint} relay={relay_path}")
+
+    return await serve_until_stopped(settings.bootstrap_servers, settings.client_id, start)
 
 
 async def _start(

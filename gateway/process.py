@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import resource
 import secrets
-import signal
 from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING
 
 from gateway.addresses import TrustedProxies
 from gateway.arrivals import Arrival
@@ -20,6 +17,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key
+from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.mqtt.options import MqttOptions, within_file_limit
@@ -37,16 +35,13 @@ from gateway.views import AddressView, LocationView
 from gateway.web_push import WebPush
 from waylog.config import Endpoint
 from waylog.kafka import LogReader, Producer
-from waylog.notify import notify_ready
-from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, now_ms
+from waylog.telemetry import KafkaTelemetry, now_ms
 from waylog.topics import ADDRESS, LOCATION
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
 
 logger = logging.getLogger(__name__)
-
-_WATCH_S: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -76,47 +71,16 @@ class GatewaySettings:
 
 async def serve(settings: GatewaySettings) -> int:
     """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
-    loop = asyncio.get_running_loop()
-    stop = asyncio.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, stop.set)
-    raise_file_limit()
-    async with AsyncExitStack() as stack:
-        telemetry = KafkaTelemetry(settings.bootstrap_servers, settings.client_id)
-        handler = KafkaLogHandler(telemetry)
-        logging.getLogger().addHandler(handler)
-        stack.callback(telemetry.close)
-        stack.callback(logging.getLogger().removeHandler, handler)
-        gateway = _Gateway(settings, telemetry, stack, loop)
-        starting = asyncio.ensure_future(gateway.start())
-        stopping = asyncio.ensure_future(stop.wait())
-        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
-        if not starting.done():
-            starting.cancel()
-            await asyncio.wait((starting,))
-            return 0
-        stopping.cancel()
-        starting.result()
-        notify_ready()
-        logger.info(
-            "gateway ready http=%s mqtt=%s users=%s%s",
-            gateway.http_endpoint,
-            gateway.mqtt_endpoint,
-            "everybody" if settings.open_mode else settings.users,
-            " viewer=local" if settings.local_viewer else "",
-        )
-        while not stop.is_set():
-            if gateway.producer.fatal is not None:
-                # The supervisor starts another process, with a producer that can.
-                logger.critical("stopping: %s", gateway.producer.fatal)
-                return 1
-            try:
-                async with asyncio.timeout(_WATCH_S):
-                    await stop.wait()
-            except TimeoutError:
-                continue
-        logger.info("stopping")
-    return 0
+
+    async def start(telemetry: KafkaTelemetry, stack: AsyncExitStack) -> Started:
+        gateway = _Gateway(settings, telemetry, stack, asyncio.get_running_loop())
+        await gateway.start()
+        users = "everybody" if settings.open_mode else settings.users
+        viewer = " viewer=local" if settings.local_viewer else ""
+        where = f"http={gateway.http_endpoint} mqtt={gateway.mqtt_endpoint} users={users}{viewer}"
+        return Started(gateway.producer, where)
+
+    return await serve_until_stopped(settings.bootstrap_servers, settings.client_id, start)
 
 
 class _Gateway:
@@ -199,12 +163,7 @@ class _Gateway:
             len(self.location_view),
             len(self.location_view.known_fixes),
         )
-        # What has been built until now stays: the garbage collector need not look at it again.
-        gc.collect()
-        gc.freeze()
-        # Thousands of fixes wait for the log at any time, and hardly anything is ever a cycle: to
-        # look for cycles more often cost 6 % of all time.
-        gc.set_threshold(100_000, 20, 50)
+        look_for_garbage_less_often()
         self._register_gauges()
         if not self._settings.open_mode:
             self.revocations.subscribe(self.viewers.end_revoked)
@@ -315,10 +274,3 @@ class _Gateway:
                 f"Records of topic {view.topic} taken.",
                 lambda view=view: view.records,  # type: ignore[misc]
             )
-
-
-def raise_file_limit() -> None:
-    """One connection is one file: take as many as the system gives."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))

@@ -1,0 +1,89 @@
+"""The life of a gateway process, whatever it serves: start, run until it is told to stop, end."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import logging
+import resource
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+from waylog.kafka import Producer
+from waylog.notify import notify_ready
+from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.5
+
+
+class Started(NamedTuple):
+    """A process that serves."""
+
+    producer: Producer
+    where: str  # what it listens on, for the line that says it is ready
+
+
+async def serve_until_stopped(
+    bootstrap_servers: str,
+    client_id: str,
+    start: Callable[[KafkaTelemetry, AsyncExitStack], Awaitable[Started]],
+) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1).
+
+    What `start` puts on the stack is taken apart in the end, also when it is stopped half-way.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    _raise_file_limit()
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(bootstrap_servers, client_id)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(telemetry.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        starting = asyncio.ensure_future(start(telemetry, stack))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return 0
+        stopping.cancel()
+        producer, where = starting.result()
+        notify_ready()
+        logger.info("gateway ready %s", where)
+        while not stop.is_set():
+            if producer.fatal is not None:
+                # The supervisor starts another process, with a producer that can.
+                logger.critical("stopping: %s", producer.fatal)
+                return 1
+            try:
+                async with asyncio.timeout(_WATCH_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        logger.info("stopping")
+    return 0
+
+
+def look_for_garbage_less_often() -> None:
+    """To be called once what stays for the life of the process has been built."""
+    # What has been built until now stays: the garbage collector need not look at it again.
+    gc.collect()
+    gc.freeze()
+    # Thousands of fixes wait for the log at any time, and hardly anything is ever a cycle: to
+    # look for cycles more often cost 6 % of all time.
+    gc.set_threshold(100_000, 20, 50)
+
+
+def _raise_file_limit() -> None:
+    """One connection is one file: take as many as the system gives."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft < hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
