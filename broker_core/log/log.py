@@ -28,7 +28,12 @@ from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
 from broker_core.log.validation import prepare
 from broker_core.protocol.control_records import EndMarker
-from broker_core.protocol.records import BatchHeader, assign_offsets, validate_batches
+from broker_core.protocol.records import (
+    BatchHeader,
+    assign_offsets,
+    validate_batches,
+    whole_batches,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -329,6 +334,25 @@ class Log:
                 raise self._out_of_range(offset) from None
             raise
 
+    def read_committed(
+        self, offset: int, max_bytes: int, *, min_one_message: bool = True
+    ) -> tuple[bytes, list[AbortedTransaction]]:
+        """As `read`, up to the last stable offset, with what was aborted of it, by first offset."""
+        while True:
+            segments = self._segments
+            data = self.read(
+                offset,
+                max_bytes,
+                min_one_message=min_one_message,
+                up_to_offset=self.last_stable_offset,
+            )
+            _, end_offset = whole_batches(data)
+            aborted = aborted_between(segments, offset, end_offset)
+            # A compaction drops aborted records and what is known of them: never one without
+            # the other.
+            if segments is self._segments:
+                return data, aborted
+
     def _out_of_range(self, offset: int) -> OffsetOutOfRange:
         return OffsetOutOfRange(
             f"{self.name}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
@@ -347,13 +371,6 @@ class Log:
             if unstable is None or unstable >= self.high_watermark:
                 return self.high_watermark
             return max(unstable, self.log_start_offset)
-
-    def aborted_transactions(self, offset: int, end_offset: int) -> list[AbortedTransaction]:
-        """What was aborted of the records from `offset` to before `end_offset`, by first offset.
-
-        `end_offset` is at most the last stable offset. Raises KafkaStorageError.
-        """
-        return aborted_between(self._segments, offset, end_offset)
 
     def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
         """(timestamp, offset) of the first record at `timestamp_ms` or later.
@@ -517,7 +534,7 @@ class Log:
                 self.log_start_offset,
                 now_ms,
                 is_stopped=lambda: self._is_ending,
-                aborted=self.aborted_transactions(self.log_start_offset, bound),
+                aborted=aborted_between(self._segments, self.log_start_offset, bound),
             )
             try:
                 return compaction.run(segments, self._replace_segments)
@@ -532,7 +549,7 @@ class Log:
             self._begin_change()
             for segment in old:
                 self._reader.forget(segment)
-                segment.handle()  # who is reading it goes on with the old file
+                segment.hold()
             adopt(self._disk, self.directory, old, new)
             at = self._segments.index(old[0])
             self._segments = [*self._segments[:at], new, *self._segments[at + len(old) :]]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import logging
 import os
+import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -67,6 +68,7 @@ class Segment:
         "_index_interval_bytes",
         "_indexed_position",
         "_max_timestamp",
+        "_opening",
         "_parked_index",
         "_time_index",
         "base_offset",
@@ -96,6 +98,7 @@ class Segment:
         self.next_offset = next_offset
         self.is_retired = False  # has left the log; a reader may still be on its way through it
         self.created_ms = created_ms  # of the first append as far as it is known
+        self._opening = threading.Lock()  # one at a time opens files or lets go of them
         self._index_interval_bytes = index_interval_bytes
         self._indexed_position = 0  # where the newest index entry points
         self._handle: Handle | None = None
@@ -271,18 +274,31 @@ class Segment:
 
         Its indexes are in no file yet: they stay in memory.
         """
-        if self._handle is not None:
-            self._parked_index = self._handle.offset_index
-            self._handle = None
+        with self._opening:
+            if self._handle is not None:
+                self._parked_index = self._handle.offset_index
+                self._handle = None
 
     def release(self) -> None:
         """Let go of files and indexes; the next read opens them again."""
-        # Of a retired segment, the name can be another file's by now.
-        if not self.is_retired:
-            self._handle = None
-            self._parked_index = None
-            self._time_index = None
-            self._aborted = None
+        with self._opening:
+            # Of a retired segment, the name can be another file's by now.
+            if not self.is_retired:
+                self._handle = None
+                self._parked_index = None
+                self._time_index = None
+                self._aborted = None
+
+    def hold(self) -> None:
+        """Open all that a reader may want, before another segment gets the name of this one.
+
+        Who is on the way through it goes on with the files as they are now; it must be retired,
+        so that nothing lets go of them. Raises KafkaStorageError.
+        """
+        with self._opening:
+            self._open()
+            if self._time_index is None:
+                self._time_index = self._load_time_index()
 
     def remove(self) -> None:
         """Delete the files; who holds a handle can still read. Raises OSError."""
@@ -341,20 +357,26 @@ class Segment:
 
     def handle(self) -> Handle:
         """The open file and index; raises KafkaStorageError."""
-        # In this order: another thread that opens it sets the handle before it clears the other.
-        parked = self._parked_index
         handle = self._handle
-        if handle is None:
-            try:
-                file = self.disk.open(self.path, writable=parked is not None)
-                index = self._load_index() if parked is None else parked
-            except OSError as error:
-                raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
-            if index is None:
-                logger.warning("%s: the offset index is missing or damaged", self.path)
-                index = OffsetIndex()
-            handle = self._handle = Handle(file, index)
-            self._parked_index = None
+        if handle is not None:
+            return handle
+        with self._opening:
+            return self._open()
+
+    def _open(self) -> Handle:
+        if self._handle is not None:
+            return self._handle
+        parked = self._parked_index
+        try:
+            file = self.disk.open(self.path, writable=parked is not None)
+            index = self._load_index() if parked is None else parked
+        except OSError as error:
+            raise KafkaStorageError(f"{self.path}: {error.strerror}") from error
+        if index is None:
+            logger.warning("%s: the offset index is missing or damaged", self.path)
+            index = OffsetIndex()
+        handle = self._handle = Handle(file, index)
+        self._parked_index = None
         return handle
 
     def locate(self, offset: int, timestamp_ms: int = -(2**63)) -> tuple[int, int] | None:

@@ -6,6 +6,7 @@ from collections import deque
 from typing import Protocol
 
 from broker_core.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
 from broker_core.protocol.control_records import EndMarker
 
@@ -158,24 +159,20 @@ class Partition:
         for fetch in tuple(self.fetches):
             fetch.gone()
 
-    def read(
-        self,
-        offset: int,
-        max_bytes: int,
-        *,
-        min_one_message: bool,
-        up_to_offset: int | None = None,
-    ) -> bytes:
-        """Whole batches from `offset` up to the high watermark, or to an offset before it.
-
-        Raises OffsetOutOfRange.
-        """
-        if up_to_offset is None:
-            up_to_offset = self.high_watermark
-        if offset == up_to_offset:
+    def read(self, offset: int, max_bytes: int, *, min_one_message: bool) -> bytes:
+        """Whole batches from `offset` up to the high watermark; raises OffsetOutOfRange."""
+        if offset == self.high_watermark:
             return b""
         data = self.log.read(
-            offset, max_bytes, min_one_message=min_one_message, up_to_offset=up_to_offset
+            offset, max_bytes, min_one_message=min_one_message, up_to_offset=self.high_watermark
         )
         self.bytes_out += len(data)
         return data
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, min_one_message: bool
+    ) -> tuple[bytes, list[AbortedTransaction]]:
+        """As `read`, up to the last stable offset, with what was aborted of it."""
+        data, aborted = self.log.read_committed(offset, max_bytes, min_one_message=min_one_message)
+        self.bytes_out += len(data)
+        return data, aborted

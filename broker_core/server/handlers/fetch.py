@@ -7,7 +7,6 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.protocol.records import whole_batches
 from broker_core.server.authorization import may_read
 from broker_core.server.fetch_sessions import FetchSession
 from broker_core.server.partition import Partition
@@ -196,7 +195,6 @@ def _read(
 ) -> dict[str, Any]:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
-    up_to_offset = last_stable_offset if committed else partition.high_watermark
     aborted: list[dict[str, int]] | None = None
     try:
         partition.check_leader_epoch(asked["current_leader_epoch"])
@@ -209,14 +207,18 @@ def _read(
         if first or bytes_max > 0:
             # The first batch is given even when it is larger than allowed, or a consumer with a
             # small buffer would never get past it (KIP-74).
-            records = partition.read(
-                asked["fetch_offset"],
-                max(bytes_max, 0),
-                min_one_message=first,
-                up_to_offset=up_to_offset,
-            )
+            offset = asked["fetch_offset"]
+            bytes_max = max(bytes_max, 0)
             if committed:
-                aborted = _aborted(partition, asked["fetch_offset"], records)
+                records, transactions = partition.read_committed(
+                    offset, bytes_max, min_one_message=first
+                )
+                aborted = [
+                    {"producer_id": each.producer_id, "first_offset": each.first_offset}
+                    for each in transactions
+                ]
+            else:
+                records = partition.read(offset, bytes_max, min_one_message=first)
     except errors.OffsetOutOfRange as error:
         code = error.code
     except errors.BrokerError as error:
@@ -231,11 +233,3 @@ def _read(
         "aborted_transactions": aborted,
         "records": records,
     }
-
-
-def _aborted(partition: Partition, offset: int, records: bytes) -> list[dict[str, int]]:
-    _, end_offset = whole_batches(records)
-    return [
-        {"producer_id": each.producer_id, "first_offset": each.first_offset}
-        for each in partition.log.aborted_transactions(offset, end_offset)
-    ]

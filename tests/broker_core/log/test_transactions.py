@@ -55,9 +55,9 @@ class Transactions:
         found: list[bytes] = []
         end = log.last_stable_offset
         offset = log.log_start_offset
-        while offset < end and (data := log.read(offset, 1, up_to_offset=end)):
+        while offset < end:
+            data, aborted = log.read_committed(offset, 1)
             header = scan_batches(data)[0][0]
-            aborted = log.aborted_transactions(offset, header.next_offset)
             if not header.is_control and not any(
                 each.producer_id == header.producer_id
                 and each.first_offset <= header.base_offset < each.last_offset
@@ -91,8 +91,8 @@ def test_the_last_stable_offset_waits_for_the_oldest_open_transaction(
     assert log.last_stable_offset == 2
     transactions.end(8, committed=False)
     assert log.last_stable_offset == log.log_end_offset == 6
-    assert log.aborted_transactions(0, 6) == [AbortedTransaction(8, 2, 5, 6)]
-    assert log.aborted_transactions(0, 2) == []
+    assert log.read_committed(0, 10_000)[1] == [AbortedTransaction(8, 2, 5, 6)]
+    assert log.read_committed(0, 1)[1] == []
 
 
 def test_a_decision_counts_when_the_high_watermark_has_passed_its_marker(
