@@ -66,7 +66,7 @@ class SubscribableTopics:
     def find(self, name: str) -> tuple[bytes, int] | None:
         """See TopicView."""
         topic = self._topics.get(name)
-        return None if topic is None else (topic.topic_id, len(topic.partitions))
+        return None if topic is None else (topic.topic_id, topic.partition_count)
 
     def name_of(self, topic_id: bytes) -> str | None:
         """See TopicView."""

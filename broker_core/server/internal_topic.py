@@ -50,8 +50,8 @@ class InternalTopic:
                     "segment.bytes": str(self._segment_bytes),
                 },
             )
-        partitions = self._topic.partitions
-        return partitions[(java_string_hash(key) & 0x7FFFFFFF) % len(partitions)]
+        count = self._topic.partition_count
+        return self._topic.partition((java_string_hash(key) & 0x7FFFFFFF) % count)
 
     def read_all(self, take: TakeRecord, take_marker: TakeMarker) -> int:
         """Read all records in the order of each partition's log; returns how many there are."""

@@ -13,7 +13,7 @@ import re
 import uuid
 from collections.abc import Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -39,20 +39,54 @@ PARTITIONS_MAX: Final = 10_000
 INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
 
 
-@dataclass
 class Topic:
     """A topic: its id (KIP-516), its own settings and its partitions."""
 
-    name: str
-    topic_id: bytes
-    overrides: dict[str, str]
-    config: LogConfig
-    partitions: list[Partition] = field(default_factory=list)
+    def __init__(
+        self, name: str, topic_id: bytes, overrides: dict[str, str], config: LogConfig
+    ) -> None:
+        self.name = name
+        self.topic_id = topic_id
+        self.overrides = overrides
+        self.config = config
+        #: How many there are, wherever their replicas are.
+        self.partition_count = 0
+        self._partitions: dict[int, Partition] = {}
 
     @property
     def is_internal(self) -> bool:
         """Whether it is the broker's own."""
         return self.name in INTERNAL_TOPICS
+
+    @property
+    def partitions(self) -> list[Partition]:
+        """The partitions that have a replica here."""
+        return list(self._partitions.values())
+
+    def partition(self, index: int) -> Partition:
+        """A partition that has a replica here.
+
+        Raises UnknownTopicOrPartition, and NotLeaderOrFollower where it is elsewhere.
+        """
+        found = self._partitions.get(index)
+        if found is None:
+            if 0 <= index < self.partition_count:
+                raise errors.NotLeaderOrFollower()
+            raise errors.UnknownTopicOrPartition()
+        return found
+
+    def get(self, index: int) -> Partition | None:
+        """A partition that has a replica here, None if it has none."""
+        return self._partitions.get(index)
+
+    def add(self, partition: Partition) -> None:
+        """A replica is here now."""
+        self._partitions[partition.index] = partition
+        self.partition_count = max(self.partition_count, partition.index + 1)
+
+    def remove(self, index: int) -> Partition | None:
+        """A replica is here no longer."""
+        return self._partitions.pop(index, None)
 
 
 def check_name(name: str) -> None:
@@ -120,9 +154,7 @@ class TopicRegistry:
     def partition(self, name: str, index: int) -> Partition | None:
         """One partition."""
         topic = self._topics.get(name)
-        if topic is None or not 0 <= index < len(topic.partitions):
-            return None
-        return topic.partitions[index]
+        return None if topic is None else topic.get(index)
 
     def partitions(self) -> Iterator[Partition]:
         """All partitions of all topics."""
@@ -182,7 +214,7 @@ class TopicRegistry:
         return self.log_config(overrides)
 
     def _check_room(self, partitions: int) -> None:
-        if sum(len(topic.partitions) for topic in self) + partitions > PARTITIONS_MAX:
+        if sum(topic.partition_count for topic in self) + partitions > PARTITIONS_MAX:
             raise errors.InvalidPartitions(f"this broker holds at most {PARTITIONS_MAX} partitions")
 
     def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
@@ -201,8 +233,8 @@ class TopicRegistry:
 
     def add_partitions(self, topic: Topic, count: int) -> None:
         """Grow a topic to `count` partitions; raises InvalidPartitions."""
-        self._check_room(count - len(topic.partitions))
-        for index in range(len(topic.partitions), count):
+        self._check_room(count - topic.partition_count)
+        for index in range(topic.partition_count, count):
             self._open_partition(topic, index)
         self.version += 1
         self._save()
@@ -263,7 +295,7 @@ class TopicRegistry:
         )
         partition = Partition(topic.name, index, log)
         partition.acknowledges_after_flush = topic.config.flush_messages <= 1
-        topic.partitions.append(partition)
+        topic.add(partition)
 
     def directory(self, name: str, index: int) -> Path:
         """Where a partition's log is."""
@@ -280,7 +312,7 @@ class TopicRegistry:
             "topics": {
                 topic.name: {
                     "id": str(uuid.UUID(bytes=topic.topic_id)),
-                    "partitions": len(topic.partitions),
+                    "partitions": topic.partition_count,
                     "config": topic.overrides,
                 }
                 for topic in self

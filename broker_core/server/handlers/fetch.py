@@ -111,11 +111,12 @@ class _Fetch:
                     results.append(_refused(index, missing.code))
                     final = True
                     continue
-                if not 0 <= index < len(topic.partitions):
-                    results.append(_refused(index, errors.UnknownTopicOrPartition.code))
+                try:
+                    partition = topic.partition(index)
+                except errors.BrokerError as error:
+                    results.append(_refused(index, error.code))
                     final = True
                     continue
-                partition = topic.partitions[index]
                 self._partitions.append(partition)
                 result = _read(partition, asked, left, first=size == 0, committed=committed)
                 results.append(result)

@@ -155,13 +155,10 @@ class _Produce:
         return topic, None
 
     def _append_part(self, topic: Topic, part: dict[str, Any], result: dict[str, Any]) -> None:
-        index = part["index"]
-        if not 0 <= index < len(topic.partitions):
-            raise errors.UnknownTopicOrPartition()
+        partition = topic.partition(part["index"])
         records = part["records"]
         if not records:
             raise errors.InvalidRecord("a produce request without records")
-        partition = topic.partitions[index]
         producer = transactional_producer(records)
         if producer is None or partition.log.producers.is_in_transaction(producer[0]):
             self._append(partition, records, result)

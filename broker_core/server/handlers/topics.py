@@ -155,7 +155,7 @@ def handle_create_partitions(broker: Broker, request: Request) -> None:
 
 
 def _check_growth(broker: Broker, topic: Topic, asked: dict[str, Any]) -> None:
-    present, count = len(topic.partitions), asked["count"]
+    present, count = topic.partition_count, asked["count"]
     if count == present:
         raise errors.InvalidPartitions(f"Topic already has {present} partition(s).")
     if count < present:
