@@ -74,6 +74,30 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="WORDS",
         help="more of `waylog resolver`: --resolver-options='--movement-threshold 10 --renew'",
     )
+    add(
+        "--trusted-proxy",
+        action="append",
+        default=[],
+        metavar="NETWORK",
+        help="a reverse proxy in front of --http whose X-Forwarded-For is believed; may be given "
+        "several times",
+    )
+    add(
+        "--proxy-protocol",
+        action="store_true",
+        help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2)",
+    )
+    add(
+        "--push-contact",
+        metavar="URI",
+        help="mailto: or https: address of the operator; switches Web Push on",
+    )
+    add(
+        "--gateway-options",
+        default="",
+        metavar="WORDS",
+        help="more of `waylog gateway`: --gateway-options='--mqtts 0.0.0.0:8883 ...'",
+    )
     history = parser.add_mutually_exclusive_group()
     history.add_argument("--history", metavar="DIR_OR_URL", help="Parquet (default DATA/history)")
     history.add_argument("--no-history", action="store_true", help="start no history job, no JVM")
@@ -104,11 +128,23 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
-def _words(text: str) -> list[str]:
+def _words(option: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise CommandError(f"--resolver-options: {error}") from None
+        raise CommandError(f"{option}: {error}") from None
+
+
+def _gateway_options(arguments: argparse.Namespace) -> list[str]:
+    """What is passed on to every gateway process."""
+    words = _words("--gateway-options", arguments.gateway_options)
+    for network in arguments.trusted_proxy:
+        words += ["--trusted-proxy", network]
+    if arguments.proxy_protocol:
+        words.append("--proxy-protocol")
+    if arguments.push_contact is not None:
+        words += ["--push-contact", arguments.push_contact]
+    return words
 
 
 def _lock(path: Path) -> IO[str]:
@@ -165,6 +201,7 @@ class _Platform:
     geo_http: Endpoint
     geo: Path | None
     resolver_options: tuple[str, ...]
+    gateway_options: tuple[str, ...]
     history: str | None
     places_interval_s: int
     gateway_workers: int
@@ -185,7 +222,8 @@ class _Platform:
             broker_metrics=None if kafka is None else _with_port("127.0.0.1:0"),
             geo_http=_with_port("127.0.0.1:0"),
             geo=arguments.geo,
-            resolver_options=tuple(_words(arguments.resolver_options)),
+            resolver_options=tuple(_words("--resolver-options", arguments.resolver_options)),
+            gateway_options=tuple(_gateway_options(arguments)),
             history=history,
             places_interval_s=arguments.places_interval,
             gateway_workers=arguments.gateway_workers,
@@ -314,6 +352,7 @@ class _Platform:
             "--geo-url", f"http://{self.geo_http}",
             "--data", str(self.data.root),
             "--viewer", "local",
+            *self.gateway_options,
         ]  # fmt: skip
         if self.open:
             words.append("--open")
