@@ -1,0 +1,207 @@
+"""A connection to another broker or controller: requests out, answers in, several at a time.
+
+The peer is connected to when there is something to send. Whoever sends learns by `None` that there
+will be no answer: the connection could not be made, has broken or was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import struct
+from collections.abc import Callable
+from typing import Any, Final, cast
+
+from broker_core.protocol import primitives
+from broker_core.protocol.framing import FrameReader
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.schema import Api
+from waylog.config import Endpoint
+
+logger = logging.getLogger(__name__)
+
+_SHARED_BYTES: Final = 64 * 1024
+_CONNECT_TIMEOUT_S: Final = 5.0
+_API_VERSIONS: Final = 18
+
+#: Takes the answer, or None where there is none. `records` in it are slices of the buffer that it
+#: was received into: whoever keeps them longer than the call copies them.
+Answered = Callable[[dict[str, Any] | None], None]
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
+) -> bytes:
+    """One request frame with its length."""
+    header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
+    if api.is_flexible(version):
+        header += b"\0"
+    frame = header + primitives.encode(api.request_plan(version), body)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def decode_response(api: Api, version: int, frame: memoryview) -> dict[str, Any]:
+    """The body of a response frame; raises RemoteProtocolError."""
+    position = 4
+    if api.key != _API_VERSIONS and api.is_flexible(version):
+        position = primitives.skip_tagged_fields(frame, position)
+    body, _ = primitives.decode(api.response_plan(version), frame, position)
+    return body
+
+
+class _Connection(asyncio.BufferedProtocol):
+    def __init__(self, peer: Peer, shared: memoryview, frame_bytes_max: int) -> None:
+        self._peer = peer
+        self._reader = FrameReader(shared, frame_bytes_max=frame_bytes_max)
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._peer.connection_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.received(nbytes)
+        try:
+            while self.transport is not None and (frame := self._reader.next_frame()) is not None:
+                self._peer.received(frame)
+            self._reader.settle()
+        except RemoteProtocolError as error:
+            logger.warning("%s is disconnected: %s", self._peer, error)
+            if self.transport is not None:
+                self.transport.abort()
+
+
+class Peer:
+    """The other node. `lost`, where given, is called when a connection that was open breaks."""
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client_id: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        frame_bytes_max: int = 100 * 1024 * 1024,
+        lost: Callable[[], None] | None = None,
+    ) -> None:
+        self.endpoint = endpoint
+        self._client_id = client_id.encode()
+        self._tls = tls
+        self._frame_bytes_max = frame_bytes_max
+        self._lost = lost
+        self._shared = memoryview(bytearray(_SHARED_BYTES))
+        self._connection: _Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._correlation_id = 0
+        # What was asked, in order; what has not been sent waits for the connection.
+        self._waiting: dict[int, tuple[Api, int, Answered]] = {}
+        self._unsent: list[bytes] = []
+        self._closed = False
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
+
+    @property
+    def is_connected(self) -> bool:
+        """Whether the connection is open."""
+        return self._connection is not None
+
+    def send(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> None:
+        """Send a request."""
+        if self._closed:
+            answered(None)
+            return
+        self._correlation_id += 1
+        frame = encode_request(api, version, self._correlation_id, self._client_id, body)
+        self._waiting[self._correlation_id] = (api, version, answered)
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.write(frame)
+            return
+        self._unsent.append(frame)
+        if self._connecting is None:
+            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+
+    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Send and wait; for answers without `records`."""
+        future: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            if not future.done():
+                future.set_result(answer)
+
+        self.send(api, version, body, answered)
+        return await future
+
+    def disconnect(self) -> None:
+        """Break the connection; the next request opens another."""
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.abort()
+
+    def close(self) -> None:
+        """Disconnect for good; what waits gets None."""
+        self._closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+        self._lost = None
+        self.disconnect()
+        self._fail_all()
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        connection = _Connection(self, self._shared, self._frame_bytes_max)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await loop.create_connection(
+                    lambda: connection,
+                    self.endpoint.host,
+                    self.endpoint.port,
+                    ssl=self._tls,
+                    server_hostname=self.endpoint.host if self._tls is not None else None,
+                )
+        except (OSError, TimeoutError) as error:
+            logger.debug("%s cannot be reached: %s", self, error)
+            self._connecting = None
+            self._fail_all()
+            return
+        self._connecting = None
+        if connection.transport is None:
+            self._fail_all()
+            return
+        self._connection = connection
+        unsent, self._unsent = self._unsent, []
+        connection.transport.writelines(unsent)
+
+    def received(self, frame: memoryview) -> None:
+        """A response has arrived. Raises RemoteProtocolError."""
+        correlation_id = int.from_bytes(frame[:4], "big")
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is None:
+            raise RemoteProtocolError("an answer to nothing that was asked")
+        api, version, answered = waiting
+        try:
+            body = decode_response(api, version, frame)
+        except RemoteProtocolError:
+            answered(None)
+            raise
+        answered(body)
+
+    def connection_lost(self, connection: _Connection) -> None:
+        """The connection is gone."""
+        if self._connection is not connection:
+            return
+        self._connection = None
+        self._fail_all()
+        if self._lost is not None:
+            self._lost()
+
+    def _fail_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        self._unsent.clear()
+        for _, _, answered in waiting.values():
+            answered(None)
