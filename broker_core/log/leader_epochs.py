@@ -60,11 +60,13 @@ class LeaderEpochs:
         """(largest known epoch not above `epoch`, where it ends), or (-1, -1).
 
         Kafka's OffsetForLeaderEpoch: the end is the start of the next epoch, and of the newest one
-        the log's end.
+        the log's end. An epoch before all that are known ends where the first of them begins.
         """
         index = bisect_right(self._entries, (epoch, 2**63))
-        if index == 0 or epoch < 0:
+        if not self._entries or epoch < 0:
             return -1, -1
+        if index == 0:
+            return epoch, self._entries[0][1]
         end = self._entries[index][1] if index < len(self._entries) else log_end_offset
         return self._entries[index - 1][0], end
 

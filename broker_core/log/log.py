@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import logging
 import threading
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_core.environment import Disk, Environment
+from broker_core.environment import Buffer, Disk, Environment
 from broker_core.errors import (
+    CorruptMessage,
     KafkaStorageError,
     OffsetOutOfRange,
     RecordListTooLarge,
@@ -26,11 +28,13 @@ from broker_core.log.reading import SegmentReader, aborted_between
 from broker_core.log.recovery import remember_producer
 from broker_core.log.retention import count_deletable
 from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
+from broker_core.log.truncation import cut_segments, reload_producers
 from broker_core.log.validation import prepare
 from broker_core.protocol.control_records import EndMarker
 from broker_core.protocol.records import (
     BatchHeader,
     assign_offsets,
+    scan_batches,
     validate_batches,
     whole_batches,
 )
@@ -85,6 +89,7 @@ class Log:
         self._epochs = loaded.epochs
         self._unsynced = loaded.unsynced or [self._active]
         self._directory_is_dirty = not loaded.is_clean
+        self._epochs_are_dirty = False
         self._has_clean_mark = loaded.is_clean
         self._failure: str | None = None
         self._lock = threading.RLock()  # the list of segments, offsets, unsynced
@@ -215,9 +220,9 @@ class Log:
         base_offset = self.log_end_offset
         next_offset = assign_offsets(batches, headers, base_offset, leader_epoch, append_time)
         self._roll_if_full(len(batches), next_offset, now_ms)
+        self._active.append(batches, headers, now_ms)
         if leader_epoch > self._epochs.latest:
             self._assign_epoch(leader_epoch, base_offset)
-        self._active.append(batches, headers, now_ms)
         self._written(batches, headers, next_offset, now_ms)
         return AppendResult(
             base_offset, next_offset - 1, append_time, self.log_start_offset, duplicate=False
@@ -247,10 +252,142 @@ class Log:
             self._has_clean_mark = False
 
     def _assign_epoch(self, leader_epoch: int, base_offset: int) -> None:
+        # Saved by the next flush: until then recovery reads the epochs from the batches.
+        self._epochs.assign(leader_epoch, base_offset, save=False)
+        self._epochs_are_dirty = True
+
+    # --- replication ---
+
+    def append_as_follower(self, batches: Buffer, now_ms: int) -> int:
+        """Append batches as they stand in the leader's log; returns where the log ends then.
+
+        What is not a whole batch at the end is left out. Raises CorruptMessage where nothing is,
+        or where an offset is not behind the one before; KafkaStorageError.
+        """
+        headers, taken, problem = scan_batches(batches)
+        if not headers:
+            raise CorruptMessage(f"{self.name}: the leader's answer: {problem}")
+        with self._lock:
+            if self._failure is not None:
+                raise KafkaStorageError(self._failure)
+            first = headers[0]
+            if self._is_empty and first.base_offset < self.log_end_offset < first.next_offset:
+                # Where the leader's log begins in the midst of a batch.
+                self._start_again(first.base_offset, self.log_start_offset)
+            next_offset = self.log_end_offset
+            for header in headers:
+                if header.base_offset < next_offset:
+                    raise CorruptMessage(
+                        f"{self.name}: the leader sent offset {header.base_offset} "
+                        f"where {next_offset} is next"
+                    )
+                next_offset = header.next_offset
+            self._begin_change()
+            data = memoryview(batches)[:taken]
+            self._roll_if_full(taken, next_offset, now_ms)
+            self._active.append(data, headers, now_ms)
+            for header in headers:
+                if header.leader_epoch > self._epochs.latest:
+                    self._assign_epoch(header.leader_epoch, header.base_offset)
+            self._written(data, headers, next_offset, now_ms)
+        return next_offset
+
+    def truncate_to(self, offset: int) -> None:
+        """Cut off every batch that reaches `offset`, durably: the leader's log has others there.
+
+        Raises KafkaStorageError; the log then refuses appends.
+        """
+        # What is committed is cut by an unclean election alone; then no compaction and no
+        # retention may be at work on it.
+        committed = self._maintenance_lock if offset < self.high_watermark else nullcontext()
+        with committed, self._flush_lock, self._lock:
+            if self._failure is not None:
+                raise KafkaStorageError(self._failure)
+            if offset >= self.log_end_offset:
+                return
+            if offset < self.log_start_offset:
+                self._start_again(offset, offset)
+                return
+            logger.info("%s: truncated from %d to %d", self.name, self.log_end_offset, offset)
+            with self._failing():
+                self._begin_change()
+                self._lower_recovery_point(offset)
+                for segment in self._segments:
+                    if segment.next_offset > offset:
+                        self._reader.forget_positions(segment)
+                removed = [each for each in self._segments[1:] if each.base_offset >= offset]
+                for segment in removed:
+                    self._reader.forget(segment)
+                kept = cut_segments(self._disk, self.directory, self._segments, offset)
+                self._adopt_segments(kept)
+                self._epochs.truncate_from_end(self.log_end_offset)
+                self._producers = reload_producers(
+                    self._disk, self.directory, kept, self._environment.clock.now_ms()
+                )
+
+    def truncate_fully_and_start_at(self, offset: int) -> None:
+        """Forget everything: the leader's log begins behind the end of this one.
+
+        Raises KafkaStorageError; the log then refuses appends.
+        """
+        with self._maintenance_lock, self._flush_lock, self._lock:
+            if self._failure is not None:
+                raise KafkaStorageError(self._failure)
+            self._start_again(offset, offset)
+
+    def _start_again(self, base_offset: int, log_start_offset: int) -> None:
+        logger.info("%s: emptied, it goes on at %d", self.name, base_offset)
+        with self._failing():
+            self._begin_change()
+            self._lower_recovery_point(base_offset)
+            is_behind = base_offset >= self.log_end_offset
+            if is_behind:
+                # A log that ends before it begins is emptied by recovery as well.
+                self._save_offset(checkpoints.LOG_START_OFFSET, log_start_offset)
+            for segment in reversed(self._segments):
+                self._reader.forget(segment)
+                segment.remove()
+                self._disk.remove(producer_state.snapshot_path(self.directory, segment.base_offset))
+            self._disk.fsync_directory(self.directory)
+            if not is_behind:
+                self._save_offset(checkpoints.LOG_START_OFFSET, log_start_offset)
+            segment = self._new_segment(base_offset)
+            segment.begin()
+            self._adopt_segments([segment])
+            self.log_start_offset = log_start_offset
+            self._epochs.truncate_from_end(0)
+            self._producers = ProducerState()
+            self._directory_is_dirty = True
+
+    @property
+    def _is_empty(self) -> bool:
+        return len(self._segments) == 1 and self._active.size == 0
+
+    def _lower_recovery_point(self, offset: int) -> None:
+        """What is written anew from an offset on has to be read again after a crash."""
+        if self.recovery_point > offset:
+            self._save_offset(checkpoints.RECOVERY_POINT, offset)
+            self.recovery_point = offset
+
+    def _adopt_segments(self, segments: list[Segment]) -> None:
+        """Go on with segments whose last one is written from now on."""
+        self._segments = segments
+        self._active = segments[-1]
+        self._unsynced = [each for each in self._unsynced if each in segments]
+        if self._active not in self._unsynced:
+            self._unsynced.append(self._active)
+        self.log_end_offset = self._active.next_offset
+        self.high_watermark = min(self.high_watermark, self.log_end_offset)
+
+    @contextmanager
+    def _failing(self) -> Iterator[None]:
+        """After an error in here nobody knows what the files are like: the log is closed."""
         try:
-            self._epochs.assign(leader_epoch, base_offset)
-        except OSError as error:
-            raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+            yield
+        except (OSError, KafkaStorageError) as error:
+            self._failure = f"{self.directory}: cannot be truncated: {error}"
+            logger.critical("%s; the log takes no more appends", self._failure)
+            raise KafkaStorageError(self._failure) from error
 
     # --- segments ---
 
@@ -278,15 +415,7 @@ class Log:
             if active.size == 0:
                 return
             self._begin_change()
-            segment = Segment(
-                self._disk,
-                self.directory,
-                self.log_end_offset,
-                size=0,
-                next_offset=self.log_end_offset,
-                created_ms=self._environment.clock.now_ms(),
-                index_interval_bytes=self.config.index_interval_bytes,
-            )
+            segment = self._new_segment(self.log_end_offset)
             try:
                 segment.begin()
                 active.write_indexes()
@@ -298,6 +427,17 @@ class Log:
             self._active = segment
             self._unsynced.append(segment)
             self._directory_is_dirty = True
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            size=0,
+            next_offset=base_offset,
+            created_ms=self._environment.clock.now_ms(),
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
 
     def _save_producers(self) -> None:
         path = producer_state.snapshot_path(self.directory, self.log_end_offset)
@@ -411,12 +551,15 @@ class Log:
                 handles = [segment.handle() for segment in segments]
                 closed = [segment for segment in segments if segment is not self._active]
                 directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+                epochs_are_dirty, self._epochs_are_dirty = self._epochs_are_dirty, False
             try:
                 for handle in handles:
                     handle.file.fdatasync()
                 for segment in closed:
                     with suppress(FileNotFoundError):  # retention was faster
                         segment.sync_indexes()
+                if epochs_are_dirty:
+                    self._epochs.save()
                 if directory_is_dirty:
                     self._disk.fsync_directory(self.directory)
             except OSError as error:
@@ -544,7 +687,9 @@ class Log:
     def _replace_segments(self, old: list[Segment], new: Segment) -> bool:
         """Put a compacted segment in the place of those it was made of; False if they are gone."""
         with self._lock:
-            if self._failure is not None or not all(each in self._segments for each in old):
+            # The active segment can be one of them after a truncation.
+            present = self._segments[:-1]
+            if self._failure is not None or not all(each in present for each in old):
                 return False
             self._begin_change()
             for segment in old:

@@ -91,8 +91,17 @@ class SegmentReader:
         with self._lock:
             segment.is_retired = True
             self._open.pop(segment, None)
-            for offset in [at for at, place in self._positions.items() if place[0] is segment]:
-                del self._positions[offset]
+            self._forget_positions(segment)
+
+    def forget_positions(self, segment: Segment) -> None:
+        """A segment is about to be cut: what follows at a position is not what followed there."""
+        with self._lock:
+            self._open.pop(segment, None)  # it is written again
+            self._forget_positions(segment)
+
+    def _forget_positions(self, segment: Segment) -> None:
+        for offset in [at for at, place in self._positions.items() if place[0] is segment]:
+            del self._positions[offset]
 
 
 def _locate(segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:

@@ -107,8 +107,8 @@ class _Loader:
     def load(self) -> LoadedLog:
         self.disk.make_directory(self.directory)
         names = self._tidy(self.disk.names(self.directory))
-        bases = _offsets(names, LOG_SUFFIX)
-        snapshots = _offsets(names, producer_state.SUFFIX)
+        bases = offsets_of(names, LOG_SUFFIX)
+        snapshots = offsets_of(names, producer_state.SUFFIX)
         start = checkpoints.load_offset(self.disk, self.directory, checkpoints.LOG_START_OFFSET)
         recovery_point = checkpoints.load_offset(
             self.disk, self.directory, checkpoints.RECOVERY_POINT
@@ -136,7 +136,7 @@ class _Loader:
             self.unsynced = segments[:]
             producers, recovery_point = ProducerState(), start
         end = segments[-1].next_offset
-        epochs.truncate_from_end(max(end, 1))
+        epochs.truncate_from_end(end)
         epochs.truncate_from_start(max(start, segments[0].base_offset))
         for offset in snapshots:
             if offset > end:
@@ -157,12 +157,12 @@ class _Loader:
         for name in names:
             if name.endswith((DELETED_SUFFIX, CLEANED_SUFFIX, TEMPORARY_SUFFIX)):
                 self.disk.remove(self.directory / name)
-        for base_offset in _offsets(names, SWAP_SUFFIX):
-            finish_swap(self.disk, self.directory, base_offset, _offsets(names, LOG_SUFFIX))
+        for base_offset in offsets_of(names, SWAP_SUFFIX):
+            finish_swap(self.disk, self.directory, base_offset, offsets_of(names, LOG_SUFFIX))
         names = self.disk.names(self.directory)
-        bases = set(_offsets(names, LOG_SUFFIX))
+        bases = set(offsets_of(names, LOG_SUFFIX))
         for suffix in DERIVED_SUFFIXES:
-            for orphan in set(_offsets(names, suffix)) - bases:
+            for orphan in set(offsets_of(names, suffix)) - bases:
                 self.disk.remove(segment_path(self.directory, orphan, suffix))
         return names
 
@@ -350,7 +350,7 @@ class _Loader:
         del segments[index:]
 
 
-def _offsets(names: list[str], suffix: str) -> list[int]:
+def offsets_of(names: list[str], suffix: str) -> list[int]:
     """The offsets in the names of files of one kind, ascending."""
     stems = (name.removesuffix(suffix) for name in names if name.endswith(suffix))
     return sorted(int(stem) for stem in stems if len(stem) == 20 and stem.isdigit())

@@ -15,18 +15,19 @@ _LENGTH_END: Final = 12  # where a batch's length field ends
 class Scan:
     """Iterates (header, position in the file, data that the header's own position refers to).
 
-    Ends at the end of the file or at the first batch that is not whole and sound; `problem` then
-    says why, and is None at the end.
+    Goes from `start`, where a batch begins, to the end of the file or to the first batch that is
+    not whole and sound; `problem` then says why, and is None at the end.
     """
 
-    def __init__(self, file: File, size: int, *, check_crc: bool) -> None:
+    def __init__(self, file: File, size: int, *, check_crc: bool, start: int = 0) -> None:
         self._file = file
         self._size = size
+        self._start = start
         self._check_crc = check_crc
         self.problem: str | None = None
 
     def __iter__(self) -> Iterator[tuple[BatchHeader, int, bytes]]:
-        position, wanted = 0, _CHUNK_BYTES
+        position, wanted = self._start, _CHUNK_BYTES
         while position < self._size:
             data = self._file.pread(min(wanted, self._size - position), position)
             headers, taken, problem = scan_batches(data, check_crc=self._check_crc)

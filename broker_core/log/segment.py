@@ -20,6 +20,7 @@ from broker_core.log import aborted_transactions
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
 from broker_core.log.offset_index import OffsetIndex
+from broker_core.log.scanning import Scan
 from broker_core.log.time_index import ENTRY_BYTES as TIME_ENTRY_BYTES
 from broker_core.log.time_index import TimeIndex, last_timestamp_of
 from broker_core.protocol.records import (
@@ -225,6 +226,43 @@ class Segment:
         assert self._handle is not None
         self._handle.file.truncate(size)
         self.size = size
+
+    def cut(self, offset: int) -> None:
+        """Cut every batch off that reaches an offset; the segment can be written then.
+
+        Durable when it returns. Raises OSError, KafkaStorageError.
+        """
+        found = self.locate(offset)
+        position = self.size if found is None else found[0]
+        next_offset = min(self.next_offset, offset)
+        if found is not None:
+            next_offset = min(next_offset, self._base_offset_at(position))
+        index, time_index = self.handle().offset_index, self._time_index
+        aborted = [each for each in self.aborted_transactions() if each.last_offset < next_offset]
+        file = self.disk.open(self.path, writable=True)
+        file.truncate(position)
+        file.fdatasync()
+        # Built again should the log be closed or recovered; until then they would be wrong.
+        for suffix in DERIVED_SUFFIXES:
+            self.disk.remove(segment_path(self.directory, self.base_offset, suffix))
+        self.size = position
+        if time_index is None:
+            index, time_index = OffsetIndex(), TimeIndex()
+        else:
+            index.truncate(max(next_offset - self.base_offset, 0))
+            time_index.truncate(max(next_offset - self.base_offset, 0))
+        self._handle = Handle(file, index)
+        self._parked_index = None
+        self._time_index = time_index
+        self._aborted = aborted
+        self._indexed_position = index.last_position
+        self._max_timestamp = time_index.last_timestamp
+        for header, at, _ in Scan(file, position, check_crc=False, start=index.last_position):
+            self.note(header, at)
+        self.next_offset = next_offset
+
+    def _base_offset_at(self, position: int) -> int:
+        return int.from_bytes(self.handle().file.pread(8, position), "big")
 
     def index_files(self) -> list[tuple[Path, bytes]]:
         """The index files; the last time entry is the newest timestamp."""

@@ -28,12 +28,12 @@ def test_an_epoch_ends_where_the_next_begins(
     assert epochs.end_offset(asked, 40) == answer
 
 
-def test_nothing_is_known_of_an_epoch_before_the_first(tmp_path: Path) -> None:
+def test_an_epoch_before_the_first_ends_where_that_begins(tmp_path: Path) -> None:
     table = LeaderEpochs(SystemDisk(), tmp_path)
     assert table.end_offset(3, 40) == (-1, -1)
     assert table.latest == -1
     table.assign(4, 7)
-    assert table.end_offset(3, 40) == (-1, -1)
+    assert table.end_offset(3, 40) == (3, 7)
     assert table.end_offset(-1, 40) == (-1, -1)
 
 
