@@ -21,6 +21,8 @@ from typing import Any, Final
 
 import msgspec
 
+from load_tests import broker_bench
+from load_tests.broker_processes import default_jars
 from load_tests.own_platform import OwnPlatform, environment
 from load_tests.processor_time import Sampler, parts_below
 from load_tests.verify import Log
@@ -47,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ["log", "geo", *(shape[0] for shape in _SHAPES)]
+    names = ["broker", "log", "geo", *(shape[0] for shape in _SHAPES)]
     parser.add_argument("--only", choices=names, action="append", help="may be repeated")
     parser.add_argument(
         "--records", type=int, default=300_000, help="for the log, the resolver and the history"
@@ -60,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
     wanted = arguments.only or names
     passed = True
     if not arguments.json:
-        print("| benchmark | a second | ack p50 / p99 ms | address p50 / p99 ms | CPU us each |")
+        print("| benchmark | a second | ack p50 / p99 ms | end to end p50 / p99 ms | CPU us each |")
         print("|---|---|---|---|---|", flush=True)
     for name in names:
         if name not in wanted:
@@ -79,10 +81,33 @@ def _runs(records: int, geo: str | None) -> dict[str, Callable[[], list[dict[str
         return lambda: [_end_to_end(*shape)]
 
     return {
+        "broker": lambda: _broker(records),
         "log": lambda: _log(records),
         "geo": lambda: _geo(geo),
         **{shape[0]: end_to_end(shape) for shape in _SHAPES},
     }
+
+
+def _broker(records: int) -> list[dict[str, Any]]:
+    """The broker by itself, beside Apache Kafka where `make test-kafka` has put its jars."""
+    wanted = [case for case in broker_bench.cases() if case.codec in {"none", "lz4"}]
+    rows: list[dict[str, Any]] = []
+    for result in broker_bench.measure(records, jars=default_jars(), rounds=1, wanted=wanted):
+        if result["kind"] == "throughput":
+            for verb, what in (("produced", "produce"), ("consumed", "consume")):
+                row = _of_a_broker(f"{result['name']}, {what}", result, result[f"{verb}_per_s"])
+                row["cpu_us_per_fix"] = {"broker": result[f"{what}_cpu_s"]}
+                rows.append(row)
+        elif result["kind"] == "latency":
+            row = _of_a_broker(f"{result['name']}, paced", result, result["rate"])
+            row["push_p50_ms"], row["push_p99_ms"] = result["p50_ms"], result["p99_ms"]
+            row["cpu_us_per_fix"] = {"broker": round(result["cores"] * 1e6 / result["rate"], 2)}
+            rows.append(row)
+    return rows
+
+
+def _of_a_broker(name: str, result: dict[str, Any], rate: int) -> dict[str, Any]:
+    return {"name": name, "part": "broker", "rate": rate, "passed": result["passed"]}
 
 
 def _geo(index: str | None) -> list[dict[str, Any]]:
@@ -248,7 +273,9 @@ def _of_a_part(
 def _row(result: dict[str, Any]) -> str:
     def pair(name: str) -> str:
         values = (result.get(f"{name}_p50_ms"), result.get(f"{name}_p99_ms"))
-        return " / ".join("-" if value is None else f"{value:.0f}" for value in values)
+        return " / ".join(
+            "-" if value is None else f"{value:.{1 if value < 10 else 0}f}" for value in values
+        )
 
     cpu = ", ".join(
         f"{part} {value:.1f}" for part, value in result["cpu_us_per_fix"].items() if value
