@@ -118,9 +118,12 @@ class Authenticator:
         try:
             if not self.open_mode and not self._store.exists(user):
                 return None
+            rights = USUAL_RIGHTS if self.open_mode else self._store.rights.of(user)
         except sqlite3.Error as error:
             raise AuthenticationUnavailable("the user database cannot be read") from error
-        return Identity(user, device or None) if DEVICE_NAME.fullmatch(user) else None
+        if not DEVICE_NAME.fullmatch(user):
+            return None
+        return Identity(user, device or None, rights=rights)
 
     async def authenticate_token(self, token: str) -> Identity | None:
         """The identity a token stands for; None if refused. Raises AuthenticationUnavailable."""

@@ -12,12 +12,12 @@ from typing import Final
 
 from gateway.auth import Authenticator
 from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
+from gateway.mqtt.certificates import listen_with_tls
 from gateway.mqtt.edge import EdgeSubmitter, NoAddresses, RelayClient, RelayUnavailable
 from gateway.mqtt.keeping import open_journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.options import within_file_limit
 from gateway.mqtt.session import Message
-from gateway.mqtt.tls import server_context
 from gateway.mqtt.topics import Subscription
 from gateway.process import GatewaySettings
 from gateway.push import Pusher
@@ -85,9 +85,7 @@ async def _start(
     )
     _join(server, relay)
     stack.push_async_callback(server.close)
-    if options.tls is not None and options.certificate and options.key:
-        context = server_context(options.certificate, options.key, options.client_ca)
-        await server.start_tls(options.tls, context, reuse_port=settings.share_ports)
+    await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
     if not settings.open_mode:
         revocations = Revocations(store)
         revocations.subscribe(partial(end_mqtt_connections, server))

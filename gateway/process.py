@@ -207,10 +207,10 @@ class _Gateway:
     async def _start_mqtt(self) -> None:
         if self._settings.mqtt is None:
             return
+        from gateway.mqtt.certificates import listen_with_tls
         from gateway.mqtt.keeping import open_journal
         from gateway.mqtt.listener import start_mqtt
         from gateway.mqtt.relay import Relay
-        from gateway.mqtt.tls import server_context
         from gateway.waypoint_source import WaypointSource
 
         options = self._settings.mqtt_options
@@ -247,9 +247,7 @@ class _Gateway:
             self.pusher.register(relay)
             self._stack.push_async_callback(relay.close)
             await relay.start(self._settings.relay)
-        if options.tls is not None and options.certificate and options.key:
-            context = server_context(options.certificate, options.key, options.client_ca)
-            await server.start_tls(options.tls, context, reuse_port=self._settings.share_ports)
+        await listen_with_tls(server, options, self._stack, reuse_port=self._settings.share_ports)
 
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))

@@ -8,14 +8,14 @@ import sqlite3
 from collections.abc import Callable, Container
 from typing import TYPE_CHECKING, Final
 
-from gateway.users import UserStore
+from gateway.users import UserStore, account
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
 
 logger = logging.getLogger(__name__)
 
-_RECHECK_S: Final = 1.0
+RECHECK_S: Final = 1.0
 
 
 class Revocations:
@@ -31,13 +31,14 @@ class Revocations:
         self._subscribers: list[Callable[[Container[str]], object]] = []
 
     def subscribe(self, end_revoked: Callable[[Container[str]], object]) -> None:
-        """Call `end_revoked` with the hashes of all valid credentials after each change."""
+        """Call `end_revoked` with the valid credentials (UserStore.valid_credentials) after
+        each change."""
         self._subscribers.append(end_revoked)
 
-    async def watch(self) -> None:
+    async def watch(self, recheck_s: float = RECHECK_S) -> None:
         """Look until cancelled."""
         while True:
-            await asyncio.sleep(_RECHECK_S)
+            await asyncio.sleep(recheck_s)
             try:
                 await self._look()
             except sqlite3.Error as error:
@@ -47,7 +48,7 @@ class Revocations:
         version = self._store.data_version()
         if version == self._version:
             return
-        valid = await asyncio.to_thread(self._store.credential_hashes)
+        valid = await asyncio.to_thread(self._store.valid_credentials)
         self._version = version
         for end_revoked in self._subscribers:
             try:
@@ -61,7 +62,16 @@ def end_mqtt_connections(server: MqttServer, valid: Container[str]) -> None:
     from gateway.mqtt.packets import ReasonCode
 
     for session in list(server.router.sessions.values()):
-        credential = getattr(session.identity, "credential", None)
-        if credential is not None and credential not in valid and session.connection is not None:
-            session.connection.close(ReasonCode.NOT_AUTHORIZED, "the credentials were revoked")
+        identity = session.identity
+        credential = getattr(identity, "credential", None) or account(identity.user)
+        if credential in valid:
+            continue
+        connection = session.connection
+        session.expiry_interval_s = 0  # nothing waits here for somebody who may not come back
+        if connection is None:
+            session.will = None
+            server.router.end(session)
+        else:
+            connection.will = None
+            connection.close(ReasonCode.NOT_AUTHORIZED, "the credentials were revoked")
     server.wake()

@@ -85,6 +85,11 @@ class Credential:
     rights: Rights = USUAL_RIGHTS
 
 
+def account(user: str) -> str:
+    """What somebody is revoked by who has shown no credential of ours, but a certificate."""
+    return f"user {user}"
+
+
 def token_hash(token: str) -> str:
     """What is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -223,14 +228,16 @@ class UserStore:
         rows = self._credentials("c.user = ? AND c.kind = 'password'", user)
         return rows[0] if rows else None
 
-    def credential_hashes(self) -> set[str]:
-        """The hashes of all credentials that are good now."""
+    def valid_credentials(self) -> set[str]:
+        """The hashes of all credentials that are good now, and the `account` of every user."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT c.hash FROM credentials c JOIN users u ON u.name = c.user "
                 "WHERE u.revoked IS NULL"
             ).fetchall()
-        return {hashed for (hashed,) in rows}
+            names = self._connection.execute("SELECT name FROM users WHERE revoked IS NULL")
+            accounts = {account(name) for (name,) in names}
+        return accounts.union(hashed for (hashed,) in rows)
 
     def holds(self, credential: Credential) -> bool:
         """Whether a credential is still good, exactly as it was."""

@@ -160,22 +160,27 @@ class Connection(Link):
                 assert isinstance(value, int)
                 self.topic_aliases_max = min(value, self._router.settings.topic_aliases_max)
 
-    def refuse(self, reason_code: ReasonCode, text: str) -> None:
+    def refuse(
+        self, reason_code: ReasonCode, text: str, server_reference: str | None = None
+    ) -> None:
         """Answer a CONNECT with a failure, and end the connection."""
         if self.state == CLOSED:
             return
         if self.version == 5:
-            self.send(encode_connack(5, False, reason_code, {PropertyId.REASON_STRING: text}))
+            explained = _explained(text, server_reference)
+            self.send(encode_connack(5, False, reason_code, explained))
         elif self.version:
             self.send(encode_connack(self.version, False, CONNACK_3.get(reason_code, 3)))
         self._end(reason_code, text)
 
-    def close(self, reason_code: ReasonCode, text: str) -> None:
+    def close(
+        self, reason_code: ReasonCode, text: str, server_reference: str | None = None
+    ) -> None:
         """End the connection from our side; MQTT 5 clients are told why."""
         if self.state == CLOSED:
             return
         if self.state == CONNECTED and self.version == 5:
-            self.send(encode_disconnect(reason_code, {PropertyId.REASON_STRING: text}))
+            self.send(encode_disconnect(reason_code, _explained(text, server_reference)))
         self._end(reason_code, text)
 
     def _broken(self, error: RemoteProtocolError) -> None:
@@ -228,3 +233,10 @@ class Connection(Link):
         self.state = CLOSED
         self._router.timers.cancel(self)
         self._router.connection_lost(self, now)
+
+
+def _explained(text: str, server_reference: str | None) -> Properties:
+    properties: Properties = {PropertyId.REASON_STRING: text}
+    if server_reference is not None:
+        properties[PropertyId.SERVER_REFERENCE] = server_reference
+    return properties

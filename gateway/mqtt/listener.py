@@ -133,8 +133,11 @@ class MqttServer(Shell):
             task.cancel()
         if self._journal is not None:
             self._journal.stop(self.router.sessions.values())
+        goodbye = ReasonCode.SERVER_SHUTTING_DOWN
+        if self.settings.other_server is not None:
+            goodbye = ReasonCode.USE_ANOTHER_SERVER
         for protocol in list(self._protocols):
-            protocol.connection.close(ReasonCode.SERVER_SHUTTING_DOWN, "the server stops")
+            protocol.connection.close(goodbye, "the server stops", self.settings.other_server)
         self.flush()
         deadline = self.time() + _GOODBYE_S
         while self._protocols and self.time() < deadline:
@@ -157,7 +160,10 @@ class MqttServer(Shell):
         """A client has connected its socket."""
         self._protocols.add(protocol)
         self.counters["connections"] += 1
-        if len(self._protocols) > self.settings.connections_max:
+        settings = self.settings
+        # Only a CONNECT says who understands where else to go.
+        heard = 0 if settings.other_server is None else settings.connections_redirected_max
+        if len(self._protocols) > settings.connections_max + heard:
             self.counters["connections_refused"] += 1
             protocol.connection.abort = True
             protocol.connection.refuse(ReasonCode.QUOTA_EXCEEDED, "too many connections")
@@ -233,6 +239,17 @@ class MqttServer(Shell):
 
     def authenticate(self, connection: Connection, packet: Connect) -> None:
         """Ask who somebody is; the connection reads nothing more until that is known."""
+        settings = self.settings
+        if settings.moved_to is not None:
+            self.counters["connections_redirected"] += 1
+            connection.refuse(ReasonCode.SERVER_MOVED, "the server has moved", settings.moved_to)
+            return
+        if settings.other_server is not None and len(self._protocols) > settings.connections_max:
+            self.counters["connections_redirected"] += 1
+            connection.refuse(
+                ReasonCode.USE_ANOTHER_SERVER, "too many connections", settings.other_server
+            )
+            return
         if packet.properties and PropertyId.AUTHENTICATION_METHOD in packet.properties:
             connection.refuse(
                 ReasonCode.BAD_AUTHENTICATION_METHOD, "only user name and password are supported"

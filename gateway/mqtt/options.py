@@ -23,6 +23,7 @@ class MqttOptions:
     certificate: Path | None = None
     key: Path | None = None
     client_ca: Path | None = None
+    client_crl: Path | None = None
     settings: Settings = field(default_factory=Settings)
 
 
@@ -40,10 +41,28 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "password",
     )
     add(
+        "--tls-client-crl",
+        type=Path,
+        metavar="FILE",
+        help="PEM: certificates that the authority has revoked; read again when it changes, and "
+        "whoever is connected with one of them is cut",
+    )
+    add(
         "--mqtt-keep-alive",
         type=int,
         metavar="S",
         help="longest keep-alive an MQTT 5 client may ask for (default: any)",
+    )
+    add(
+        "--mqtt-other-server",
+        metavar="HOSTS",
+        help="where MQTT 5 clients are sent for whom there is no room here, and all when this "
+        "gateway stops: HOST or HOST:PORT, several with spaces between",
+    )
+    add(
+        "--mqtt-moved-to",
+        metavar="HOSTS",
+        help="serve nobody here any more: tell MQTT 5 clients that the server has moved there",
     )
     add(
         "--mqtt-refusals",
@@ -60,6 +79,8 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         raise ConfigError("--tls-certificate and --tls-key go together")
     if arguments.mqtts and not arguments.tls_certificate:
         raise ConfigError("--mqtts needs --tls-certificate and --tls-key")
+    if arguments.tls_client_crl and not arguments.tls_client_ca:
+        raise ConfigError("--tls-client-crl needs --tls-client-ca")
     if arguments.mqtt_keep_alive is not None and not 0 < arguments.mqtt_keep_alive <= 0xFFFF:
         raise ConfigError("--mqtt-keep-alive must be 1 to 65535 s")
     return MqttOptions(
@@ -67,9 +88,12 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         certificate=arguments.tls_certificate,
         key=arguments.tls_key,
         client_ca=arguments.tls_client_ca,
+        client_crl=arguments.tls_client_crl,
         settings=Settings(
             keep_alive_max_s=arguments.mqtt_keep_alive,
             refusals_explained=arguments.mqtt_refusals == "explained",
+            other_server=arguments.mqtt_other_server,
+            moved_to=arguments.mqtt_moved_to,
         ),
     )
 

@@ -14,6 +14,13 @@ class Settings:
     connect_bytes_max: int = 64 * 1024
     connect_timeout_s: float = 10.0
     connections_max: int = 18_000  # a process may often hold 20,000 files
+    #: Connections beyond that which are still listened to, to be told where else to go.
+    connections_redirected_max: int = 500
+    #: Server Reference (section 4.13.2) of those for whom there is no room here, and of all when
+    #: the server stops: HOST or HOST:PORT, several with spaces between.
+    other_server: str | None = None
+    #: The same for everybody, for good: nobody is served here any more.
+    moved_to: str | None = None
     #: MQTT 5 clients that ask for a longer keep-alive, or for none, get this; None: as they like.
     keep_alive_max_s: int | None = None
     #: PUBLISH packets of one connection that wait for the log; MQTT 5's Receive Maximum.

@@ -223,8 +223,8 @@ class PahoClient:
     def _on_connect(
         self, _client: Any, _data: Any, flags: Any, code: Any, _properties: Any
     ) -> None:
-        self._tell(self.connected, (code, flags.session_present))
         self.connack_properties = _properties
+        self._tell(self.connected, (code, flags.session_present))
 
     def _on_disconnect(self, _c: Any, _d: Any, _flags: Any, code: Any, _properties: Any) -> None:
         self._tell(self.disconnected, code)
