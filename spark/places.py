@@ -7,35 +7,19 @@ at most 30 minutes apart) -> trips between them, labels. No Spark, no files: arr
 from __future__ import annotations
 
 import hashlib
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from spark.fixes import METRES_PER_DEGREE, Fixes, distances_m, to_degrees
+from spark.fixes import distances_m
+from spark.place_clusters import centres_of, cluster
 from spark.place_labels import Visits, label_places, weekly_profile
 from spark.place_names import sun_offset_ms
-from spark.stay_points import StayFinder, link_places
-
-LINK_M: Final = 100.0
-
-#: Linking has no limit of its own: beyond this spread a chain of stays may be several places.
-SPREAD_MAX_M: Final = 120.0
-
-#: Centres of places that are closer than this are one place.
-SAME_M: Final = 75.0
-
-_REFINEMENTS: Final = 8
-
-#: Stays so close in time and in space are one stay that was cut.
-JOIN_M: Final = 150.0
-JOIN_MS: Final = 5 * 60_000
-
-MERGE_MS: Final = 30 * 60_000
+from spark.stays import MERGE_MS, Stays, join_stays
 
 #: Two visits with so much time between them have no trip: nobody knows where the device was.
 TRIP_MAX_MS: Final = 24 * 3_600_000
@@ -98,40 +82,9 @@ class DevicePlaces:
     trips: list[Trip]
 
 
-@dataclass(frozen=True)
-class Stays:
-    """Stays of one device, ascending by time."""
-
-    start: NDArray[np.int64]
-    end: NDArray[np.int64]
-    lat: NDArray[np.float64]
-    lon: NDArray[np.float64]
-    silent: NDArray[np.int64]
-    fixes: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, found: NDArray[Any]) -> Stays:
-        """From rows of STAY_TYPE."""
-        return cls(
-            found["start"].copy(),
-            found["end"].copy(),
-            to_degrees(found["lat"]),
-            to_degrees(found["lon"]),
-            found["silent"].copy(),
-            found["fixes"].copy(),
-        )
-
-
 def sun_clock(lat: float, lon: float, times: NDArray[np.int64]) -> NDArray[np.int64]:
     """The offset from UTC (ms) of the sun's time zone, in whole hours."""
     return np.full(len(times), sun_offset_ms(lon), np.int64)
-
-
-def stays_of(fixes: Fixes) -> Stays:
-    """The stays in fixes that are ascending by time; the last may still go on."""
-    finder = StayFinder()
-    finder.feed(*fixes)
-    return Stays.of(finder.take_open())
 
 
 def find_places(device: str, stays: Stays, clock: Clock = sun_clock) -> DevicePlaces:
@@ -238,108 +191,6 @@ def _local(visits: Visits, centres: list[tuple[float, float]], clock: Clock) -> 
     return Visits(visits.place, start, np.maximum(start, end))
 
 
-def join_stays(stays: Stays) -> Stays:
-    """Join stays that are one, cut by a fix that was measured badly.
-
-    They follow each other at once or nearly so, and their middles are close.
-    """
-    joined: list[list[float]] = []
-    rows = zip(
-        stays.start.tolist(),
-        stays.end.tolist(),
-        stays.lat.tolist(),
-        stays.lon.tolist(),
-        stays.silent.tolist(),
-        stays.fixes.tolist(),
-        strict=True,
-    )
-    for start, end, lat, lon, silent, fixes in rows:
-        if joined:
-            last = joined[-1]
-            pause = start - last[1]
-            reach = JOIN_M if pause <= JOIN_MS else LINK_M
-            if pause <= MERGE_MS:
-                east = (lon - last[3] + 180) % 360 - 180
-                width = east * math.cos(math.radians(lat))
-                if math.hypot(lat - last[2], width) * METRES_PER_DEGREE <= reach:
-                    share = fixes / (last[5] + fixes)
-                    last[1] = end
-                    last[2] += share * (lat - last[2])
-                    last[3] = (last[3] + share * east + 180) % 360 - 180
-                    last[4] += silent
-                    last[5] += fixes
-                    continue
-        joined.append([start, end, lat, lon, silent, fixes])
-    columns = np.ascontiguousarray(np.array(joined, np.float64).T)
-    whole = columns[[0, 1, 4, 5]].astype(np.int64)
-    return Stays(whole[0], whole[1], columns[2], columns[3], whole[2], whole[3])
-
-
-def cluster(stays: Stays) -> NDArray[np.int64]:
-    """The number of each stay's place, in the order of the places' first stays.
-
-    Stays that can be reached from each other in steps of LINK_M belong together, unless they spread
-    over more than one place can: such a chain is cut around the stays with the most fixes.
-    """
-    linked = link_places(stays.lat, stays.lon, LINK_M)
-    result = np.empty(len(linked), np.int64)
-    next_number = 0
-    order = np.argsort(linked, kind="stable")
-    for members in np.split(order, np.flatnonzero(np.diff(linked[order])) + 1):
-        for part in _split(stays, members):
-            result[part] = next_number
-            next_number += 1
-    first = np.unique(result, return_index=True)[1]
-    rank = np.empty(len(first), np.int64)
-    rank[np.argsort(first)] = np.arange(len(first))
-    return rank[result]
-
-
-def _split(stays: Stays, members: NDArray[np.int64]) -> list[NDArray[np.int64]]:
-    """Cut a chain of stays where two places are near each other."""
-    if len(members) == 1:
-        return [members]
-    lat, lon = stays.lat[members], stays.lon[members]
-    north = (lat - lat[0]) * METRES_PER_DEGREE
-    east = ((lon - lon[0] + 180) % 360 - 180) * (METRES_PER_DEGREE * np.cos(np.radians(lat[0])))
-    if np.hypot(np.ptp(north), np.ptp(east)) <= SPREAD_MAX_M:
-        return [members]
-    weight = stays.fixes[members].astype(np.float64)
-    # The stay with most fixes is where the first place is; further places are where stays are too
-    # far from all places there are.
-    centres: list[tuple[float, float]] = []
-    nearest = np.full(len(members), np.inf)
-    order = np.argsort(-weight, kind="stable")
-    for index in order.tolist():
-        if nearest[index] > LINK_M:
-            centres.append((float(north[index]), float(east[index])))
-            nearest = np.minimum(nearest, np.hypot(north - centres[-1][0], east - centres[-1][1]))
-    points = np.array(centres)
-    for _ in range(_REFINEMENTS):
-        distance = np.hypot(north[:, None] - points[None, :, 0], east[:, None] - points[None, :, 1])
-        owner = np.argmin(distance, axis=1)
-        total = np.bincount(owner, weight, len(points))
-        kept = total > 0
-        points = np.column_stack(
-            [
-                np.bincount(owner, weight * axis, len(points))[kept] / total[kept]
-                for axis in (north, east)
-            ]
-        )
-        apart = np.hypot(
-            points[:, None, 0] - points[None, :, 0], points[:, None, 1] - points[None, :, 1]
-        )
-        close = np.argwhere(np.triu(apart < SAME_M, 1))
-        if len(close):
-            # Two centres that came together are one place: that of the fewer fixes goes.
-            total = total[kept]
-            one, other = close[0]
-            points = np.delete(points, one if total[one] < total[other] else other, axis=0)
-    distance = np.hypot(north[:, None] - points[None, :, 0], east[:, None] - points[None, :, 1])
-    owner = np.argmin(distance, axis=1)
-    return [members[owner == number] for number in range(len(points)) if (owner == number).any()]
-
-
 def merge_visits(stays: Stays, number: NDArray[np.int64]) -> Visits:
     """Join stays at one place that follow each other within half an hour."""
     same = number[1:] == number[:-1]
@@ -348,53 +199,6 @@ def merge_visits(stays: Stays, number: NDArray[np.int64]) -> Visits:
     first = np.flatnonzero(begins)
     last = np.concatenate([first[1:] - 1, [len(number) - 1]])
     return Visits(number[first], stays.start[first], stays.end[last])
-
-
-def centres_of(
-    stays: Stays, number: NDArray[np.int64], count: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Latitude and longitude of each place.
-
-    The mean of its stays by the time they lasted, without those that lie far from most of it.
-    """
-    weight = (stays.end - stays.start).astype(np.float64)
-    # Longitudes relative to the place's first stay: a mean across the date line means nothing.
-    first = np.unique(number, return_index=True)[1]
-    origin = stays.lon[first]
-    relative = (stays.lon - origin[number] + 180) % 360 - 180
-    north = _weighted_medians(stays.lat, weight, number, count)
-    east = _weighted_medians(relative, weight, number, count)
-    distance = distances_m(
-        north[number], origin[number] + east[number], stays.lat, origin[number] + relative
-    )
-    near = np.where(distance <= LINK_M, weight, 0.0)
-    total = np.bincount(number, near, count)
-    some = total > 0
-    divisor = np.where(some, total, 1.0)
-    # Differences to the median are small: their sums lose nothing.
-    north += np.where(
-        some, np.bincount(number, near * (stays.lat - north[number]), count) / divisor, 0
-    )
-    east += np.where(
-        some, np.bincount(number, near * (relative - east[number]), count) / divisor, 0
-    )
-    return np.round(north, 7), np.round((origin + east + 180) % 360 - 180, 7)
-
-
-def _weighted_medians(
-    values: NDArray[np.float64],
-    weight: NDArray[np.float64],
-    number: NDArray[np.int64],
-    count: int,
-) -> NDArray[np.float64]:
-    order = np.lexsort((values, number))
-    running = np.cumsum(weight[order])
-    last = np.cumsum(np.bincount(number, minlength=count)) - 1
-    before = np.concatenate([[0.0], running[last[:-1]]])
-    middle = np.searchsorted(running, before + (running[last] - before) / 2)
-    # Rounding may lead just past the group.
-    result: NDArray[np.float64] = values[order][np.minimum(middle, last)]
-    return result
 
 
 def place_id(device: str, first_ms: int) -> str:

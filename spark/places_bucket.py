@@ -20,7 +20,7 @@ from spark.fix_table import Part, Source, by_device, part_of, read_shard, read_s
 from spark.fixes import Fixes, distances_m
 from spark.place_edits import PlaceEdit, apply_edits
 from spark.place_names import PlaceName, PlaceNames
-from spark.places import DevicePlaces, Stays, find_places
+from spark.places import DevicePlaces, find_places
 from spark.places_schema import (
     PLACES_SCHEMA,
     STATES_SCHEMA,
@@ -30,6 +30,7 @@ from spark.places_schema import (
 )
 from spark.schema import DAY_MS, date_text
 from spark.stay_points import STAY_TYPE, StayFinder
+from spark.stays import Stays
 from waylog.history_reader import HistoryReader
 from waylog.storage import Storage
 

@@ -51,7 +51,7 @@ _TASK_BYTES_MAX: Final = 256 << 20
 _TASKS_PER_RUN: Final = 4
 
 #: Written when the tables or the way they are computed change: older ones are computed anew.
-_VERSION: Final = 1
+_VERSION: Final = 2
 
 
 class PlacesState(msgspec.Struct):

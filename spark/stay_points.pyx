@@ -45,6 +45,9 @@ cdef double _SILENT_MOVE_M = 300.0
 cdef double _TRAVEL_M_PER_MS = 0.01
 # A silence of this length is time that no fix vouches for.
 cdef int64_t _SILENCE_MS = 900_000
+# Before it was first seen and after it was last seen, a stay is believed to have lasted at most so
+# many times as long as it was seen: more finds as many visits as it makes up.
+cdef int64_t _UNSEEN_FACTOR = 2
 
 EARTH_RADIUS_M = _RADIUS_M
 
@@ -182,11 +185,14 @@ cdef class StayFinder:
         state.seen = fix.time
         self._measure_anchor()
 
+    cdef int64_t _believed(self, int64_t lead) noexcept nogil:
+        return min(lead, _UNSEEN_FACTOR * (self.state.seen - self.state.anchor.time))
+
     cdef int _emit(self, int64_t end) except -1 nogil:
         cdef State* state = &self.state
         cdef Stay* stay
         cdef Stay* grown
-        cdef int64_t lead
+        cdef int64_t lead = self._believed(state.lead)
         if self.stays == self.capacity:
             self.capacity = 64 if self.capacity == 0 else self.capacity * 2
             grown = <Stay*>realloc(self.found, self.capacity * sizeof(Stay))
@@ -196,7 +202,6 @@ cdef class StayFinder:
             self.found = grown
         stay = &self.found[self.stays]
         self.stays += 1
-        lead = min(state.lead, state.seen - state.anchor.time)
         stay.start = state.anchor.time - lead
         stay.end = end
         stay.seen = state.seen
@@ -244,13 +249,12 @@ cdef class StayFinder:
             moved = _distance_m(&state.anchor, fix)
             if moved > _SILENT_MOVE_M:
                 # It left during the silence and arrived where it is now, and nobody knows when: half
-                # of the time that the way leaves is least wrong for both, but never more than
-                # was seen of the stay.
+                # of the time that the way leaves is least wrong for both.
                 lead = silence - <int64_t>(moved / _TRAVEL_M_PER_MS)
                 lead = lead // 2 if lead > 0 else 0
-                end = state.seen + min(lead, state.seen - state.anchor.time)
+                end = state.seen + self._believed(lead)
                 state.silent -= silence - (end - state.seen)
-        if end - state.anchor.time >= self.duration_ms:
+        if end - state.anchor.time + self._believed(state.lead) >= self.duration_ms:
             self._emit(end)
         self._begin(fix)
         state.lead = lead

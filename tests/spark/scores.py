@@ -25,6 +25,8 @@ class Scores:
     true_visits: int = 0
     favourites: int = 0
     favourites_found: int = 0
+    seen_favourites: int = 0
+    seen_favourites_found: int = 0
     reported_places: int = 0
     true_places: int = 0
     homes: int = 0
@@ -40,6 +42,8 @@ class Scores:
             "precision": self.true_visits / self.reported_visits,
             "split": self.visits_split / self.visits,
             "favourites": self.favourites_found / self.favourites,
+            # Of those that fixes were sent from in two visits: of others nobody can know.
+            "seen favourites": self.seen_favourites_found / self.seen_favourites,
             "favourites precision": self.true_places / self.reported_places,
             "home": self.homes / self.people,
             "work": self.works / max(1, self.workers),
@@ -75,14 +79,19 @@ class Scores:
         self.visits_split += int((parts[long] >= 2).sum())
 
     def _add_places(self, person: Person, places: list[Place]) -> None:
-        counts = [0] * len(person.places)
+        counts, seen = [0] * len(person.places), [0] * len(person.places)
         for visit in person.visits:
             counts[visit.place] += visit.end - visit.start >= VISIT_MIN_MS
+            first, last = np.searchsorted(person.fixes.time, (visit.start, visit.end))
+            seen[visit.place] += bool(last > first)
         known = [point for point, count in zip(person.places, counts, strict=True) if count]
-        for point, count in zip(person.places, counts, strict=True):
+        for point, count, visits in zip(person.places, counts, seen, strict=True):
             if count >= 2:
+                found = any(distance_m(each, point) <= 50 for each in places)
                 self.favourites += 1
-                self.favourites_found += any(distance_m(each, point) <= 50 for each in places)
+                self.favourites_found += found
+                self.seen_favourites += visits >= 2
+                self.seen_favourites_found += found and visits >= 2
         for place in places:
             self.reported_places += 1
             self.true_places += any(distance_m(place, point) <= 50 for point in known)

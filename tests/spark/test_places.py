@@ -10,18 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from spark.fixes import METRES_PER_DEGREE, Fixes, to_units
+from spark.place_clusters import centres_of, cluster
 from spark.place_labels import DAY_MS, HOUR_MS, night_ms, weekly_profile, workday_ms
-from spark.places import (
-    DevicePlaces,
-    Stays,
-    centres_of,
-    cluster,
-    find_places,
-    join_stays,
-    stays_of,
-    sun_clock,
-)
+from spark.places import DevicePlaces, find_places, sun_clock
 from spark.stay_points import haversine_m, link_places
+from spark.stays import Stays, join_stays, stays_of
 from tests.spark.scores import Scores, distance_m, labelled
 from tests.spark.synthetic import BASE, HARD, START_MS, Person, Profile, make_person
 
@@ -46,7 +39,8 @@ def test_people_are_found_where_they_are() -> None:
     assert shares["recall"] >= 0.98, shares
     assert shares["precision"] >= 0.985, shares
     assert shares["split"] <= 0.01, shares
-    assert shares["favourites"] >= 0.99, shares
+    assert shares["favourites"] >= 0.985, shares
+    assert shares["seen favourites"] >= 0.99, shares
     assert shares["favourites precision"] >= 0.99, shares
     assert shares["home"] >= 0.99, shares
     assert shares["work"] >= 0.97, shares
@@ -61,9 +55,10 @@ def test_people_are_found_where_phones_measure_badly_and_places_are_close() -> N
     assert shares["home"] >= 0.99, shares
     assert shares["work"] >= 0.97, shares
     assert shares["invented work"] <= 0.2, shares
-    # Two visits measured with an error of 50 m do not tell a place to 50 m: .96 to .99 by seed.
-    assert shares["favourites"] >= 0.95, shares
-    assert shares["favourites precision"] >= 0.93, shares
+    # Two visits measured with an error of 50 m do not always tell a place to 50 m.
+    assert shares["favourites"] >= 0.975, shares
+    assert shares["seen favourites"] >= 0.985, shares
+    assert shares["favourites precision"] >= 0.98, shares
 
 
 def test_somebody_who_works_at_night_lives_where_the_days_are_spent() -> None:
@@ -179,6 +174,17 @@ def test_two_places_that_bad_stays_join_are_two() -> None:
     assert numbers[[1, 4, 6]].tolist() == [1, 1, 1]
     lat, _ = centres_of(stays, numbers, 2)
     assert (lat - 48) * METRES_PER_DEGREE == pytest.approx([0, 160], abs=20)
+
+
+@pytest.mark.parametrize(("error_m", "places"), [(50.0, 1), (5.0, 2)])
+def test_how_far_apart_two_places_are_depends_on_how_well_the_device_measures(
+    error_m: float, places: int
+) -> None:
+    # Home, which tells the error, and two spots of few fixes 110 m apart.
+    dice = np.random.default_rng(3)
+    home = (1000 + dice.normal(0, error_m, 40)).tolist()
+    stays = stays_at([*home, 0.0, 110.0, 0.0, 110.0], [10] * 40 + [4] * 4)
+    assert len(set(cluster(stays)[40:].tolist())) == places
 
 
 def test_stays_that_a_bad_fix_cut_are_joined() -> None:

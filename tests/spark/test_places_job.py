@@ -18,11 +18,12 @@ from spark.fixes import to_degrees
 from spark.history_files import HistoryFiles
 from spark.landing import LandedFile, land
 from spark.place_edits import PlaceEdit
-from spark.places import Place, find_places, stays_of
+from spark.places import Place, find_places
 from spark.places_bucket import keep_ids
 from spark.places_job import read_state, write_places
 from spark.places_schema import FILE, PLACES_SCHEMA
 from spark.schema import HISTORY_SCHEMA
+from spark.stays import stays_of
 from spark.tasks import LocalEngine, SparkEngine
 from tests.spark.synthetic import Person, degrees, make_person
 from waylog.cli import main
