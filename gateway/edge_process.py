@@ -14,7 +14,7 @@ from gateway.auth import Authenticator
 from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
 from gateway.mqtt.certificates import listen_with_tls
 from gateway.mqtt.edge import EdgeSubmitter, NoAddresses, RelayClient, RelayUnavailable
-from gateway.mqtt.keeping import open_journal
+from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.options import within_file_limit
 from gateway.mqtt.session import Message
@@ -61,6 +61,7 @@ async def _start(
     running = asyncio.create_task(relay.run())
     stack.callback(running.cancel)
     await relay.connected.wait()
+    await ensure_mapped_topics(settings.bootstrap_servers, settings.mqtt_options.mapping)
     journal = await stack.enter_async_context(
         open_journal(
             settings.bootstrap_servers,
@@ -81,6 +82,7 @@ async def _start(
         pusher=pusher,
         settings=within_file_limit(options.settings),
         journal=journal,
+        mapping=options.mapping,
         reuse_port=settings.share_ports,
     )
     _join(server, relay)

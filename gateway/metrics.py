@@ -36,6 +36,7 @@ class GatewayMetrics:
         self.fixes: dict[str, int] = {}  # acknowledged, by device format
         self.rejected: dict[str, int] = {}  # by device format
         self.events = 0
+        self.messages = 0  # MQTT messages for topics of an operator's choice
         self.repeated = 0  # fixes that were in the log, or on their way, already
         self.append_failures = 0
         self.unauthorized = 0
@@ -85,6 +86,7 @@ class GatewayMetrics:
         yield labelled("fixes", "Fixes acknowledged by the log.", "source", self.fixes)
         yield labelled("rejected", "Messages kept in topic error.", "source", self.rejected)
         yield counter("events", "Events appended.", self.events)
+        yield counter("messages", "MQTT messages for mapped topics.", self.messages)
         yield counter("repeated", "Fixes that the log had already.", self.repeated)
         yield counter("append_failures", "Appends not acknowledged.", self.append_failures)
         yield counter("unauthorized", "Requests with wrong credentials.", self.unauthorized)

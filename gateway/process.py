@@ -208,12 +208,13 @@ class _Gateway:
         if self._settings.mqtt is None:
             return
         from gateway.mqtt.certificates import listen_with_tls
-        from gateway.mqtt.keeping import open_journal
+        from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
         from gateway.mqtt.listener import start_mqtt
         from gateway.mqtt.relay import Relay
         from gateway.waypoint_source import WaypointSource
 
         options = self._settings.mqtt_options
+        await ensure_mapped_topics(self._settings.bootstrap_servers, options.mapping)
         journal = await self._stack.enter_async_context(
             open_journal(
                 self._settings.bootstrap_servers,
@@ -232,6 +233,7 @@ class _Gateway:
             pusher=self.pusher,
             settings=within_file_limit(options.settings),
             journal=journal,
+            mapping=options.mapping,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint

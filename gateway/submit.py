@@ -129,6 +129,15 @@ class Submitter(FixAppender):
         self._append(ERROR, encode(rejected), key, traceparent, receipt)
         return receipt
 
+    def submit_message(
+        self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]
+    ) -> Receipt:
+        """Append a message as it is to a topic that an operator has chosen."""
+        self.metrics.messages += 1
+        receipt = Receipt()
+        self._append(topic, payload, key, None, receipt, headers)
+        return receipt
+
     def _append(
         self,
         topic: str,
@@ -136,11 +145,12 @@ class Submitter(FixAppender):
         key: bytes | None,
         traceparent: bytes | None,
         receipt: Receipt,
+        more: Sequence[tuple[str, bytes]] = (),
     ) -> None:
         try:
             if len(value) > RECORD_BYTES_MAX:
                 raise AppendError(f"a record of {len(value)} bytes is too large")
-            headers: RecordHeaders = [(HEADER, traceparent or self.traces.start())]
+            headers: RecordHeaders = [(HEADER, traceparent or self.traces.start()), *more]
             self._log.send(topic, value, key, headers, receipt)
         except AppendError as error:
             self.metrics.append_failures += 1

@@ -51,6 +51,10 @@ class Submitter(Protocol):
 
     def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]: ...
 
+    def submit_message(
+        self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]
+    ) -> Completion: ...
+
 
 class AddressView(Protocol):
     """The newest address of each device."""

@@ -15,6 +15,8 @@ cdef class TopicRoute:
     cdef readonly str topic
     cdef readonly bint allowed
     cdef readonly object parse
+    cdef readonly object rule
+    cdef str _named
     cdef bytes _device
     cdef Py_ssize_t _user_size
     cdef int form

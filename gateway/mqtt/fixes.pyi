@@ -1,6 +1,7 @@
 from typing import Final
 
 from gateway.mqtt.application import Parse
+from gateway.mqtt.mapping import TopicRule
 
 FORM_OTHER: Final = 0
 FORM_POSITION: Final = 1
@@ -12,6 +13,7 @@ class TopicRoute:
     topic: str
     allowed: bool
     parse: Parse | None
+    rule: TopicRule | None
     device_members: int
     def __init__(
         self,
@@ -20,6 +22,7 @@ class TopicRoute:
         parse: Parse | None,
         device: str | None = None,
         form: int = FORM_OTHER,
+        rule: TopicRule | None = None,
     ) -> None: ...
     @property
     def user(self) -> str: ...

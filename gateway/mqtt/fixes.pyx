@@ -96,10 +96,15 @@ cdef class TopicRoute:
     nothing is for the log.
     """
 
-    def __init__(self, str topic, bint allowed, parse, str device=None, int form=FORM_OTHER):
+    def __init__(
+        self, str topic, bint allowed, parse, str device=None, int form=FORM_OTHER, rule=None,
+    ):
         self.topic = topic
         self.allowed = allowed
         self.parse = parse
+        #: A gateway.mqtt.mapping.TopicRule that says which topic of the log is meant.
+        self.rule = rule
+        self._named = device if rule is not None else None
         self.device_members = -1
         if device is not None and is_plain(device) and len(device) <= DEVICE_BYTES_MAX:
             self._device = device.encode()
@@ -108,13 +113,13 @@ cdef class TopicRoute:
 
     @property
     def user(self):
-        """The user that the topic names."""
-        return self.topic.split("/")[1]
+        """The user that the topic, or the rule for it, names."""
+        return self.topic.split("/")[1] if self._named is None else self._named.split("/")[0]
 
     @property
     def device(self):
-        """The device that the topic names."""
-        return self.topic.split("/")[2]
+        """The device that the topic, or the rule for it, names."""
+        return self.topic.split("/")[2] if self._named is None else self._named.split("/")[1]
 
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key):
         """The record of a fix and its key for `known_fixes`; None to have it read by `parse`."""

@@ -2,7 +2,8 @@
 
 `owntracks/<user>/<device>` and what is below it is OwnTracks' JSON, apart from what apps and people
 send each other there (`cmd`, `info`); `devices/<user>/<device>/position` is our own JSON. Any other
-topic that somebody may publish to is plain MQTT between clients and does not touch the log.
+topic that somebody may publish to may have a rule (`gateway.mqtt.mapping`); without one it is plain
+MQTT between clients and does not touch the log.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from gateway.formats import Context, owntracks, positions
@@ -18,8 +19,10 @@ from gateway.formats.values import DEVICE_CHARACTERS_MAX
 from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
-from gateway.mqtt.packets import ReasonCode
+from gateway.mqtt.mapping import TopicRule, headers_of
+from gateway.mqtt.packets import Properties, ReasonCode
 from waylog.messages import Rejected
+from waylog.topics import LOCATION
 
 logger = logging.getLogger(__name__)
 
@@ -41,11 +44,13 @@ class Ingest:
         rules: AccessRules,
         clock_ms: Callable[[], int],
         counters: Counter[str],
+        mapping: Sequence[TopicRule] = (),
     ) -> None:
         self.submitter = submitter
         self._rules = rules
         self._clock_ms = clock_ms
         self._counters = counters
+        self._mapping = mapping
 
     def route(self, identity: Identity, topic: str) -> TopicRoute:
         """Look at a topic once, so that the next message to it need not be looked at again."""
@@ -59,12 +64,36 @@ class Ingest:
         elif levels[0] == "devices" and len(levels) == 4 and levels[3] == "position":
             parse, form = positions.parse, FORM_POSITION
         if parse is None or not levels[1] or not levels[2]:
-            return TopicRoute(topic, allowed, None)
+            return self._mapped(identity, topic, allowed)
         if max(len(levels[1]), len(levels[2])) > DEVICE_CHARACTERS_MAX:
             form = FORM_OTHER
         return TopicRoute(topic, allowed, parse, f"{levels[1]}/{levels[2]}", form)
 
-    def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
+    def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
+        """What an operator's rule says; without one a message is for other clients alone."""
+        rule = next((each for each in self._mapping if each.matches(topic)), None)
+        if rule is None:
+            return TopicRoute(topic, allowed, None)
+        if rule.log_topic != LOCATION:
+            return TopicRoute(topic, allowed, None, rule=rule)
+        name = rule.key_of(identity.user, topic)
+        user, _, device = name.partition("/")
+        # Nobody moves the devices of others, whatever a rule makes of a topic.
+        allowed = allowed and (user == identity.user or identity.admin)
+        allowed = allowed and identity.device in {None, device, name}
+        if not user or not device or "/" in device:
+            return TopicRoute(topic, False, None)
+        short = max(len(user), len(device)) <= DEVICE_CHARACTERS_MAX
+        form = FORM_POSITION if short else FORM_OTHER
+        return TopicRoute(topic, allowed, positions.parse, name, form, rule)
+
+    def submit(
+        self,
+        identity: Identity,
+        route: TopicRoute,
+        payload: bytes,
+        properties: Properties | None = None,
+    ) -> Submission:
         """The reason code to acknowledge with, once all the appends are done.
 
         One that fails means that the message must not be acknowledged at all. The code is
@@ -75,7 +104,14 @@ class Ingest:
             rejected = self._rejected("no right to publish to this topic", identity, route, payload)
             return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
         if route.parse is None:
-            return ReasonCode.SUCCESS, []
+            if route.rule is None:
+                return ReasonCode.SUCCESS, []
+            key = route.rule.key_of(identity.user, route.topic)
+            headers = headers_of(identity.user, route.topic, properties)
+            topic = route.rule.log_topic
+            return ReasonCode.SUCCESS, [
+                self.submitter.submit_message(topic, key.encode(), payload, headers)
+            ]
         context = Context(
             user=route.user,
             device=route.device,

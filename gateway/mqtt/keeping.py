@@ -8,13 +8,31 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, Final
 
+from confluent_kafka import KafkaException
+
 from gateway.mqtt.journal import Journal
-from waylog.kafka import AppendError, LogReader, Producer
+from gateway.mqtt.mapping import TopicRule, topics_of
+from waylog.kafka import AppendError, LogReader, LogUnreachable, Producer, ensure_topics
 from waylog.telemetry import now_ms
 from waylog.topics import MQTT_STATE
 
 #: Changes of one session within this time are one record.
 _GATHER_S: Final = 0.02
+
+
+async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule, ...]) -> None:
+    """Create the topics of the log that rules write to, where they are missing.
+
+    Raises OSError when the log refuses.
+    """
+    topics = topics_of(mapping)
+    if not topics:
+        return
+    try:
+        await asyncio.to_thread(ensure_topics, bootstrap_servers, topics)
+    except (KafkaException, LogUnreachable) as error:
+        names = ", ".join(topic.name for topic in topics)
+        raise OSError(f"the topics {names} could not be created: {error}") from error
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ import logging
 import secrets
 import ssl
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 from typing import Final
 
@@ -28,6 +29,7 @@ from gateway.mqtt.application import (
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal
+from gateway.mqtt.mapping import TopicRule
 from gateway.mqtt.packets import Connect, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue
@@ -63,10 +65,12 @@ class MqttServer(Shell):
         settings: Settings,
         rules: AccessRules,
         journal: Journal | None = None,
+        mapping: Sequence[TopicRule] = (),
     ) -> None:
         router = Router(settings, rules, loop.time())
         self.counters: Counter[str] = router.counters
-        super().__init__(router, Ingest(submitter, rules, now_ms, self.counters), loop)
+        ingest = Ingest(submitter, rules, now_ms, self.counters, mapping)
+        super().__init__(router, ingest, loop)
         self._loop = loop
         self.settings = settings
         self.endpoint = Endpoint("", 0)
@@ -347,6 +351,7 @@ async def start_mqtt(
     settings: Settings | None = None,
     rules: AccessRules | None = None,
     journal: Journal | None = None,
+    mapping: Sequence[TopicRule] = (),
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
@@ -362,6 +367,7 @@ async def start_mqtt(
         settings=settings or Settings(),
         rules=rules or AccessRules(),
         journal=journal,
+        mapping=mapping,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

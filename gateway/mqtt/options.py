@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
+from gateway.mqtt.mapping import TopicRule, parse_rule
 from gateway.mqtt.settings import Settings
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
@@ -25,6 +26,7 @@ class MqttOptions:
     client_ca: Path | None = None
     client_crl: Path | None = None
     settings: Settings = field(default_factory=Settings)
+    mapping: tuple[TopicRule, ...] = ()
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -54,6 +56,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="longest keep-alive an MQTT 5 client may ask for (default: any)",
     )
     add(
+        "--mqtt-map",
+        action="append",
+        default=[],
+        metavar="RULE",
+        help="FILTER=TOPIC or FILTER=TOPIC:KEY: append what is published to FILTER to a topic of "
+        "the log before it is acknowledged, e.g. 'plant/+/temperature=plant:{2}'; may be given "
+        "several times, the first that matches counts",
+    )
+    add(
         "--mqtt-other-server",
         metavar="HOSTS",
         help="where MQTT 5 clients are sent for whom there is no room here, and all when this "
@@ -79,6 +90,10 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         raise ConfigError("--tls-certificate and --tls-key go together")
     if arguments.mqtts and not arguments.tls_certificate:
         raise ConfigError("--mqtts needs --tls-certificate and --tls-key")
+    try:
+        mapping = tuple(map(parse_rule, arguments.mqtt_map))
+    except ValueError as error:
+        raise ConfigError(f"--mqtt-map: {error}") from error
     if arguments.tls_client_crl and not arguments.tls_client_ca:
         raise ConfigError("--tls-client-crl needs --tls-client-ca")
     if arguments.mqtt_keep_alive is not None and not 0 < arguments.mqtt_keep_alive <= 0xFFFF:
@@ -89,6 +104,7 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         key=arguments.tls_key,
         client_ca=arguments.tls_client_ca,
         client_crl=arguments.tls_client_crl,
+        mapping=mapping,
         settings=Settings(
             keep_alive_max_s=arguments.mqtt_keep_alive,
             refusals_explained=arguments.mqtt_refusals == "explained",

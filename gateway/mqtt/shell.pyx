@@ -71,7 +71,9 @@ cdef class Shell:
             if receipt is not None:
                 self._wait(connection, packet, 0, receipt)
                 return 0
-        code, completions = self.ingest.submit(connection.session.identity, route, packet.payload)
+        code, completions = self.ingest.submit(
+            connection.session.identity, route, packet.payload, packet.properties
+        )
         if self._appender is not None:
             self._appender.repeated = False
         if not completions:

@@ -62,6 +62,7 @@ class MemoryLog:
 
     fixes: list[Fix] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
+    messages: list[tuple[str, bytes, bytes, list[tuple[str, bytes]]]] = field(default_factory=list)
     rejected: list[Rejected] = field(default_factory=list)
     hold: bool = False
     broken: bool = False
@@ -91,6 +92,12 @@ class MemoryLog:
 
     def submit_event(self, event: Event) -> asyncio.Future[None]:
         self.events.append(event)
+        return self._append()
+
+    def submit_message(
+        self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]
+    ) -> asyncio.Future[None]:
+        self.messages.append((topic, key, payload, headers))
         return self._append()
 
     def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]:
