@@ -7,6 +7,7 @@ A follower that comes back asks where its last epoch ended on the leader and cut
 from __future__ import annotations
 
 from bisect import bisect_right
+from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
@@ -69,6 +70,11 @@ class LeaderEpochs:
             return epoch, self._entries[0][1]
         end = self._entries[index][1] if index < len(self._entries) else log_end_offset
         return self._entries[index - 1][0], end
+
+    def epoch_at(self, offset: int) -> int:
+        """The epoch in which an offset of the log was written, -1 if that is not known."""
+        index = bisect_right(self._entries, offset, key=itemgetter(1))
+        return self._entries[index - 1][0] if index else -1
 
     def truncate_from_end(self, end_offset: int) -> None:
         """Forget epochs that begin at or behind the log's new end."""

@@ -187,12 +187,15 @@ class Groups:
             self.coordinator.append_failed(effect, now)
             return
         wait = _AppendWait(self, effect)
+        if partition.commits_on_append:
+            partition.advance()
+            self.coordinator.appended(effect, now)
+            return
+        partition.wait_durable(wait, result.last_offset + 1)
         if partition.acknowledges_after_flush:
-            partition.wait_durable(wait, result.last_offset + 1)
             self._flusher.request(partition)
         else:
             partition.advance()
-            self.coordinator.appended(effect, now)
 
     def _set_timer(self) -> None:
         due = self.coordinator.next_deadline()

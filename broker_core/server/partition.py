@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
-from broker_core.errors import FencedLeaderEpoch, UnknownLeaderEpoch
+from broker_core.errors import FencedLeaderEpoch, NotEnoughReplicas, UnknownLeaderEpoch
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
 from broker_core.protocol.control_records import EndMarker
@@ -50,17 +50,17 @@ class Partition:
         "fetches",
         "high_watermark",
         "index",
+        "leader_epoch",
         "log",
         "topic",
     )
-
-    #: The only leader there is keeps its epoch.
-    LEADER_EPOCH = 0
 
     def __init__(self, topic: str, index: int, log: Log) -> None:
         self.topic = topic
         self.index = index
         self.log = log
+        #: The only leader there is keeps its epoch.
+        self.leader_epoch = 0
         self.high_watermark = log.log_end_offset
         # The high watermark is moved here, not by the log.
         log.high_watermark_follows_end = False
@@ -91,10 +91,47 @@ class Partition:
 
     def check_leader_epoch(self, epoch: int) -> None:
         """Raise what a client gets that knows another leader epoch (KIP-320); -1 knows none."""
-        if epoch > self.LEADER_EPOCH:
+        if epoch > self.leader_epoch:
             raise UnknownLeaderEpoch()
-        if 0 <= epoch < self.LEADER_EPOCH:
+        if 0 <= epoch < self.leader_epoch:
             raise FencedLeaderEpoch()
+
+    def check_is_led(self) -> None:
+        """Raise NotLeaderOrFollower where another broker leads."""
+
+    def check_offsets_are_known(self) -> None:
+        """Raise OffsetNotAvailable where a new leader does not know yet what is committed."""
+
+    def epoch_at(self, offset: int) -> int:
+        """The leader epoch in which an offset was written, or will be."""
+        if offset >= self.log.log_end_offset:
+            return self.leader_epoch
+        return self.log.leader_epochs.epoch_at(offset)
+
+    def end_of_epoch(self, epoch: int) -> tuple[int, int]:
+        """Where a leader epoch ended; see `LeaderEpochs.end_offset`."""
+        log = self.log
+        if epoch == self.leader_epoch:
+            return epoch, log.log_end_offset
+        if epoch > self.leader_epoch:
+            return -1, -1
+        return log.leader_epochs.end_offset(epoch, log.log_end_offset)
+
+    def check_in_sync(self) -> None:
+        """Raise NotEnoughReplicas where an append with acks=all would wait for nobody."""
+        needed = self.log.config.min_insync_replicas
+        if needed > 1:
+            raise NotEnoughReplicas(f"min.insync.replicas={needed}, but there is one broker")
+
+    @property
+    def waits_for_others(self) -> bool:
+        """Whether other brokers have to have an append before it is committed."""
+        return False
+
+    @property
+    def commits_on_append(self) -> bool:
+        """Whether nobody has to be waited for."""
+        return not self.acknowledges_after_flush
 
     def append(
         self, records: bytearray | memoryview, now_ms: int, *, verified: bool = True
@@ -104,7 +141,7 @@ class Partition:
         Nobody may read them before `advance`. `verified`: see `Log.append`.
         """
         result = self.log.append(
-            records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms, verified=verified
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, verified=verified
         )
         self._appended_bytes += len(records)
         return result
@@ -114,7 +151,7 @@ class Partition:
     ) -> AppendResult:
         """Append what the broker writes itself; see `Log.append_from_coordinator`."""
         result = self.log.append_from_coordinator(
-            records, leader_epoch=self.LEADER_EPOCH, now_ms=now_ms, marker=marker
+            records, leader_epoch=self.leader_epoch, now_ms=now_ms, marker=marker
         )
         self._appended_bytes += len(records)
         return result

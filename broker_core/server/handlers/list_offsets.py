@@ -47,6 +47,7 @@ def _answer(
     index = asked["partition_index"]
     try:
         partition = _led(broker, topic, index, asked["current_leader_epoch"])
+        partition.check_offsets_are_known()
         timestamp, offset = _look_up(partition, asked["timestamp"], committed=committed)
     except errors.BrokerError as error:
         return {"partition_index": index, "error_code": error.code}
@@ -55,14 +56,16 @@ def _answer(
         "error_code": errors.NONE,
         "timestamp": timestamp,
         "offset": offset,
-        "leader_epoch": partition.LEADER_EPOCH if offset >= 0 else -1,
+        "leader_epoch": partition.epoch_at(offset) if offset >= 0 else -1,
     }
 
 
 def _led(broker: Broker, topic: str, index: int, epoch: int) -> Partition:
-    partition = broker.topics.partition(topic, index)
-    if partition is None:
+    found = broker.topics.get(topic)
+    if found is None:
         raise errors.UnknownTopicOrPartition()
+    partition = found.partition(index)
+    partition.check_is_led()
     partition.check_leader_epoch(epoch)
     return partition
 
@@ -109,11 +112,10 @@ def _epoch_end(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, A
         partition = _led(broker, topic, index, asked["current_leader_epoch"])
     except errors.BrokerError as error:
         return {"partition": index, "error_code": error.code}
-    if asked["leader_epoch"] != partition.LEADER_EPOCH:
-        return {"partition": index, "error_code": errors.NONE}
+    epoch, end_offset = partition.end_of_epoch(asked["leader_epoch"])
     return {
         "partition": index,
         "error_code": errors.NONE,
-        "leader_epoch": partition.LEADER_EPOCH,
-        "end_offset": partition.log.log_end_offset,
+        "leader_epoch": epoch,
+        "end_offset": end_offset,
     }

@@ -108,7 +108,7 @@ def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
             {
                 "partition_index": partition.index,
                 "leader_id": broker.node_id,
-                "leader_epoch": partition.LEADER_EPOCH,
+                "leader_epoch": partition.leader_epoch,
                 "replica_nodes": nodes,
                 "isr_nodes": nodes,
                 # Java's admin client fails on null, which the schema allows.

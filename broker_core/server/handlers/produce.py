@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from typing import TYPE_CHECKING, Any, Final
 
@@ -25,21 +26,45 @@ _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 
 
 class _Acknowledgement:
-    """Answers a request when all its partitions are durable."""
+    """Answers a request when all its partitions are committed, or its time is up."""
 
-    __slots__ = ("_request", "_response", "waiting_for")
+    __slots__ = ("_request", "_response", "_timeout_ms", "_timer", "_waits", "waiting_for")
 
     def __init__(self, request: Request, response: dict[str, Any]) -> None:
         self._request = request
         self._response = response
+        self._timeout_ms: int = request.body["timeout_ms"]
+        self._timer: asyncio.TimerHandle | None = None
+        self._waits: list[_PartitionWait] = []
         # One more than partitions until all of them have been appended.
         self.waiting_for = 1
+
+    def expect(self, partition: Partition, result: dict[str, Any], end_offset: int) -> None:
+        """Wait until a partition has committed what lies before an offset."""
+        self.waiting_for += 1
+        wait = _PartitionWait(self, result)
+        if partition.waits_for_others:
+            # A disk answers or fails; another broker may just be silent.
+            self._waits.append(wait)
+            if self._timer is None:
+                self._timer = asyncio.get_running_loop().call_later(
+                    self._timeout_ms / 1000, self._time_out
+                )
+        partition.wait_durable(wait, end_offset)
 
     def one_less(self) -> None:
         """A partition is done."""
         self.waiting_for -= 1
         if not self.waiting_for:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._waits.clear()
             self._request.reply(self._response)
+
+    def _time_out(self) -> None:
+        self._timer = None
+        for wait in list(self._waits):
+            wait.failed(errors.RequestTimedOut.code)
 
 
 class _PartitionWait:
@@ -48,18 +73,24 @@ class _PartitionWait:
     __slots__ = ("_acknowledgement", "_result")
 
     def __init__(self, acknowledgement: _Acknowledgement, result: dict[str, Any]) -> None:
-        self._acknowledgement = acknowledgement
+        self._acknowledgement: _Acknowledgement | None = acknowledgement
         self._result = result
 
     def durable(self) -> None:
         """See AppendWaiter."""
-        self._acknowledgement.one_less()
+        self._finish()
 
     def failed(self, code: int) -> None:
         """See AppendWaiter."""
-        self._result["error_code"] = code
-        self._result["base_offset"] = -1
-        self._acknowledgement.one_less()
+        if self._acknowledgement is not None:
+            self._result["error_code"] = code
+            self._result["base_offset"] = -1
+        self._finish()
+
+    def _finish(self) -> None:
+        acknowledgement, self._acknowledgement = self._acknowledgement, None
+        if acknowledgement is not None:
+            acknowledgement.one_less()
 
 
 def handle(broker: Broker, request: Request) -> None:
@@ -148,14 +179,13 @@ class _Produce:
                 return None, errors.UnknownTopicOrPartition()
         if topic.is_internal:
             return None, errors.InvalidTopic(f"{topic.name} is written by the broker alone")
-        if acks == _ACKS_ALL and topic.config.min_insync_replicas > 1:
-            return None, errors.NotEnoughReplicas(
-                f"min.insync.replicas={topic.config.min_insync_replicas}, but there is one broker"
-            )
         return topic, None
 
     def _append_part(self, topic: Topic, part: dict[str, Any], result: dict[str, Any]) -> None:
         partition = topic.partition(part["index"])
+        partition.check_is_led()
+        if self._acks == _ACKS_ALL:
+            partition.check_in_sync()
         records = part["records"]
         if not records:
             raise errors.InvalidRecord("a produce request without records")
@@ -221,16 +251,13 @@ class _Produce:
         result["base_offset"] = appended.base_offset
         result["log_append_time_ms"] = appended.log_append_time_ms
         result["log_start_offset"] = appended.log_start_offset
-        if not partition.acknowledges_after_flush:
+        if self._acks == _ACKS_ALL and not partition.commits_on_append:
+            self._acknowledgement.expect(partition, result, appended.last_offset + 1)
+        if partition.acknowledges_after_flush:
+            broker.flusher.request(partition)
+        else:
             partition.advance()
             broker.appended(partition)
-            return
-        if self._acks == _ACKS_ALL:
-            self._acknowledgement.waiting_for += 1
-            partition.wait_durable(
-                _PartitionWait(self._acknowledgement, result), appended.last_offset + 1
-            )
-        broker.flusher.request(partition)
 
 
 #: Errors after which a client should ask again; many do so only when it is NotEnoughReplicas.

@@ -37,6 +37,11 @@ def test_an_epoch_before_the_first_ends_where_that_begins(tmp_path: Path) -> Non
     assert table.end_offset(-1, 40) == (-1, -1)
 
 
+@pytest.mark.parametrize(("offset", "epoch"), [(0, 0), (9, 0), (10, 2), (24, 2), (25, 5), (99, 5)])
+def test_every_offset_has_an_epoch(epochs: LeaderEpochs, offset: int, epoch: int) -> None:
+    assert epochs.epoch_at(offset) == epoch
+
+
 def test_an_epoch_is_assigned_once_and_never_goes_back(epochs: LeaderEpochs) -> None:
     epochs.assign(5, 30)
     epochs.assign(1, 50)

@@ -1,0 +1,223 @@
+"""A partition as its leader sees it: how far the followers are, what is committed, who is in sync.
+
+The leader proposes changes of the ISR to the controller (KIP-497). While a proposal is open, a
+follower that is to join counts already and one that is to leave counts still: whatever the
+controller decides, nothing is committed that the ISR does not have.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from broker_core.cluster.image import PartitionImage
+
+_UNKNOWN = -1
+
+
+@dataclass(slots=True)
+class FollowerProgress:
+    """What a follower's fetches have told. Times are monotonic ms of the leader."""
+
+    log_end_offset: int = _UNKNOWN  # until it has fetched in this leader epoch
+    log_start_offset: int = _UNKNOWN
+    broker_epoch: int = -1  # of the process that fetched
+    caught_up_ms: int = 0  # it had everything then that the leader had
+    fetched_ms: int = 0
+    leader_end_offset: int = 0  # when it fetched last
+
+    def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms: int) -> bool:
+        """Whether it has everything, or had not long ago."""
+        return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms
+
+
+class IsrProposal(NamedTuple):
+    """The ISR that the controller shall decide on."""
+
+    isr: tuple[int, ...]
+    leader_epoch: int
+    partition_epoch: int
+
+
+class PartitionLeader:
+    """The leader's state of one partition in one leader epoch."""
+
+    __slots__ = (
+        "_followers",
+        "_is_eligible",
+        "_lag_ms",
+        "_node_id",
+        "_open",
+        "epoch_start_offset",
+        "image",
+    )
+
+    def __init__(
+        self,
+        node_id: int,
+        image: PartitionImage,
+        *,
+        log_end_offset: int,
+        now_ms: int,
+        lag_ms: int,
+        is_eligible: Callable[[int], bool],
+    ) -> None:
+        """`lag_ms` is `replica.lag.time.max.ms`; `is_eligible` says which brokers are alive."""
+        self.image = image
+        #: Where the log ended when this leader epoch began: before, nothing is known to be whole.
+        self.epoch_start_offset = log_end_offset
+        self._node_id = node_id
+        self._lag_ms = lag_ms
+        self._is_eligible = is_eligible
+        self._followers: dict[int, FollowerProgress] = {}
+        self._open: IsrProposal | None = None
+        self._take_replicas(image, now_ms)
+
+    # ------------------------------------------------------------------------------------ reading
+
+    @property
+    def epoch(self) -> int:
+        """The leader epoch."""
+        return self.image.leader_epoch
+
+    @property
+    def proposal(self) -> IsrProposal | None:
+        """What the controller has not decided yet."""
+        return self._open
+
+    @property
+    def maximal_isr(self) -> frozenset[int]:
+        """The ISR, with those that the controller may have added meanwhile."""
+        isr = frozenset(self.image.isr)
+        return isr if self._open is None else isr.union(self._open.isr)
+
+    def follower(self, broker_id: int) -> FollowerProgress | None:
+        """What is known of a replica."""
+        return self._followers.get(broker_id)
+
+    def required_in_sync(self, min_insync_replicas: int) -> int:
+        """How many have to be in sync; a partition cannot have more replicas than it has."""
+        return min(min_insync_replicas, len(self._followers) + 1)
+
+    def committed_offset(
+        self, log_end_offset: int, now_ms: int, min_insync_replicas: int
+    ) -> int | None:
+        """What every replica has that is in sync or is about to be; None while they are too few.
+
+        `log_end_offset` is what the leader itself counts as written.
+        """
+        isr = self.maximal_isr
+        if len(isr) < self.required_in_sync(min_insync_replicas):
+            return None
+        committed = log_end_offset
+        for broker_id, follower in self._followers.items():
+            if follower.log_end_offset < committed and (
+                broker_id in isr
+                # It would have to be waited for in a moment: better not to run away from it.
+                or (
+                    follower.log_end_offset != _UNKNOWN
+                    and follower.is_caught_up(log_end_offset, now_ms, self._lag_ms)
+                    and self._is_eligible(broker_id)
+                )
+            ):
+                committed = follower.log_end_offset
+        return committed if committed >= 0 else None
+
+    def readable_replicas(self, offset: int) -> Iterable[int]:
+        """The replicas in sync that have an offset to read from, the leader first (KIP-392)."""
+        yield self._node_id
+        for broker_id in self.image.isr:
+            follower = self._followers.get(broker_id)
+            if follower is not None and (
+                follower.log_start_offset <= offset <= follower.log_end_offset
+            ):
+                yield broker_id
+
+    # --------------------------------------------------------------------------------------- steps
+
+    def apply(self, image: PartitionImage, now_ms: int) -> None:
+        """The controller has decided something in the same leader epoch; what is older is known."""
+        if image.partition_epoch <= self.image.partition_epoch:
+            return
+        self.image = image
+        self._open = None
+        self._take_replicas(image, now_ms)
+
+    def _take_replicas(self, image: PartitionImage, now_ms: int) -> None:
+        known = self._followers
+        self._followers = {}
+        for broker_id in image.replicas:
+            if broker_id == self._node_id:
+                continue
+            progress = known.get(broker_id)
+            if progress is None:
+                # One that is in sync gets as long to show itself as it would get at any time.
+                progress = FollowerProgress(
+                    caught_up_ms=now_ms if broker_id in image.isr else now_ms - self._lag_ms - 1
+                )
+            self._followers[broker_id] = progress
+
+    def fetched(
+        self,
+        broker_id: int,
+        offset: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
+        log_end_offset: int,
+        now_ms: int,
+    ) -> bool:
+        """A follower asks for what comes after `offset`: it has what is before. False: no replica.
+
+        `log_end_offset` is the leader's.
+        """
+        follower = self._followers.get(broker_id)
+        if follower is None:
+            return False
+        if offset >= log_end_offset:
+            follower.caught_up_ms = now_ms
+        elif offset >= follower.leader_end_offset:
+            # It has got everything that there was when it asked the last time.
+            follower.caught_up_ms = max(follower.caught_up_ms, follower.fetched_ms)
+        follower.log_end_offset = offset
+        follower.log_start_offset = log_start_offset
+        follower.broker_epoch = broker_epoch
+        follower.fetched_ms = now_ms
+        follower.leader_end_offset = log_end_offset
+        return True
+
+    def propose_growth(self, broker_id: int, high_watermark: int) -> IsrProposal | None:
+        """A follower that has reached the high watermark, and this leader epoch, is in sync."""
+        follower = self._followers.get(broker_id)
+        if (
+            self._open is not None
+            or follower is None
+            or broker_id in self.image.isr
+            or follower.log_end_offset < max(high_watermark, self.epoch_start_offset)
+            or not self._is_eligible(broker_id)
+        ):
+            return None
+        return self._propose((*self.image.isr, broker_id))
+
+    def propose_shrink(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
+        """Followers that have not caught up for too long are not in sync."""
+        if self._open is not None:
+            return None
+        remaining = tuple(
+            broker_id
+            for broker_id in self.image.isr
+            if broker_id == self._node_id
+            or (follower := self._followers.get(broker_id)) is None
+            or follower.is_caught_up(log_end_offset, now_ms, self._lag_ms)
+        )
+        return None if remaining == self.image.isr else self._propose(remaining)
+
+    def _propose(self, isr: tuple[int, ...]) -> IsrProposal:
+        self._open = IsrProposal(isr, self.image.leader_epoch, self.image.partition_epoch)
+        return self._open
+
+    def refused(self, proposal: IsrProposal) -> None:
+        """The controller has refused a proposal for good: what holds comes with the metadata."""
+        if self._open == proposal:
+            self._open = None
