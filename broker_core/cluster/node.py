@@ -1,0 +1,170 @@
+"""One node's view of the metadata: its replica of the log, the image of what is committed, and,
+while it leads the quorum, the active controller.
+
+Without I/O, like the replica that it drives: after each request, answer or tick call `after_event`.
+"""
+
+from __future__ import annotations
+
+import base64
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Final
+
+from broker_core import errors
+from broker_core.cluster.controller import Controller
+from broker_core.cluster.image import ClusterImage, ImageChanges
+from broker_core.cluster.records import ClusterRecord, decode_records
+from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.snapshot import decode_image, encode_image
+from broker_core.quorum.entries import EntryKind
+from broker_core.quorum.replica import QuorumReplica
+from broker_core.quorum.roles import Leader
+
+_ENTRIES_AT_ONCE: Final = 1000
+#: So many entries behind the last snapshot, and the next is taken.
+SNAPSHOT_ENTRIES: Final = 10_000
+
+#: Told whether what was decided is committed. If not, nobody knows yet what becomes of it.
+Decided = Callable[[bool], None]
+
+
+class MetadataNode:
+    """A voter or an observer of the quorum with what its log makes."""
+
+    def __init__(
+        self,
+        replica: QuorumReplica,
+        settings: ControllerSettings,
+        randomness: random.Random,
+        *,
+        snapshot_entries: int = SNAPSHOT_ENTRIES,
+    ) -> None:
+        self.replica = replica
+        #: What is committed, as far as known here.
+        self.image = ClusterImage()
+        #: None while another node is active, or nobody.
+        self.controller: Controller | None = None
+        self._settings = settings
+        self._random = randomness
+        self._snapshot_entries = snapshot_entries
+        self._changes: ImageChanges | None = None
+        # (offset that must be committed, who waits for it), in order.
+        self._waiting: deque[tuple[int, Decided]] = deque()
+        self._load_snapshot()
+
+    # -------------------------------------------------------------------------------------- for all
+
+    @property
+    def is_caught_up(self) -> bool:
+        """Whether everything is applied that is known to be committed."""
+        return self.replica.high_watermark == self.image.offset
+
+    def take_changes(self) -> ImageChanges | None:
+        """What has changed in the image since the last call; None where nothing has."""
+        changes, self._changes = self._changes, None
+        return changes
+
+    def next_deadline(self) -> float:
+        """When `tick` has something to do, if nothing happens before."""
+        deadline = self.replica.next_deadline()
+        if self.controller is not None:
+            deadline = min(deadline, self.controller.next_deadline())
+        return deadline
+
+    def tick(self, now: float) -> None:
+        """Do what is due."""
+        self.replica.tick(now)
+        if self.controller is not None and self.replica.is_leader:
+            self._synchronize(self.controller)
+            self.controller.tick(now)
+            self._append(self.controller)
+
+    def after_event(self, now: float) -> None:
+        """Something happened to the replica: apply, become active or resign, answer."""
+        self._load_snapshot()
+        self._apply_committed()
+        role = self.replica.role
+        if not isinstance(role, Leader):
+            self._resign()
+        elif self.controller is None and self.image.offset > role.start_offset:
+            # Its own first entry is committed, and with it everything before.
+            self._become_active(now)
+        self._answer()
+        if self.image.offset - self.replica.log.start_offset >= self._snapshot_entries:
+            self.take_snapshot()
+
+    def take_snapshot(self) -> None:
+        """Put a snapshot in the place of the entries that are applied."""
+        if self.image.offset > self.replica.log.start_offset:
+            self.replica.install(self.replica.snapshot(self.image.offset, encode_image(self.image)))
+
+    # --------------------------------------------------------------------------- for the controller
+
+    def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
+        """Have the active controller do something; `decided` is told when that is committed.
+
+        Also what only reads is answered then: it may have read what is not committed yet. Raises
+        NotController, and what the action raises.
+        """
+        controller = self.controller
+        if controller is None or not self.replica.is_leader:
+            raise errors.NotController()
+        self._synchronize(controller)
+        try:
+            action(controller)
+        finally:
+            self._append(controller)
+        self._waiting.append((self.replica.log.end_offset, decided))
+
+    def _synchronize(self, controller: Controller) -> None:
+        # Entries of the quorum itself take offsets too.
+        controller.image.offset = self.replica.log.end_offset
+
+    def _append(self, controller: Controller) -> None:
+        entries = controller.writer.take_entries()
+        if not entries:
+            return
+        last = self.replica.append(entries)
+        if last + 1 != controller.image.offset:
+            raise RuntimeError(f"entry {last} was decided at {controller.image.offset - 1}")
+
+    def _become_active(self, now: float) -> None:
+        self.controller = Controller(self.image.copy(), self._settings, self._random, now)
+        if self.image.cluster_id is None:
+            self._synchronize(self.controller)
+            cluster_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
+            self.controller.writer.write([ClusterRecord(cluster_id)])
+            self._append(self.controller)
+
+    def _resign(self) -> None:
+        self.controller = None
+        waiting, self._waiting = self._waiting, deque()
+        for _, decided in waiting:
+            decided(False)
+
+    def _answer(self) -> None:
+        committed = self.replica.high_watermark or 0
+        while self._waiting and self._waiting[0][0] <= committed:
+            self._waiting.popleft()[1](True)
+
+    # ---------------------------------------------------------------------------------------- image
+
+    def _load_snapshot(self) -> None:
+        snapshot = self.replica.log.snapshot
+        if snapshot is not None and snapshot.end_offset > self.image.offset:
+            self.image = decode_image(snapshot.data, snapshot.end_offset)
+            self._changes = ImageChanges(everything=True)
+
+    def _apply_committed(self) -> None:
+        committed = self.replica.high_watermark or 0
+        while self.image.offset < committed:
+            offset = self.image.offset
+            count = min(committed - offset, _ENTRIES_AT_ONCE)
+            self._changes = self._changes or ImageChanges()
+            for entry in self.replica.log.read(offset, count):
+                if entry.kind is EntryKind.DATA:
+                    self.image.apply(offset, decode_records(entry.value), self._changes)
+                offset += 1
+                self.image.offset = offset

@@ -1,0 +1,298 @@
+"""What the controller does with partitions: leaders, in-sync replicas, reassignments."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.cluster.elections import PartitionTarget
+from broker_core.cluster.image import (
+    BROKER_RESOURCE,
+    TOPIC_RESOURCE,
+    ClusterImage,
+    PartitionImage,
+    TopicImage,
+)
+from broker_core.cluster.records import NO_LEADER, PartitionChange
+from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.writing import MetadataWriter
+
+logger = logging.getLogger(__name__)
+
+_UNCLEAN: Final = "unclean.leader.election.enable"
+#: Types of elections in ElectLeaders.
+PREFERRED: Final = 0
+UNCLEAN: Final = 1
+
+_ANY_EPOCH: Final = -1
+
+
+class PartitionControl:
+    """Changes of partitions that exist."""
+
+    def __init__(self, writer: MetadataWriter, settings: ControllerSettings) -> None:
+        self._writer = writer
+        self._settings = settings
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._writer.image
+
+    def allows_unclean(self, topic: str) -> bool:
+        """Whether a replica that is not in sync may lead."""
+        configs = self._image.configs
+        for resource in ((TOPIC_RESOURCE, topic), (BROKER_RESOURCE, "")):
+            value = configs.get(resource, {}).get(_UNCLEAN)
+            if value is not None:
+                return value.lower() == "true"
+        return self._settings.topic_defaults.unclean_leader_election_enable
+
+    def _target(
+        self,
+        topic: TopicImage,
+        index: int,
+        is_active: Callable[[int], bool] | None = None,
+        *,
+        prefers_first: bool = False,
+        unclean: bool | None = None,
+    ) -> PartitionTarget:
+        return PartitionTarget(
+            topic.partitions[index],
+            is_active or self._image.is_active,
+            prefers_first=prefers_first,
+            allows_unclean=self.allows_unclean(topic.name) if unclean is None else unclean,
+        )
+
+    def _change(
+        self, topic: TopicImage, index: int, target: PartitionTarget
+    ) -> PartitionChange | None:
+        change = target.change(topic.id, index)
+        if target.is_unclean:
+            logger.warning(
+                "%s-%d: no member of its ISR %s is alive; broker %d, which may lack acknowledged "
+                "records, leads it now, as %s allows",
+                topic.name,
+                index,
+                target.partition.isr,
+                target.isr[0],
+                _UNCLEAN,
+            )
+        return change
+
+    # -------------------------------------------------------------------------- brokers come and go
+
+    def without(self, broker_id: int) -> Iterator[PartitionChange]:
+        """A broker leads nothing and is in no ISR any more, as far as others are there."""
+        image = self._image
+
+        def is_active(other: int) -> bool:
+            return other != broker_id and image.is_active(other)
+
+        for topic, index, partition in image.partitions():
+            if broker_id not in partition.isr and broker_id != partition.leader:
+                continue
+            target = self._target(topic, index, is_active)
+            target.isr = tuple(each for each in partition.isr if each != broker_id)
+            change = self._change(topic, index, target)
+            if change is not None:
+                yield change
+
+    def with_broker(self, broker_id: int) -> Iterator[PartitionChange]:
+        """A broker is back: it leads what nobody leads, where it may."""
+        image = self._image
+
+        def is_active(other: int) -> bool:
+            return other == broker_id or image.is_active(other)
+
+        for topic, index, partition in image.partitions():
+            if partition.leader == NO_LEADER and broker_id in partition.replicas:
+                change = self._change(topic, index, self._target(topic, index, is_active))
+                if change is not None:
+                    yield change
+
+    # ----------------------------------------------------------------------------- in-sync replicas
+
+    def alter(self, body: dict[str, Any]) -> dict[str, Any]:
+        """AlterPartition: a leader says who is in sync (KIP-497)."""
+        broker_id = body["broker_id"]
+        broker = self._image.brokers.get(broker_id)
+        if broker is None or broker.epoch != body["broker_epoch"]:
+            return {"error_code": errors.StaleBrokerEpoch.code, "topics": []}
+        topics = []
+        for asked in body["topics"]:
+            topic = self._image.topic_by_id(asked["topic_id"])
+            topics.append(
+                {
+                    "topic_id": asked["topic_id"],
+                    "partitions": [
+                        self._alter(topic, broker_id, each) for each in asked["partitions"]
+                    ],
+                }
+            )
+        return {"error_code": errors.NONE, "topics": topics}
+
+    def _alter(
+        self, topic: TopicImage | None, broker_id: int, asked: dict[str, Any]
+    ) -> dict[str, Any]:
+        index = asked["partition_index"]
+        try:
+            if topic is None:
+                raise errors.UnknownTopicId()
+            if not 0 <= index < len(topic.partitions):
+                raise errors.UnknownTopicOrPartition()
+            isr = self._checked_isr(topic.partitions[index], broker_id, asked)
+            target = self._target(topic, index)
+            target.isr = isr
+            target.recovering = bool(asked["leader_recovery_state"])
+            change = self._change(topic, index, target)
+            if change is not None:
+                self._writer.write([change])
+            after = topic.partitions[index]
+            if after.leader != broker_id:
+                # The reassignment that was waiting for this ISR has taken the leader with it.
+                raise errors.NewLeaderElected()
+        except errors.BrokerError as error:
+            return {"partition_index": index, "error_code": error.code}
+        return {
+            "partition_index": index,
+            "error_code": errors.NONE,
+            "leader_id": after.leader,
+            "leader_epoch": after.leader_epoch,
+            "isr": list(after.isr),
+            "leader_recovery_state": int(after.recovering),
+            "partition_epoch": after.partition_epoch,
+        }
+
+    def _checked_isr(
+        self, partition: PartitionImage, broker_id: int, asked: dict[str, Any]
+    ) -> tuple[int, ...]:
+        if (
+            asked["leader_epoch"] > partition.leader_epoch
+            or asked["partition_epoch"] > partition.partition_epoch
+        ):
+            # The leader knows more than this controller: it is active no longer.
+            raise errors.NotController()
+        if asked["leader_epoch"] < partition.leader_epoch:
+            raise errors.FencedLeaderEpoch()
+        if partition.leader != broker_id:
+            raise errors.InvalidRequest(f"broker {broker_id} does not lead the partition")
+        if asked["partition_epoch"] < partition.partition_epoch:
+            raise errors.InvalidUpdateVersion()
+        # Version 3 says which life of each broker is in sync (KIP-903).
+        members = asked.get("new_isr_with_epochs") or [
+            {"broker_id": each, "broker_epoch": _ANY_EPOCH} for each in asked["new_isr"]
+        ]
+        isr = tuple(each["broker_id"] for each in members)
+        if len(set(isr)) < len(isr) or not set(isr) <= set(partition.replicas):
+            raise errors.InvalidRequest(f"{isr} are not replicas {partition.replicas}")
+        if broker_id not in isr:
+            raise errors.InvalidRequest("the leader is always in sync")
+        if partition.recovering and asked["leader_recovery_state"] and len(isr) > 1:
+            raise errors.InvalidRequest("while it recovers, the leader alone is in sync")
+        if not partition.recovering and asked["leader_recovery_state"]:
+            raise errors.InvalidRequest("the partition has recovered")
+        for each in members:
+            self._check_eligible(each["broker_id"], each["broker_epoch"])
+        return isr
+
+    def _check_eligible(self, broker_id: int, epoch: int) -> None:
+        broker = self._image.brokers.get(broker_id)
+        if broker is None or not broker.is_active or epoch not in {_ANY_EPOCH, broker.epoch}:
+            raise errors.IneligibleReplica(f"broker {broker_id} cannot be in sync now")
+
+    # ------------------------------------------------------------------------------------ elections
+
+    def elect(self, topic_name: str, index: int, kind: int) -> None:
+        """Elect a leader as a client asks; raises BrokerError where there is nothing to elect."""
+        topic, partition = self._find(topic_name, index)
+        if kind == UNCLEAN:
+            if partition.leader != NO_LEADER:
+                raise errors.ElectionNotNeeded("The partition has a leader.")
+            target = self._target(topic, index, unclean=True)
+            refusal: errors.BrokerError = errors.EligibleLeadersNotAvailable()
+        elif kind == PREFERRED:
+            if partition.leader == partition.replicas[0]:
+                raise errors.ElectionNotNeeded("The preferred replica leads already.")
+            target = self._target(topic, index, prefers_first=True)
+            refusal = errors.PreferredLeaderNotAvailable()
+        else:
+            raise errors.InvalidRequest(f"Unknown election type {kind}")
+        change = self._change(topic, index, target)
+        wanted = change is not None and (
+            change.leader == partition.replicas[0] if kind == PREFERRED else change.leader >= 0
+        )
+        if change is None or not wanted:
+            raise refusal
+        self._writer.write([change])
+
+    def prefer_first(self) -> int:
+        """Give every partition back to its preferred leader where that is in sync; how many."""
+        changes = []
+        for topic, index, partition in self._image.partitions():
+            if partition.leader in {partition.replicas[0], NO_LEADER}:
+                continue
+            target = self._target(topic, index, prefers_first=True)
+            change = self._change(topic, index, target)
+            if change is not None:
+                changes.append(change)
+        self._writer.write_each(changes)
+        return len(changes)
+
+    def _find(self, topic_name: str, index: int) -> tuple[TopicImage, PartitionImage]:
+        topic = self._image.topics.get(topic_name)
+        if topic is None or not 0 <= index < len(topic.partitions):
+            raise errors.UnknownTopicOrPartition()
+        return topic, topic.partitions[index]
+
+    # -------------------------------------------------------------------------------- reassignments
+
+    def reassign(
+        self, topic_name: str, index: int, wanted: list[int] | None, *, may_resize: bool = True
+    ) -> None:
+        """Move a partition's replicas; None takes back a reassignment that is going on.
+
+        Raises BrokerError.
+        """
+        topic, partition = self._find(topic_name, index)
+        target = self._target(topic, index)
+        if wanted is None:
+            self._cancel(partition, target)
+        else:
+            self._check_replicas(wanted)
+            original = _without(partition.replicas, partition.adding)
+            if not may_resize and len(wanted) != len(original):
+                raise errors.InvalidReplicationFactor(
+                    f"the partition has {len(original)} replicas, not {len(wanted)}"
+                )
+            target.adding = _without(wanted, original)
+            target.removing = _without(original, wanted)
+            target.replicas = (*wanted, *target.removing)
+            target.isr = tuple(each for each in partition.isr if each in target.replicas)
+        change = self._change(topic, index, target)
+        if change is not None:
+            self._writer.write([change])
+
+    def _cancel(self, partition: PartitionImage, target: PartitionTarget) -> None:
+        if not partition.is_reassigning:
+            raise errors.NoReassignmentInProgress()
+        target.replicas = _without(partition.replicas, partition.adding)
+        target.isr = _without(partition.isr, partition.adding)
+        target.adding = target.removing = ()
+        if not target.isr:
+            raise errors.InvalidReplicaAssignment(
+                "only new replicas are in sync: the old ones cannot take over"
+            )
+
+    def _check_replicas(self, wanted: list[int]) -> None:
+        if not wanted or len(set(wanted)) < len(wanted):
+            raise errors.InvalidReplicaAssignment(f"{wanted} is empty, or names a broker twice")
+        unknown = [each for each in wanted if each not in self._image.brokers]
+        if unknown:
+            raise errors.InvalidReplicaAssignment(f"no broker {unknown[0]} is registered")
+
+
+def _without(these: Iterable[int], those: Iterable[int]) -> tuple[int, ...]:
+    left_out = set(those)
+    return tuple(each for each in these if each not in left_out)

@@ -1,0 +1,31 @@
+"""Which names topics may have."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Final
+
+from broker_core.errors import InvalidTopic, TopicAlreadyExists
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
+
+
+def check_name(name: str) -> None:
+    """Raises InvalidTopic for a name that Kafka would refuse."""
+    if name in {".", ".."} or not _LEGAL_NAME.fullmatch(name):
+        raise InvalidTopic(
+            f"the topic name {name!r} is not allowed: 1 to 249 letters, digits, '.', '_' and '-'"
+        )
+
+
+def check_new_name(name: str, present: Iterable[str]) -> None:
+    """Raises InvalidTopic, and TopicAlreadyExists, for a name that no new topic may have."""
+    check_name(name)
+    # Metrics of Kafka write '.' as '_': two such names would be one there.
+    plain = name.replace(".", "_")
+    for each in present:
+        if each == name:
+            raise TopicAlreadyExists(f"Topic '{name}' already exists.")
+        if each.replace(".", "_") == plain:
+            raise InvalidTopic(f"Topic '{name}' collides with existing topic: {each}")

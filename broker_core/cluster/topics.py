@@ -1,0 +1,175 @@
+"""What the controller does with topics and their settings."""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Mapping, Sequence
+
+from broker_core import errors
+from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, TopicImage
+from broker_core.cluster.placement import place_replicas
+from broker_core.cluster.records import (
+    NO_LEADER,
+    ConfigRecord,
+    MetadataRecord,
+    PartitionRecord,
+    RemoveTopic,
+    TopicRecord,
+)
+from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.topic_names import check_new_name
+from broker_core.cluster.writing import MetadataWriter
+from broker_core.log.config import LogConfig
+
+
+class TopicControl:
+    """Creates, grows, changes and deletes topics. Methods raise BrokerError."""
+
+    def __init__(
+        self, writer: MetadataWriter, settings: ControllerSettings, randomness: random.Random
+    ) -> None:
+        self._writer = writer
+        self._settings = settings
+        self._random = randomness
+
+    @property
+    def _image(self) -> ClusterImage:
+        return self._writer.image
+
+    def find(self, name: str | None, topic_id: bytes) -> TopicImage:
+        """A topic by name, or by id where there is no name."""
+        if name is None:
+            topic = self._image.topic_by_id(topic_id)
+            if topic is None:
+                raise errors.UnknownTopicId()
+            return topic
+        topic = self._image.topics.get(name)
+        if topic is None:
+            raise errors.UnknownTopicOrPartition()
+        return topic
+
+    def create(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        assignments: Sequence[Sequence[int]],
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool,
+    ) -> TopicImage:
+        """A new topic; -1 partitions or replicas are the default, assignments stand above both."""
+        check_new_name(name, self._image.topics)
+        LogConfig.from_properties(overrides, self._settings.topic_defaults)
+        if assignments:
+            replicas = self._checked(assignments)
+        else:
+            count = self._settings.partitions if partitions == -1 else partitions
+            if count < 1:
+                raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
+            factor = (
+                self._settings.replication_factor
+                if replication_factor == -1
+                else replication_factor
+            )
+            if factor < 1:
+                raise errors.InvalidReplicationFactor(
+                    "Replication factor must be larger than 0, or -1 to use the default value."
+                )
+            self._check_room(count)
+            replicas = place_replicas(self._image.brokers.values(), count, factor, self._random)
+        topic_id = (
+            bytes(16)
+            if validate_only
+            else uuid.UUID(int=self._random.getrandbits(128), version=4).bytes
+        )
+        records: list[MetadataRecord] = [TopicRecord(name, topic_id)]
+        records += self._partitions(topic_id, 0, replicas)
+        records += [
+            ConfigRecord(TOPIC_RESOURCE, name, key, value) for key, value in overrides.items()
+        ]
+        if validate_only:
+            preview = ClusterImage()
+            preview.apply(0, records)
+            return preview.topics[name]
+        self._writer.write(records)
+        return self._image.topics[name]
+
+    def _partitions(
+        self, topic_id: bytes, first: int, replicas: Sequence[tuple[int, ...]]
+    ) -> list[PartitionRecord]:
+        records = []
+        for index, each in enumerate(replicas, first):
+            # A broker that is down is not in sync; where all are, the first is asked for later.
+            isr = tuple(broker for broker in each if self._image.is_active(broker))
+            leader = isr[0] if isr else NO_LEADER
+            records.append(PartitionRecord(topic_id, index, each, isr or each, leader))
+        return records
+
+    def _checked(self, assignments: Sequence[Sequence[int]]) -> list[tuple[int, ...]]:
+        self._check_room(len(assignments))
+        factor = len(assignments[0])
+        for each in assignments:
+            if not each or len(set(each)) < len(each):
+                raise errors.InvalidReplicaAssignment(
+                    f"{list(each)} is empty, or names a broker twice"
+                )
+            if len(each) != factor:
+                raise errors.InvalidReplicaAssignment(
+                    "the partitions have different numbers of replicas"
+                )
+            unknown = [broker for broker in each if broker not in self._image.brokers]
+            if unknown:
+                raise errors.InvalidReplicaAssignment(f"no broker {unknown[0]} is registered")
+            if not any(self._image.is_active(broker) for broker in each):
+                raise errors.InvalidReplicaAssignment(f"no broker of {list(each)} is running")
+        return [tuple(each) for each in assignments]
+
+    def _check_room(self, more: int) -> None:
+        count = sum(len(topic.partitions) for topic in self._image.topics.values())
+        if count + more > self._settings.partitions_max:
+            raise errors.InvalidPartitions(
+                f"this cluster holds at most {self._settings.partitions_max} partitions"
+            )
+
+    def grow(
+        self,
+        topic: TopicImage,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> None:
+        """Add partitions up to `count`."""
+        present = len(topic.partitions)
+        if assignments is None:
+            self._check_room(count - present)
+            factor = len(topic.partitions[0].replicas)
+            replicas = place_replicas(
+                self._image.brokers.values(), count - present, factor, self._random
+            )
+        else:
+            replicas = self._checked(assignments)
+        if not validate_only:
+            self._writer.write(self._partitions(topic.id, present, replicas))
+
+    def delete(self, topic: TopicImage) -> None:
+        """Delete a topic."""
+        self._writer.write([RemoveTopic(topic.id)])
+
+    def configure(self, resource_type: int, name: str, properties: Mapping[str, str]) -> None:
+        """Replace all settings of a topic or a broker."""
+        present = self._image.configs.get((resource_type, name), {})
+        self._writer.write(
+            ConfigRecord(resource_type, name, key, properties.get(key))
+            for key in sorted({*present, *properties})
+            if present.get(key) != properties.get(key)
+        )
+
+    def check_resource(self, resource_type: int, name: str) -> None:
+        """Raises where a resource cannot have settings."""
+        if resource_type == TOPIC_RESOURCE:
+            self.find(name, b"")
+        elif name and not (name.isdigit() and int(name) in self._image.brokers):
+            raise errors.InvalidRequest(f"no broker {name} is registered")

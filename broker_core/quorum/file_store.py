@@ -1,0 +1,271 @@
+"""The metadata log, its snapshot and the election state in files.
+
+A directory holds `quorum-state` (the vote), `snapshot` and `entries-START`, the entries behind the
+snapshot, one frame each: length, CRC-32 of what follows, epoch, kind, value. The entries are in
+memory too; there are few of them, since a snapshot takes the place of what has become many.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from broker_core.environment import Environment, File
+from broker_core.errors import KafkaStorageError
+from broker_core.quorum.entries import (
+    Entry,
+    EntryKind,
+    EpochEnd,
+    Snapshot,
+    decode_voters,
+    encode_voters,
+)
+from broker_core.quorum.storage import Election
+
+logger = logging.getLogger(__name__)
+
+_FRAME: Final = struct.Struct(">II")  # length of the rest, its checksum
+_ENTRY: Final = struct.Struct(">ih")  # epoch, kind
+_SNAPSHOT: Final = struct.Struct(">IqiI")  # checksum of the rest, end offset, epoch, voters' length
+_LOG_NAME: Final = re.compile(r"entries-(\d{20})")
+#: What one `read` gives at most, if that is more than one entry.
+_READ_BYTES_MAX: Final = 4 * 1024 * 1024
+
+
+class FileElectionStore:
+    """Implements ElectionStore."""
+
+    def __init__(self, directory: Path, environment: Environment) -> None:
+        self._path = directory / "quorum-state"
+        self._disk = environment.disk
+
+    def load(self) -> Election:
+        """See ElectionStore. Raises KafkaStorageError: without its vote nobody may vote."""
+        if self._disk.size(self._path) is None:
+            return Election(0, None)
+        try:
+            return msgspec.json.decode(self._disk.read(self._path), type=Election)
+        except (OSError, msgspec.DecodeError) as error:
+            raise KafkaStorageError(f"{self._path}: {error}") from error
+
+    def save(self, election: Election) -> None:
+        """See ElectionStore. Raises OSError."""
+        self._disk.replace(self._path, msgspec.json.encode(election))
+
+
+class FileMetadataLog:
+    """Implements MetadataLog; writing raises OSError."""
+
+    def __init__(self, directory: Path, environment: Environment) -> None:
+        """Read what is there; raises KafkaStorageError, OSError."""
+        self._directory = directory
+        self._disk = environment.disk
+        self._disk.make_directory(directory)
+        self._snapshot = self._read_snapshot()
+        self._entries: list[Entry] = []
+        # Position in the file behind each entry.
+        self._ends: list[int] = []
+        self._flushed = 0
+        self._file: File
+        self._open()
+
+    # -------------------------------------------------------------------------------------- reading
+
+    @property
+    def start_offset(self) -> int:
+        """See MetadataLog."""
+        return 0 if self._snapshot is None else self._snapshot.end_offset
+
+    @property
+    def flushed_offset(self) -> int:
+        """See MetadataLog."""
+        return self.start_offset + self._flushed
+
+    @property
+    def end_offset(self) -> int:
+        """See MetadataLog."""
+        return self.start_offset + len(self._entries)
+
+    @property
+    def last_epoch(self) -> int:
+        """See MetadataLog."""
+        if self._entries:
+            return self._entries[-1].epoch
+        return 0 if self._snapshot is None else self._snapshot.epoch
+
+    @property
+    def snapshot(self) -> Snapshot | None:
+        """See MetadataLog."""
+        return self._snapshot
+
+    def read(self, offset: int, count: int) -> tuple[Entry, ...]:
+        """See MetadataLog; fewer where they are large."""
+        first = offset - self.start_offset
+        size = 0
+        last = first
+        for entry in self._entries[first : first + count]:
+            size += len(entry.value)
+            if size > _READ_BYTES_MAX and last > first:
+                break
+            last += 1
+        return tuple(self._entries[first:last])
+
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
+        """See MetadataLog."""
+        for number in range(len(self._entries), 0, -1):
+            found = self._entries[number - 1].epoch
+            if found <= epoch:
+                return EpochEnd(found, self.start_offset + number)
+        return EpochEnd(0 if self._snapshot is None else self._snapshot.epoch, self.start_offset)
+
+    # -------------------------------------------------------------------------------------- writing
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """See MetadataLog."""
+        position = self._size
+        frames = bytearray()
+        ends = []
+        for entry in entries:
+            frames += _frame(entry)
+            ends.append(position + len(frames))
+        written = 0
+        while written < len(frames):
+            written += self._file.pwrite(memoryview(frames)[written:], position + written)
+        self._entries += entries
+        self._ends += ends
+
+    def flush(self) -> None:
+        """See MetadataLog."""
+        if self._flushed < len(self._entries):
+            self._file.fdatasync()
+            self._flushed = len(self._entries)
+
+    def truncate(self, end_offset: int) -> None:
+        """See MetadataLog."""
+        count = end_offset - self.start_offset
+        del self._entries[count:]
+        del self._ends[count:]
+        self._flushed = min(self._flushed, count)
+        self._file.truncate(self._size)
+        self._file.fdatasync()
+
+    def install(self, snapshot: Snapshot) -> None:
+        """See MetadataLog."""
+        voters = encode_voters(snapshot.voters)
+        rest = _SNAPSHOT.pack(0, snapshot.end_offset, snapshot.epoch, len(voters))[4:]
+        rest += voters + snapshot.data
+        checksum = zlib.crc32(rest).to_bytes(4, "big")
+        self._disk.replace(self._directory / "snapshot", checksum + rest)
+        kept = _behind(snapshot, self.start_offset, self._entries)
+        self._snapshot = snapshot
+        self._rewrite(kept)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+    # -------------------------------------------------------------------------------------- details
+
+    @property
+    def _size(self) -> int:
+        return self._ends[-1] if self._ends else 0
+
+    def _path(self, start_offset: int) -> Path:
+        return self._directory / f"entries-{start_offset:020d}"
+
+    def _rewrite(self, entries: list[Entry]) -> None:
+        path = self._path(self.start_offset)
+        self._disk.replace(path, b"".join(map(_frame, entries)))
+        self._file = self._disk.open(path, writable=True)
+        self._entries = []
+        self._ends = []
+        end = 0
+        for entry in entries:
+            end += len(_frame(entry))
+            self._entries.append(entry)
+            self._ends.append(end)
+        self._flushed = len(entries)
+        for name in self._disk.names(self._directory):
+            if _LOG_NAME.fullmatch(name) and name != path.name:
+                self._disk.remove(self._directory / name)
+
+    def _read_snapshot(self) -> Snapshot | None:
+        path = self._directory / "snapshot"
+        if self._disk.size(path) is None:
+            return None
+        data = self._disk.read(path)
+        if len(data) < _SNAPSHOT.size or zlib.crc32(data[4:]) != int.from_bytes(data[:4], "big"):
+            raise KafkaStorageError(f"{path} is damaged")
+        _, end_offset, epoch, length = _SNAPSHOT.unpack_from(data)
+        begin = _SNAPSHOT.size + length
+        return Snapshot(
+            end_offset, epoch, decode_voters(data[_SNAPSHOT.size : begin]), data[begin:]
+        )
+
+    def _open(self) -> None:
+        starts = sorted(
+            int(match[1])
+            for name in self._disk.names(self._directory)
+            if (match := _LOG_NAME.fullmatch(name))
+        )
+        if not starts or starts[-1] > self.start_offset:
+            if starts:
+                raise KafkaStorageError(
+                    f"{self._directory}: the entries begin at {starts[-1]}, and the snapshot that "
+                    "stands for those before is missing"
+                )
+            self._rewrite([])
+            return
+        start = starts[-1]
+        path = self._path(start)
+        entries, size = _read_frames(self._disk.read(path))
+        if self._snapshot is not None and start < self._snapshot.end_offset:
+            # The snapshot was written, but the entries behind it were not yet apart.
+            self._rewrite(_behind(self._snapshot, start, entries))
+            return
+        self._file = self._disk.open(path, writable=True)
+        for entry in entries:
+            self._ends.append(self._size + _FRAME.size + _ENTRY.size + len(entry.value))
+            self._entries.append(entry)
+        if size != self._file.size():
+            logger.warning("%s: what was being written at the end is cut off", path)
+            self._file.truncate(size)
+        # What is read may have been written and never flushed.
+        self._file.fdatasync()
+        self._flushed = len(self._entries)
+
+
+def _frame(entry: Entry) -> bytes:
+    body = _ENTRY.pack(entry.epoch, entry.kind) + entry.value
+    return _FRAME.pack(len(body), zlib.crc32(body)) + body
+
+
+def _read_frames(data: bytes) -> tuple[list[Entry], int]:
+    """The entries up to the first that is not whole, and where they end."""
+    entries = []
+    position = 0
+    while position + _FRAME.size + _ENTRY.size <= len(data):
+        length, checksum = _FRAME.unpack_from(data, position)
+        begin = position + _FRAME.size
+        body = data[begin : begin + length]
+        if len(body) < max(length, _ENTRY.size) or zlib.crc32(body) != checksum:
+            break
+        epoch, kind = _ENTRY.unpack_from(body)
+        entries.append(Entry(epoch, EntryKind(kind), body[_ENTRY.size :]))
+        position = begin + length
+    return entries, position
+
+
+def _behind(snapshot: Snapshot, start: int, entries: list[Entry]) -> list[Entry]:
+    """The entries, which begin at `start`, that come after what the snapshot stands for."""
+    last = snapshot.end_offset - 1 - start
+    if 0 <= last < len(entries) and entries[last].epoch == snapshot.epoch:
+        return entries[last + 1 :]
+    return []
