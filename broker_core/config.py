@@ -10,7 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from broker_core.listeners import DEFAULT_LISTENERS, ListenerConfig, parse_listeners
+from broker_core.listeners import (
+    DEFAULT_LISTENERS,
+    ListenerConfig,
+    parse_controller_listener,
+    parse_listeners,
+)
 from broker_core.security.principal import Principal
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
@@ -91,6 +96,31 @@ def _overrides(text: str) -> IpOverrides:
             raise ValueError("ADDRESS:COUNT,... is expected")
         overrides.append((host, int(count)))
     return IpOverrides(overrides)
+
+
+class Voters(tuple[tuple[int, Endpoint], ...]):
+    """(node id, where its controller listens), ..."""
+
+    __slots__ = ()
+
+
+def _voters(text: str) -> Voters:
+    voters = []
+    for word in text.split(","):
+        node_id, separator, address = word.strip().partition("@")
+        if not separator or not node_id.isdigit():
+            raise ValueError("NODE@HOST:PORT,... is expected")
+        voters.append((int(node_id), parse_endpoint(address)))
+    if len({node_id for node_id, _ in voters}) < len(voters):
+        raise ValueError("a node is there twice")
+    return Voters(voters)
+
+
+def _roles(text: str) -> frozenset[str]:
+    roles = frozenset(word.strip() for word in text.split(",") if word.strip())
+    if not roles <= {"broker", "controller"} or "broker" not in roles:
+        raise ValueError("broker, or broker,controller is expected")
+    return roles
 
 
 T = TypeVar("T")
@@ -211,6 +241,35 @@ class BrokerConfig:
         "producer.id.expiration.ms", 24 * _HOUR_MS, int, low=1
     )
 
+    #: Whether this node has a vote about the metadata too. Nodes that are controllers only are not
+    #: served: a broker costs little beside it.
+    roles: frozenset[str] = _setting("process.roles", frozenset({"broker"}), _roles)
+    #: Who keeps the metadata; with none, this broker is a cluster of its own.
+    voters: Voters = _setting("controller.quorum.voters", Voters(), _voters)  # noqa: RUF009
+    controller_listener: ListenerConfig | None = None
+    rack: str | None = _setting("broker.rack", None, str)
+    default_replication_factor: int = _setting("default.replication.factor", 1, int, low=1)
+    offsets_topic_replication_factor: int = _setting(
+        "offsets.topic.replication.factor", 3, int, low=1
+    )
+    transaction_topic_replication_factor: int = _setting(
+        "transaction.state.log.replication.factor", 3, int, low=1
+    )
+    #: Kafka has 2 s and 9 s. A broker that was killed is fenced when its address refuses
+    #: connections; these are for one that hangs, or whose machine is gone.
+    heartbeat_interval_ms: int = _setting("broker.heartbeat.interval.ms", 500, int, low=10)
+    session_timeout_ms: int = _setting("broker.session.timeout.ms", 3000, int, low=100)
+    election_timeout_ms: int = _setting("controller.quorum.election.timeout.ms", 1000, int, low=10)
+    quorum_fetch_timeout_ms: int = _setting("controller.quorum.fetch.timeout.ms", 2000, int, low=10)
+    election_backoff_max_ms: int = _setting(
+        "controller.quorum.election.backoff.max.ms", 1000, int, low=0
+    )
+    auto_leader_rebalance: bool = _setting("auto.leader.rebalance.enable", True, _boolean)
+    leader_imbalance_check_interval_seconds: int = _setting(
+        "leader.imbalance.check.interval.seconds", 300, int, low=1
+    )
+    controlled_shutdown: bool = _setting("controlled.shutdown.enable", True, _boolean)
+
     #: Defaults of topics, by the topic's property names ("retention.ms").
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     #: All properties as they were given, for DescribeConfigs.
@@ -245,12 +304,35 @@ class BrokerConfig:
             if low is not None and value < low:
                 raise ConfigError(f"{metadata['property']}={text}: at least {low} is expected")
             values[name] = value
-        return cls(
+        config = cls(
             **values,
             listeners=parse_listeners(given),
+            controller_listener=parse_controller_listener(given),
             topic_defaults=_topic_defaults(given),
             properties=given,
         )
+        config._check_quorum()
+        return config
+
+    @property
+    def is_controller(self) -> bool:
+        """Whether this node has a vote about the metadata."""
+        return "controller" in self.roles
+
+    def _check_quorum(self) -> None:
+        if not self.voters:
+            # `process.roles=broker,controller` without voters: one node, as Kafka's quick start.
+            return
+        votes = self.node_id in dict(self.voters)
+        if votes != self.is_controller:
+            raise ConfigError(
+                f"node.id={self.node_id} {'votes' if votes else 'does not vote'} by "
+                f"controller.quorum.voters, but process.roles={','.join(sorted(self.roles))}"
+            )
+        if self.is_controller and self.controller_listener is None:
+            raise ConfigError(
+                "controller.listener.names: a controller needs one of the listeners for itself"
+            )
 
     def describe(self) -> Iterator[tuple[str, str, bool]]:
         """(property, value, whether it was given) of everything that this broker knows."""

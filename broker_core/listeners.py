@@ -69,7 +69,8 @@ def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
     protocols = _protocols(given)
     addresses = _addresses("listeners", text)
     advertised = _addresses("advertised.listeners", given.get("advertised.listeners", ""))
-    controllers = {name.strip() for name in given.get("controller.listener.names", "").split(",")}
+    names = given.get("controller.listener.names", "")
+    controllers = {name.strip().upper() for name in names.split(",")}
     unknown = set(advertised) - set(addresses)
     if unknown:
         raise ConfigError(f"advertised.listeners: {min(unknown)} is not one of the listeners")
@@ -84,6 +85,28 @@ def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
     if len(set(ports)) < len(ports):
         raise ConfigError(f"listeners={text}: each listener needs a port of its own")
     return listeners
+
+
+def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None:
+    """The listener on which this node is asked as a controller, if it has one.
+
+    Raises ConfigError.
+    """
+    names = [name.strip().upper() for name in given.get("controller.listener.names", "").split(",")]
+    addresses = _addresses("listeners", given.get("listeners", ""))
+    name = next((each for each in names if each in addresses), None)
+    if name is None:
+        return None
+    # Kafka's default: a listener of controllers that has no protocol is not protected.
+    protocols = {name: SecurityProtocol.PLAINTEXT} | _protocols(given)
+    endpoint = addresses[name]
+    # Nobody is told this address: others have it from controller.quorum.voters.
+    listener = _listener(name, endpoint, Endpoint("controller", endpoint.port), protocols, given)
+    if listener.protocol.uses_sasl:
+        raise ConfigError(
+            f"listener {name}: controllers know each other by certificates (SSL), not by passwords"
+        )
+    return listener
 
 
 def _addresses(what: str, text: str) -> dict[str, Endpoint]:

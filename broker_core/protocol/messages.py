@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, Final, NamedTuple
 
 from broker_core.protocol import primitives
@@ -23,14 +24,16 @@ class RequestHeader(NamedTuple):
     client_id: str | None
 
 
-def decode_request(frame: memoryview) -> tuple[RequestHeader, dict[str, Any] | None]:
+def decode_request(
+    frame: memoryview, apis: Mapping[int, Api] = APIS
+) -> tuple[RequestHeader, dict[str, Any] | None]:
     """Read one request frame; `records` fields are slices of it.
 
     An ApiVersions request of an unknown version has None as its body: it is answered all the same
     (KIP-511). Raises RemoteProtocolError; Kafka closes the connection on what raises here.
     """
     key, version, correlation_id, client_id, position = primitives.decode_request_header(frame)
-    api = APIS.get(key)
+    api = apis.get(key)
     if api is None:
         raise RemoteProtocolError(f"unknown API key {key}")
     header = RequestHeader(api, version, correlation_id, client_id)

@@ -163,7 +163,7 @@ class Connection(asyncio.BufferedProtocol):
             header = RequestHeader(SASL_AUTHENTICATE, 0, 0, None)
             body: dict[str, Any] | None = {"auth_bytes": bytes(frame)}
         else:
-            header, body = decode_request(frame)
+            header, body = decode_request(frame, self._listener.apis)
             if session.sasl is not None:
                 self._check_login(header)
         request = Request(self, header, {} if body is None else body, len(frame))

@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
 from broker_core.server.limits import ConnectionLimits
 from broker_core.server.session import ListenerSecurity
@@ -41,6 +44,7 @@ class Listener:
         pending_max: int,
         tls: ssl.SSLContext | None = None,
         metrics: RequestMetrics | None = None,
+        apis: Mapping[int, Api] = APIS,
     ) -> None:
         self.handle = handle
         self.security = security
@@ -49,6 +53,7 @@ class Listener:
         self.login_bytes_max = min(login_bytes_max, frame_bytes_max)
         self.pending_max = pending_max
         self.metrics = metrics
+        self.apis = apis
         self.shared_buffer = memoryview(bytearray(_SHARED_BYTES))
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
@@ -64,8 +69,8 @@ class Listener:
         """How many are open."""
         return len(self._connections)
 
-    async def start(self, endpoint: Endpoint) -> Endpoint:
-        """Listen; returns the address with the real port. Raises OSError."""
+    async def bind(self, endpoint: Endpoint) -> Endpoint:
+        """Take the address, returned with the real port; nobody can connect yet. Raises OSError."""
         self._server = await self.loop.create_server(
             lambda: Connection(self),
             endpoint.host,
@@ -74,10 +79,16 @@ class Listener:
             ssl=self._tls,
             ssl_handshake_timeout=_TLS_HANDSHAKE_S if self._tls else None,
             ssl_shutdown_timeout=_TLS_SHUTDOWN_S if self._tls else None,
+            start_serving=False,
         )
-        self._sweep()
         host, port = self._server.sockets[0].getsockname()[:2]
         return Endpoint(endpoint.host or host, port)
+
+    async def serve(self) -> None:
+        """Accept connections. Raises OSError."""
+        if self._server is not None:
+            await self._server.start_serving()
+            self._sweep()
 
     def stop_accepting(self) -> None:
         """Take no new connections."""

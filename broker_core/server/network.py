@@ -42,17 +42,22 @@ class Network:
         #: Where each listener really listens, port 0 replaced by the system's choice.
         self.endpoints: dict[str, Endpoint] = {}
 
-    async def start(self) -> None:
-        """Open all listeners; raises OSError."""
+    async def bind(self) -> None:
+        """Take the addresses of all listeners; raises OSError."""
         for each in self._config.listeners:
             listener = self._listener(each)
-            self.endpoints[each.name] = endpoint = await listener.start(each.endpoint)
+            self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
             advertised = each.advertised or each.endpoint
             # Port 0 is a port of the system's choice; clients have to be told which.
             listener.security.advertised = Endpoint(
                 advertised.host, advertised.port or endpoint.port
             )
             self.listeners[each.name] = listener
+
+    async def serve(self) -> None:
+        """Accept connections; raises OSError."""
+        for listener in self.listeners.values():
+            await listener.serve()
 
     def _listener(self, each: ListenerConfig) -> Listener:
         config = self._config

@@ -91,7 +91,8 @@ class Broker:
 
     async def start(self) -> None:
         """Serve."""
-        await self.network.start()
+        await self.network.bind()
+        await self.network.serve()
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised

@@ -4,8 +4,10 @@ from typing import Final
 
 from broker_core.protocol.definitions.add_offsets_to_txn import ADD_OFFSETS_TO_TXN
 from broker_core.protocol.definitions.add_partitions_to_txn import ADD_PARTITIONS_TO_TXN
+from broker_core.protocol.definitions.allocate_producer_ids import ALLOCATE_PRODUCER_IDS
 from broker_core.protocol.definitions.alter_client_quotas import ALTER_CLIENT_QUOTAS
 from broker_core.protocol.definitions.alter_configs import ALTER_CONFIGS
+from broker_core.protocol.definitions.alter_partition import ALTER_PARTITION
 from broker_core.protocol.definitions.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
 )
@@ -14,6 +16,9 @@ from broker_core.protocol.definitions.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
 )
 from broker_core.protocol.definitions.api_versions import API_VERSIONS
+from broker_core.protocol.definitions.begin_quorum_epoch import BEGIN_QUORUM_EPOCH
+from broker_core.protocol.definitions.broker_heartbeat import BROKER_HEARTBEAT
+from broker_core.protocol.definitions.broker_registration import BROKER_REGISTRATION
 from broker_core.protocol.definitions.consumer_group_describe import CONSUMER_GROUP_DESCRIBE
 from broker_core.protocol.definitions.consumer_group_heartbeat import CONSUMER_GROUP_HEARTBEAT
 from broker_core.protocol.definitions.create_acls import CREATE_ACLS
@@ -37,7 +42,9 @@ from broker_core.protocol.definitions.describe_user_scram_credentials import (
     DESCRIBE_USER_SCRAM_CREDENTIALS,
 )
 from broker_core.protocol.definitions.elect_leaders import ELECT_LEADERS
+from broker_core.protocol.definitions.end_quorum_epoch import END_QUORUM_EPOCH
 from broker_core.protocol.definitions.end_txn import END_TXN
+from broker_core.protocol.definitions.envelope import ENVELOPE
 from broker_core.protocol.definitions.fetch import FETCH
 from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
 from broker_core.protocol.definitions.heartbeat import HEARTBEAT
@@ -53,6 +60,7 @@ from broker_core.protocol.definitions.list_partition_reassignments import (
 )
 from broker_core.protocol.definitions.list_transactions import LIST_TRANSACTIONS
 from broker_core.protocol.definitions.metadata import METADATA
+from broker_core.protocol.definitions.metadata_fetch import FETCH_METADATA, FETCH_METADATA_SNAPSHOT
 from broker_core.protocol.definitions.offset_commit import OFFSET_COMMIT
 from broker_core.protocol.definitions.offset_delete import OFFSET_DELETE
 from broker_core.protocol.definitions.offset_fetch import OFFSET_FETCH
@@ -62,6 +70,7 @@ from broker_core.protocol.definitions.sasl_authenticate import SASL_AUTHENTICATE
 from broker_core.protocol.definitions.sasl_handshake import SASL_HANDSHAKE
 from broker_core.protocol.definitions.sync_group import SYNC_GROUP
 from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
+from broker_core.protocol.definitions.vote import VOTE
 from broker_core.protocol.definitions.write_txn_markers import WRITE_TXN_MARKERS
 from broker_core.protocol.schema import Api
 
@@ -124,6 +133,26 @@ APIS: Final[dict[int, Api]] = {
     )
 }
 
+#: What is served on the listeners of controllers: nodes of the cluster ask it of each other.
+CONTROLLER_APIS: Final[dict[int, Api]] = {
+    api.key: api
+    for api in (
+        API_VERSIONS,
+        ALLOCATE_PRODUCER_IDS,
+        ALTER_PARTITION,
+        BEGIN_QUORUM_EPOCH,
+        BROKER_HEARTBEAT,
+        BROKER_REGISTRATION,
+        END_QUORUM_EPOCH,
+        ENVELOPE,
+        FETCH_METADATA,
+        FETCH_METADATA_SNAPSHOT,
+        VOTE,
+        SASL_AUTHENTICATE,
+        SASL_HANDSHAKE,
+    )
+}
+
 #: What ApiVersions says where it differs from what is served. Produce before version 3 has no batch
 #: that could be stored, but librdkafka before 2.1 takes a missing version 0 to mean "no
 #: compression" (KAFKA-18659); Apache Kafka does the same.
@@ -133,15 +162,21 @@ __all__ = [
     "ADD_OFFSETS_TO_TXN",
     "ADD_PARTITIONS_TO_TXN",
     "ADVERTISED_FROM",
+    "ALLOCATE_PRODUCER_IDS",
     "ALTER_CLIENT_QUOTAS",
     "ALTER_CONFIGS",
+    "ALTER_PARTITION",
     "ALTER_PARTITION_REASSIGNMENTS",
     "ALTER_REPLICA_LOG_DIRS",
     "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
+    "BEGIN_QUORUM_EPOCH",
+    "BROKER_HEARTBEAT",
+    "BROKER_REGISTRATION",
     "CONSUMER_GROUP_DESCRIBE",
     "CONSUMER_GROUP_HEARTBEAT",
+    "CONTROLLER_APIS",
     "CREATE_ACLS",
     "CREATE_PARTITIONS",
     "CREATE_TOPICS",
@@ -161,8 +196,12 @@ __all__ = [
     "DESCRIBE_TRANSACTIONS",
     "DESCRIBE_USER_SCRAM_CREDENTIALS",
     "ELECT_LEADERS",
+    "END_QUORUM_EPOCH",
     "END_TXN",
+    "ENVELOPE",
     "FETCH",
+    "FETCH_METADATA",
+    "FETCH_METADATA_SNAPSHOT",
     "FIND_COORDINATOR",
     "HEARTBEAT",
     "INCREMENTAL_ALTER_CONFIGS",
@@ -184,5 +223,6 @@ __all__ = [
     "SASL_HANDSHAKE",
     "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
+    "VOTE",
     "WRITE_TXN_MARKERS",
 ]

@@ -15,7 +15,7 @@ from kio.schema.index import api_key_map, schema_name_map
 from kio.serial import entity_reader, entity_writer
 from kio.static.constants import EntityType
 
-from broker_core.protocol.definitions import APIS
+from broker_core.protocol.definitions import APIS, CONTROLLER_APIS
 from broker_core.protocol.primitives import FieldPlan, Plan, decode, encode
 
 _KINDS = [
@@ -38,7 +38,8 @@ _ERROR_CODES = [int(code) for code in ErrorCode]
 
 CASES = [
     pytest.param(key, version, direction, id=f"{api.name}-{version}-{direction}")
-    for key, api in sorted(APIS.items())
+    for key, api in sorted((APIS | CONTROLLER_APIS).items())
+    if key in api_key_map  # the others are not Kafka's
     for version in range(api.versions[0], api.versions[1] + 1)
     for direction in ("request", "response")
 ]
@@ -108,7 +109,7 @@ def _without_defaults(plan: Plan, message: dict[str, Any]) -> dict[str, Any]:
 
 @pytest.mark.parametrize(("key", "version", "direction"), CASES)
 def test_bytes_are_those_of_kio(key: int, version: int, direction: str) -> None:
-    api = APIS[key]
+    api = (APIS | CONTROLLER_APIS)[key]
     plan = api.request_plan(version) if direction == "request" else api.response_plan(version)
     paths = schema_name_map[api_key_map[key]][version]
     path = paths[EntityType.request] if direction == "request" else paths[EntityType.response]

@@ -1,0 +1,19 @@
+"""Envelope, API key 58: a client's request that a broker passes on to the controller (KIP-590)."""
+
+from broker_core.protocol.schema import Api
+
+ENVELOPE = Api(
+    key=58,
+    name="Envelope",
+    versions=(0, 0),
+    flexible_from=0,
+    request="""
+    request_data bytes 0+
+    request_principal bytes 0+ nullable 0+
+    client_host_address bytes 0+
+""",
+    response="""
+    response_data bytes 0+ nullable 0+ default null
+    error_code int16 0+
+""",
+)
