@@ -43,19 +43,7 @@ class Outcome(Enum):
     APPENDED = "appended"
     NOTHING = "nothing"  # there is nothing new
     TRUNCATED = "truncated"  # ask again from the new end
-    LATER = "later"  # the leader is not ready: ask again after a while
-    STALE = "stale"  # the leader is another one: wait for the metadata
-
-
-_STALE = frozenset(
-    {
-        errors.FencedLeaderEpoch.code,
-        errors.NotLeaderOrFollower.code,
-        errors.UnknownTopicOrPartition.code,
-        errors.UnknownTopicId.code,
-        errors.InconsistentTopicId.code,
-    }
-)
+    LATER = "later"  # one of both does not know yet who leads: ask again after a while
 
 
 class PartitionFollower:
@@ -92,7 +80,7 @@ class PartitionFollower:
             self.high_watermark = log.log_start_offset
             return Outcome.TRUNCATED
         if answer.error_code:
-            return Outcome.STALE if answer.error_code in _STALE else Outcome.LATER
+            return Outcome.LATER
         if answer.diverging is not None:
             log.truncate_to(truncation_offset(log, *answer.diverging))
             self.high_watermark = min(self.high_watermark, log.log_end_offset)

@@ -27,6 +27,7 @@ from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network import Network
 from broker_core.server.partition import Partition
 from broker_core.server.producer_ids import ProducerIds
+from broker_core.server.replica_sessions import ReplicaSessions
 from broker_core.server.request import Request
 from broker_core.server.settings_store import SettingsStore
 from broker_core.server.throttling import Throttling
@@ -87,6 +88,7 @@ class Broker:
         )
         self.transactions.load()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots)
+        self.replica_sessions = ReplicaSessions(self, self._is_registered)
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
 
     async def start(self) -> None:
@@ -164,6 +166,10 @@ class Broker:
         began = time.perf_counter()
         handler(self, request)
         self._throttling.after(request, time.perf_counter() - began)
+
+    def _is_registered(self, broker_id: int) -> bool:
+        """Whether there is another broker with an id."""
+        return False
 
     def _flush_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         partition.fail(errors.KafkaStorageError.code)

@@ -24,6 +24,10 @@ _READ_COMMITTED: Final = 1
 def handle(broker: Broker, request: Request) -> None:
     """Fetch."""
     body = request.body
+    replica_id, broker_epoch = _replica(body)
+    if replica_id >= 0:
+        broker.replica_sessions.fetch(request, replica_id, broker_epoch)
+        return
     try:
         session, is_incremental = broker.fetch_sessions.find(
             body,
@@ -40,6 +44,14 @@ def handle(broker: Broker, request: Request) -> None:
         fetch.answer(response)
     else:
         fetch.wait(body["min_bytes"] - size)
+
+
+def _replica(body: dict[str, Any]) -> tuple[int, int]:
+    """(broker id, epoch) of a follower that asks; (-1, -1) of a consumer."""
+    state = body["replica_state"]
+    if state is not None:
+        return state["replica_id"], state["replica_epoch"]
+    return body["replica_id"], -1
 
 
 class _Fetch:

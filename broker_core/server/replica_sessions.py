@@ -1,0 +1,337 @@
+"""Fetch, asked by followers: each says once what it follows, then only how far it has come.
+
+A follower's question waits here until something is appended. Of all partitions that it follows only
+those are looked at that have something new, so that an answer costs what is in it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
+from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+_NO_SESSION: Final = -1
+_NEW_SESSION: Final = 0
+_TOPIC_IDS_FROM: Final = 13
+
+_Key = tuple[bytes, int]  # topic id, partition
+
+
+class _Followed:
+    """One partition of a session."""
+
+    __slots__ = ("asked", "partition", "sent")
+
+    def __init__(self, partition: ReplicatedPartition, asked: dict[str, Any]) -> None:
+        self.partition = partition
+        self.asked = asked
+        #: High watermark and log start that the follower knows.
+        self.sent = (-1, -1)
+
+
+class ReplicaSession:
+    """What one follower fetches from this broker; a ReplicaReader of each of the partitions."""
+
+    def __init__(self, broker: Broker, session_id: int, broker_id: int, broker_epoch: int) -> None:
+        self.session_id = session_id
+        self.broker_id = broker_id
+        self._broker = broker
+        self._broker_epoch = broker_epoch
+        self._epoch = 0
+        self._followed: dict[_Key, _Followed] = {}
+        # In the order in which they are to be looked at.
+        self._news: dict[_Key, None] = {}
+        # Those of which only the high watermark is new: no reason to answer at once.
+        self._moved: set[_Key] = set()
+        self._unknown: dict[_Key, int] = {}  # error codes
+        self._request: Request | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._waking: asyncio.Handle | None = None
+
+    # ------------------------------------------------------------------------------------ requests
+
+    def fetch(self, request: Request) -> None:
+        """Take a question, answer it or let it wait; raises InvalidFetchSessionEpoch."""
+        body = request.body
+        if self._request is not None:
+            # The follower has something to add: it does not wait for the answer to its last one.
+            self._answer({})
+        epoch = body["session_epoch"]
+        if epoch > 0 and epoch != self._epoch:
+            raise errors.InvalidFetchSessionEpoch()
+        self._epoch = 1 if epoch in {_NO_SESSION, 2**31 - 1} else epoch + 1
+        for topic in body["forgotten_topics_data"]:
+            for index in topic["partitions"]:
+                self._forget((topic["topic_id"], index))
+        for topic in body["topics"]:
+            for asked in topic["partitions"]:
+                self._take(topic["topic_id"], asked)
+        self._request = request
+        response, size = self._collect()
+        if response or body["max_wait_ms"] <= 0 or size:
+            self._answer(response)
+            return
+        request.on_close = self.close
+        self._timer = asyncio.get_running_loop().call_later(
+            body["max_wait_ms"] / 1000, self._time_out
+        )
+
+    def _take(self, topic_id: bytes, asked: dict[str, Any]) -> None:
+        key = topic_id, asked["partition"]
+        followed = self._followed.get(key)
+        if followed is None or followed.partition.deleted:
+            partition = self._find(key)
+            if partition is None:
+                return
+            if followed is not None:
+                followed.partition.readers.discard(self)
+            followed = self._followed[key] = _Followed(partition, asked)
+            partition.readers.add(self)
+        followed.asked = asked
+        self._news[key] = None
+        partition = followed.partition
+        if (
+            asked["current_leader_epoch"] != partition.leader_epoch
+            or asked["fetch_offset"] > partition.log.log_end_offset
+        ):
+            return
+        last_epoch = asked["last_fetched_epoch"]
+        if last_epoch >= 0 and partition.diverging(last_epoch, asked["fetch_offset"]) is not None:
+            # What lies before its offset is not what lies there in this log.
+            return
+        try:
+            partition.fetched_by(
+                self.broker_id,
+                asked["fetch_offset"],
+                log_start_offset=asked["log_start_offset"],
+                broker_epoch=self._broker_epoch,
+            )
+        except errors.NotLeaderOrFollower:
+            return  # the answer says so
+
+    def _find(self, key: _Key) -> ReplicatedPartition | None:
+        topic = self._broker.topics.by_id(key[0])
+        try:
+            if topic is None:
+                raise errors.UnknownTopicId()
+            partition = topic.partition(key[1])
+            if not isinstance(partition, ReplicatedPartition):
+                raise errors.NotLeaderOrFollower()
+        except errors.BrokerError as error:
+            self._unknown[key] = error.code
+            return None
+        return partition
+
+    def _forget(self, key: _Key) -> None:
+        followed = self._followed.pop(key, None)
+        if followed is not None:
+            followed.partition.readers.discard(self)
+        self._news.pop(key, None)
+        self._moved.discard(key)
+
+    # ------------------------------------------------------------------------------------- answers
+
+    def _collect(self) -> tuple[dict[bytes, list[dict[str, Any]]], int]:
+        assert self._request is not None
+        left = self._request.body["max_bytes"]
+        topics: dict[bytes, list[dict[str, Any]]] = {}
+        size = 0
+        for key, code in self._unknown.items():
+            topics.setdefault(key[0], []).append(_refused(key[1], code, -1))
+        self._unknown.clear()
+        for key in list(self._news):
+            followed = self._followed.get(key)
+            if followed is None:
+                continue
+            if size and left <= 0:
+                break
+            del self._news[key]
+            result = self._read(followed, left, first=not size)
+            if result is None:
+                continue
+            length = len(result["records"])
+            size += length
+            left -= length
+            topics.setdefault(key[0], []).append(result)
+            self._moved.discard(key)
+        if topics:
+            self._add_moved(topics)
+        return topics, size
+
+    def _add_moved(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
+        moved, self._moved = self._moved, set()
+        for key in moved:
+            followed = self._followed.get(key)
+            if followed is not None and followed.partition.is_led:
+                topics.setdefault(key[0], []).append(_result(followed, b"", None))
+
+    def _read(self, followed: _Followed, left: int, *, first: bool) -> dict[str, Any] | None:
+        partition, asked = followed.partition, followed.asked
+        try:
+            records, diverging = partition.read_as_leader(
+                asked["current_leader_epoch"],
+                asked["fetch_offset"],
+                asked["last_fetched_epoch"],
+                max(min(asked["partition_max_bytes"], left), 0),
+                first=first,
+            )
+        except errors.BrokerError as error:
+            if error.code == errors.KafkaStorageError.code:
+                logger.error("%s cannot be read: %s", partition, error)
+            return _refused(partition.index, error.code, partition.log.log_start_offset)
+        known = followed.sent == (partition.high_watermark, partition.log.log_start_offset)
+        if not records and diverging is None and known:
+            return None
+        return _result(followed, records, diverging)
+
+    def _answer(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
+        request, self._request = self._request, None
+        assert request is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        request.on_close = None
+        request.reply(
+            {
+                "session_id": self.session_id,
+                "responses": [
+                    {"topic_id": topic_id, "partitions": partitions}
+                    for topic_id, partitions in topics.items()
+                ],
+            }
+        )
+
+    def _time_out(self) -> None:
+        self._timer = None
+        topics, _ = self._collect()
+        self._add_moved(topics)
+        self._answer(topics)
+
+    def _wake(self) -> None:
+        self._waking = None
+        if self._request is not None:
+            topics, _ = self._collect()
+            if topics:
+                self._answer(topics)
+
+    # ----------------------------------------------------------------------- news from partitions
+
+    def appended(self, partition: ReplicatedPartition) -> None:
+        """See ReplicaReader."""
+        self._news[partition.topic_id, partition.index] = None
+        if self._request is not None and self._waking is None:
+            # What else this turn of the event loop appends goes into the same answer.
+            self._waking = asyncio.get_running_loop().call_soon(self._wake)
+
+    def committed(self, partition: ReplicatedPartition) -> None:
+        """See ReplicaReader."""
+        self._moved.add((partition.topic_id, partition.index))
+
+    changed = appended
+
+    def close(self) -> None:
+        """The follower is gone."""
+        self._request = None
+        for timer in (self._timer, self._waking):
+            if timer is not None:
+                timer.cancel()
+        self._timer = self._waking = None
+        for followed in self._followed.values():
+            followed.partition.readers.discard(self)
+        self._followed.clear()
+        self._news.clear()
+        self._moved.clear()
+
+
+def _result(
+    followed: _Followed, records: bytes, diverging: tuple[int, int] | None
+) -> dict[str, Any]:
+    partition = followed.partition
+    followed.sent = (partition.high_watermark, partition.log.log_start_offset)
+    result: dict[str, Any] = {
+        "partition_index": partition.index,
+        "error_code": errors.NONE,
+        "high_watermark": followed.sent[0],
+        "log_start_offset": followed.sent[1],
+        "aborted_transactions": None,
+        "records": records,
+    }
+    if diverging is not None:
+        result["diverging_epoch"] = {"epoch": diverging[0], "end_offset": diverging[1]}
+    return result
+
+
+def _refused(index: int, code: int, log_start_offset: int) -> dict[str, Any]:
+    return {
+        "partition_index": index,
+        "error_code": code,
+        "high_watermark": -1,
+        "log_start_offset": log_start_offset,
+        "aborted_transactions": None,
+        "records": b"",
+    }
+
+
+class ReplicaSessions:
+    """The sessions of all followers, one a broker."""
+
+    def __init__(self, broker: Broker, is_registered: Callable[[int], bool]) -> None:
+        self._broker = broker
+        self._is_registered = is_registered
+        self._sessions: dict[int, ReplicaSession] = {}  # by broker
+        self._next_id = 1
+
+    def fetch(self, request: Request, broker_id: int, broker_epoch: int) -> None:
+        """Answer a follower's Fetch, now or later."""
+        body = request.body
+        try:
+            if request.version < _TOPIC_IDS_FROM:
+                raise errors.UnsupportedVersion("followers name topics by id")
+            self._check(request, broker_id)
+            session = self._sessions.get(broker_id)
+            if body["session_epoch"] in {_NO_SESSION, _NEW_SESSION}:
+                if session is not None:
+                    session.close()
+                session = self._sessions[broker_id] = ReplicaSession(
+                    self._broker, self._next_id, broker_id, broker_epoch
+                )
+                self._next_id += 1
+            elif session is None or session.session_id != body["session_id"]:
+                raise errors.FetchSessionIdNotFound()
+            session.fetch(request)
+        except errors.BrokerError as error:
+            request.reply({"error_code": error.code})
+
+    def _check(self, request: Request, broker_id: int) -> None:
+        authorizer = self._broker.authorizer
+        if not self._is_registered(broker_id) or (
+            authorizer is not None
+            and not authorizer.allows(
+                request.principal,
+                request.host,
+                Operation.CLUSTER_ACTION,
+                ResourceType.CLUSTER,
+                CLUSTER_NAME,
+            )
+        ):
+            raise errors.ClusterAuthorizationFailed()
+
+    def close(self) -> None:
+        """Forget all."""
+        for session in self._sessions.values():
+            session.close()
+        self._sessions.clear()
