@@ -22,6 +22,7 @@ from gateway.mqtt.topics import Subscription
 from gateway.process import GatewaySettings
 from gateway.push import Pusher
 from gateway.revocations import Revocations, end_mqtt_connections
+from gateway.scram import mechanisms_over
 from gateway.users import UserStore
 from waylog.kafka import Producer
 from waylog.telemetry import KafkaTelemetry
@@ -83,6 +84,7 @@ async def _start(
         settings=within_file_limit(options.settings),
         journal=journal,
         mapping=options.mapping,
+        mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
         reuse_port=settings.share_ports,
     )
     _join(server, relay)

@@ -27,6 +27,7 @@ from gateway.places import Places
 from gateway.push import Pusher
 from gateway.quotas import Quotas
 from gateway.revocations import Revocations, end_mqtt_connections
+from gateway.scram import mechanisms_over
 from gateway.services import Services
 from gateway.submit import Submitter
 from gateway.users import UserStore
@@ -234,6 +235,7 @@ class _Gateway:
             settings=within_file_limit(options.settings),
             journal=journal,
             mapping=options.mapping,
+            mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint

@@ -21,6 +21,7 @@ from typing import Final
 
 from argon2 import PasswordHasher
 
+from gateway import scram_verifiers
 from gateway.rights import USUAL_RIGHTS, Rights, RightsTable
 
 #: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
@@ -109,7 +110,7 @@ class UserStore:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA foreign_keys = ON")
-        self._connection.executescript(_SCHEMA)
+        self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA)
         self.rights = RightsTable(self._connection, self._lock)
 
     def close(self) -> None:
@@ -136,6 +137,7 @@ class UserStore:
             _check_password(password)
         token = new_token() if password is None else None
         hashed, kind = _hashed(token, password)
+        verifier = None if token is None else scram_verifiers.verifier_of(token)
         now = time.time_ns() // 1_000_000
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
@@ -149,6 +151,8 @@ class UserStore:
                 (name, int(admin), now),
             )
             self._insert_credential(hashed, name, None, kind, now)
+            if verifier is not None:
+                scram_verifiers.keep(self._connection, hashed, verifier)
         return token
 
     def add_token(self, user: str, device: str | None = None) -> str:
@@ -156,11 +160,13 @@ class UserStore:
         if device is not None and DEVICE_NAME.fullmatch(device) is None:
             raise ValueError(f"{device!r} cannot be a device's name: no space, /, + or #")
         token = new_token()
+        verifier = scram_verifiers.verifier_of(token)
         now = time.time_ns() // 1_000_000
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._require_user(user)
             self._insert_credential(token_hash(token), user, device, "token", now)
+            scram_verifiers.keep(self._connection, token_hash(token), verifier)
         return token
 
     def set_password(self, user: str, password: str) -> None:
@@ -222,6 +228,17 @@ class UserStore:
         """The credential a token is. It is found by its hash, which nobody can steer."""
         rows = self._credentials("c.hash = ? AND c.kind = 'token'", token_hash(token))
         return rows[0] if rows else None
+
+    def scram_verifier(self, name: str) -> tuple[Credential, scram_verifiers.Verifier] | None:
+        """The newest token of USER or USER/DEVICE as SCRAM knows it; None if there is none."""
+        user, _, device = name.partition("/")
+        with self._lock:
+            found = scram_verifiers.newest(self._connection, user, device or None)
+        if found is None:
+            return None
+        hashed, verifier = found
+        credentials = self._credentials("c.hash = ?", hashed)
+        return (credentials[0], verifier) if credentials else None
 
     def password_of_user(self, user: str) -> Credential | None:
         """The credential with a user's password hash."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from waylog.messages import Address, Event, Fix, Rejected
 
@@ -30,6 +30,33 @@ class Authenticator(Protocol):
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
         """The identity of a verified certificate's common name, `user` or `user/device`."""
+
+
+class ProofRefused(Exception):
+    """Somebody has not proven to be who they say."""
+
+
+class Progress(NamedTuple):
+    """What a client is told next, and who it is once that is proven."""
+
+    data: bytes
+    identity: Identity | None = None
+
+
+class Proof(Protocol):
+    """One client's way through a mechanism."""
+
+    async def step(self, data: bytes) -> Progress:
+        """Take a message of the client; raises ProofRefused."""
+
+
+class Mechanism(Protocol):
+    """A way to prove who one is that takes more than a password (MQTT 5.0, section 4.12)."""
+
+    name: str
+
+    def begin(self) -> Proof:
+        """Begin with a client."""
 
 
 class Completion(Protocol):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.codec import (
+    encode_auth,
     encode_connack,
     encode_disconnect,
     encode_suback,
@@ -18,6 +19,8 @@ from gateway.mqtt.codec import (
 )
 from gateway.mqtt.packets import (
     CONNACK_3,
+    CONTINUE_AUTHENTICATION,
+    Auth,
     Connect,
     Disconnect,
     Properties,
@@ -29,6 +32,7 @@ from gateway.mqtt.packets import (
 )
 from gateway.mqtt.session import (
     AUTHENTICATING,
+    CHALLENGED,
     CLOSED,
     CONNECTED,
     Link,
@@ -71,9 +75,17 @@ class Connection(Link):
         elif isinstance(packet, Disconnect):
             self._disconnected(packet)
         else:
-            raise RemoteProtocolError(
-                ReasonCode.PROTOCOL_ERROR, "AUTH without an authentication method"
-            )
+            return True  # AUTH
+        return False
+
+    def _challenged(self, packet: object) -> bool:
+        """Take a packet of a client that has something to prove; True if it does so."""
+        if isinstance(packet, Auth):
+            self.state = AUTHENTICATING
+            return True
+        if not isinstance(packet, Disconnect):
+            raise RemoteProtocolError(ReasonCode.PROTOCOL_ERROR, "AUTH was expected")
+        self._end(ReasonCode.SUCCESS, "client disconnected")
         return False
 
     def _subscribe(self, packet: Subscribe, now: float) -> None:
@@ -107,10 +119,39 @@ class Connection(Link):
 
     # --- decisions of the caller ----------------------------------------------------------------
 
+    def challenge(self, method: str, data: bytes) -> None:
+        """Have a client go on with its proof (section 4.12)."""
+        if self.state == AUTHENTICATING:
+            self.state = CHALLENGED
+        elif self.state != CONNECTED:
+            return  # ended meanwhile
+        self.send(encode_auth(CONTINUE_AUTHENTICATION, _proof(method, data)))
+
+    def authenticated_again(self, identity: Identity, method: str, data: bytes) -> bool:
+        """A connected client has proven anew who it is; False if it is somebody else."""
+        session = self.session
+        if session is None or self.state != CONNECTED:
+            return True  # ended meanwhile
+        if (identity.user, identity.device) != (session.identity.user, session.identity.device):
+            return False
+        self._router.identify(session, identity)
+        self.route = None  # rights may be others now
+        self.send(encode_auth(ReasonCode.SUCCESS, _proof(method, data)))
+        return True
+
     def accept(
-        self, packet: Connect, identity: Identity, now: float, *, assigned_client_id: str
+        self,
+        packet: Connect,
+        identity: Identity,
+        now: float,
+        *,
+        assigned_client_id: str,
+        proof: Properties | None = None,
     ) -> None:
-        """Answer a CONNECT of somebody known. `assigned_client_id` is for a client without one."""
+        """Answer a CONNECT of somebody known.
+
+        `assigned_client_id` is for a client without one; `proof` is what a mechanism has to say.
+        """
         if self.state != AUTHENTICATING:
             return  # ended meanwhile
         settings = self._router.settings
@@ -140,6 +181,7 @@ class Connection(Link):
                 properties[PropertyId.ASSIGNED_CLIENT_IDENTIFIER] = packet.client_id
             if self.keep_alive_s != packet.keep_alive:
                 properties[PropertyId.SERVER_KEEP_ALIVE] = self.keep_alive_s
+            properties.update(proof or {})
         self.send(encode_connack(packet.version, present, ReasonCode.SUCCESS, properties))
         self._last_received = now
         self._router.timers.cancel(self)
@@ -233,6 +275,13 @@ class Connection(Link):
         self.state = CLOSED
         self._router.timers.cancel(self)
         self._router.connection_lost(self, now)
+
+
+def _proof(method: str, data: bytes) -> Properties:
+    return {
+        PropertyId.AUTHENTICATION_METHOD: method,
+        PropertyId.AUTHENTICATION_DATA: data,
+    }
 
 
 def _explained(text: str, server_reference: str | None) -> Properties:

@@ -5,7 +5,7 @@ cdef class Link:
     """The connection of one client, as far as every message needs it.
 
     The base of `gateway.mqtt.connection.Connection`, which knows the rarer packets: it has
-    `_handle(packet, now)` and `_broken(error)`.
+    `_handle(packet, now)`, `_challenged(packet)` and `_broken(error)`.
     """
 
     def __init__(self, Hub router, owner, double now):
@@ -41,13 +41,18 @@ cdef class Link:
         A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
         """
         while not self.blocked and (
-            self.state == STATE_CONNECTED or self.state == STATE_AWAITING_CONNECT
+            self.state == STATE_CONNECTED
+            or self.state == STATE_AWAITING_CONNECT
+            or self.state == STATE_CHALLENGED
         ):
             try:
                 packet = self._decoder.next_packet()
                 if packet is None:
                     return None
-                if type(packet) is Publish:
+                if self.state == STATE_CHALLENGED:
+                    if self._challenged(packet):
+                        return packet
+                elif type(packet) is Publish:
                     if self._publish_arrived(<Publish> packet):
                         return packet
                 elif type(packet) is Acknowledgement:

@@ -23,14 +23,16 @@ from gateway.mqtt.application import (
     Completion,
     Identity,
     LocationView,
+    Mechanism,
     Pusher,
     Submitter,
 )
 from gateway.mqtt.connection import LINGER_S, Connection
+from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.mapping import TopicRule
-from gateway.mqtt.packets import Connect, PropertyId, ReasonCode
+from gateway.mqtt.packets import Auth, Connect, Properties, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue
 from gateway.mqtt.session import message_of
@@ -66,6 +68,7 @@ class MqttServer(Shell):
         rules: AccessRules,
         journal: Journal | None = None,
         mapping: Sequence[TopicRule] = (),
+        mechanisms: Sequence[Mechanism] = (),
     ) -> None:
         router = Router(settings, rules, loop.time())
         self.counters: Counter[str] = router.counters
@@ -80,6 +83,7 @@ class MqttServer(Shell):
         )
         self.router.sources.append(self.channel)
         self._authenticator = authenticator
+        self._enhanced = EnhancedAuthentication(self, {each.name: each for each in mechanisms})
         self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
@@ -177,6 +181,7 @@ class MqttServer(Shell):
         """A socket is closed."""
         self._protocols.discard(protocol)
         self.stalled.pop(protocol, None)
+        self._enhanced.forget(protocol.connection)
         self.wake()
 
     def log_end(self, protocol: MqttProtocol, reason_code: int, text: str) -> None:
@@ -241,8 +246,11 @@ class MqttServer(Shell):
 
     # --- CONNECT --------------------------------------------------------------------------------
 
-    def authenticate(self, connection: Connection, packet: Connect) -> None:
+    def authenticate(self, connection: Connection, packet: Connect | Auth) -> None:
         """Ask who somebody is; the connection reads nothing more until that is known."""
+        if isinstance(packet, Auth):
+            self._enhanced.take(connection, packet)
+            return
         settings = self.settings
         if settings.moved_to is not None:
             self.counters["connections_redirected"] += 1
@@ -254,17 +262,16 @@ class MqttServer(Shell):
                 ReasonCode.USE_ANOTHER_SERVER, "too many connections", settings.other_server
             )
             return
-        if packet.properties and PropertyId.AUTHENTICATION_METHOD in packet.properties:
-            connection.refuse(
-                ReasonCode.BAD_AUTHENTICATION_METHOD, "only user name and password are supported"
-            )
+        method = (packet.properties or {}).get(PropertyId.AUTHENTICATION_METHOD)
+        if isinstance(method, str):
+            self._enhanced.begin(connection, packet, method)
             return
         task = self._loop.create_task(self._authenticate(connection, packet))
         self._authentications.add(task)
         task.add_done_callback(self._authentications.discard)
 
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:
-        assigned = packet.client_id or f"auto-{secrets.token_hex(8)}"
+        assigned = packet.client_id or _new_client_id()
         user = assigned if packet.username is None else packet.username
         identity: Identity | None = None
         try:
@@ -282,19 +289,30 @@ class MqttServer(Shell):
             connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "authentication is not possible now")
             self.wake()
             return
-        now = self.time()
         if identity is None:
-            self._refuse(connection, packet, now)
+            self._refuse(connection, packet)
         else:
-            connection.accept(packet, identity, now, assigned_client_id=assigned)
+            connection.accept(packet, identity, self.time(), assigned_client_id=assigned)
         if connection.owner is not None:
-            connection.owner.process(now)
+            connection.owner.process(self.time())
 
-    def _refuse(self, connection: Connection, packet: Connect, now: float) -> None:
+    async def admit(
+        self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
+    ) -> None:
+        """Let in somebody whom a mechanism has found out; `proof` is its last word."""
+        connection.accept(
+            packet, identity, self.time(), assigned_client_id=_new_client_id(), proof=proof
+        )
+
+    def note_refusal(self, packet: Connect, reason: str) -> None:
+        """Count somebody who was not let in, and record it if there are not too many."""
         self.counters["connects_refused"] += 1
-        reason = "unknown user or wrong password" if packet.username else "no user name was given"
-        if self._refusals.take(now):
+        if self._refusals.take(self.time()):
             self.ingest.refused_connect(packet.username, packet.client_id, f"CONNECT: {reason}")
+
+    def _refuse(self, connection: Connection, packet: Connect) -> None:
+        reason = "unknown user or wrong password" if packet.username else "no user name was given"
+        self.note_refusal(packet, reason)
         connection.refuse(
             ReasonCode.BAD_USER_NAME_OR_PASSWORD if packet.username else ReasonCode.NOT_AUTHORIZED,
             reason,
@@ -332,6 +350,10 @@ class MqttServer(Shell):
         self.router.publish(message, None, now)
 
 
+def _new_client_id() -> str:
+    return f"auto-{secrets.token_hex(8)}"
+
+
 def _certified_name(connection: Connection) -> str | None:
     """Whom a client's certificate names, which TLS has verified."""
     protocol = connection.owner
@@ -352,6 +374,7 @@ async def start_mqtt(
     rules: AccessRules | None = None,
     journal: Journal | None = None,
     mapping: Sequence[TopicRule] = (),
+    mechanisms: Sequence[Mechanism] = (),
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
@@ -368,6 +391,7 @@ async def start_mqtt(
         rules=rules or AccessRules(),
         journal=journal,
         mapping=mapping,
+        mechanisms=mechanisms,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

@@ -126,9 +126,7 @@ class Router(Hub):
         present = session is not None or stored is not None
         if session is None:
             session = self.sessions[key] = Session(packet.client_id, identity, self.settings)
-        if session.identity != identity:
-            self._grant_again(session, identity)
-        session.identity = identity  # by another token than before, perhaps
+        self.identify(session, identity)
         if stored is not None and self._journal is not None:
             self._restore(session, stored, self._journal)
         self._offline.pop(session, None)
@@ -152,6 +150,12 @@ class Router(Hub):
                 if self.ask_retained is not None:
                     self.ask_retained(subscription)
         journal.restore_waiting(session, stored)
+
+    def identify(self, session: Session, identity: Identity) -> None:
+        """Whose session it is now: by another token than before, perhaps, or with other rights."""
+        if session.identity != identity:
+            self._grant_again(session, identity)
+        session.identity = identity
 
     def _grant_again(self, session: Session, identity: Identity) -> None:
         """A client is back with other rights, or was known by its name alone."""

@@ -10,6 +10,7 @@ cdef enum:
     STATE_AUTHENTICATING = 1
     STATE_CONNECTED = 2
     STATE_CLOSED = 3
+    STATE_CHALLENGED = 4  # a CONNECT came, an AUTH is awaited
 
 
 cdef class Message:

@@ -17,6 +17,7 @@ AWAITING_CONNECT: Final = 0
 AUTHENTICATING: Final = 1
 CONNECTED: Final = 2
 CLOSED: Final = 3
+CHALLENGED: Final = 4
 
 class Message:
     """An application message, shared by all sessions it goes to."""
