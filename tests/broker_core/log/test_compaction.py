@@ -418,13 +418,14 @@ def test_readers_are_not_disturbed_by_a_compaction(tmp_path: Path) -> None:
                 end = bench.log.log_end_offset
                 table: dict[bytes | None, tuple[int, bytes | None]] = {}
                 offset = 0
-                while offset < end:
+                # What is removed on the way has a newer record further on, also behind `end`.
+                while offset < bench.log.log_end_offset:
                     data = bench.log.read(offset, 3000)
                     for at, _, key, value, _ in iterate_records(data):
-                        if offset <= at < end:
+                        if offset <= at:
                             table[key] = at, value
                     offset = scan_batches(data)[0][-1].next_offset
-                assert len(table) >= min(end, 50) - 1
+                assert len(table) >= min(end, 50)
                 for key, (at, value) in table.items():
                     assert key == b"key-%d" % (at % 50)
                     assert value == b"%d" % at
