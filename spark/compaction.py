@@ -58,7 +58,20 @@ FILE_BYTES: Final = 256 << 20
 #: Rows that are sorted at once, in memory.
 SORT_ROWS: Final = 2_000_000
 
-_DELTA: Final = ("lat_e7", "lon_e7", "time", "received", "kafka_offset")
+# Which of these encodings is smaller depends on how a fleet sends and names its fixes; each file's
+# first rows decide. The level of compression that pays for each column beside.
+_NUMBER_ENCODINGS: Final = ("DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
+_TEXT_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+_CHOICES: Final = {
+    # A search for repetitions only disturbs ids that have none.
+    "id": (_TEXT_ENCODINGS, 1),
+    "lat_e7": (_NUMBER_ENCODINGS, 9),
+    "lon_e7": (_NUMBER_ENCODINGS, 9),
+    "time": (_NUMBER_ENCODINGS, 15),
+    "received": (_NUMBER_ENCODINGS, 15),
+    "kafka_offset": (_NUMBER_ENCODINGS, 9),
+}
+_LEVEL: Final = 9
 _DICTIONARY: Final = (
     *("device", "user", "trigger", "source", "attributes", "kafka_partition"),
     *("accuracy", "altitude", "vertical_accuracy", "speed", "course", "battery"),
@@ -301,6 +314,26 @@ def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=schema)
 
 
+def choose_encodings(sample: pa.Table) -> dict[str, str]:
+    """The encoding of each column that has a choice, by what the rows of a sample take."""
+    chosen = {}
+    for name, (encodings, level) in _CHOICES.items():
+        sizes = {}
+        for encoding in encodings:
+            stream = pa.BufferOutputStream()
+            pq.write_table(
+                sample.select([name]),
+                stream,
+                compression="zstd",
+                compression_level=level,
+                use_dictionary=False,
+                column_encoding={name: encoding},
+            )
+            sizes[encoding] = stream.tell()
+        chosen[name] = min(encodings, key=sizes.__getitem__)
+    return chosen
+
+
 class _Writer:
     """Writes chunks into files of FILE_BYTES."""
 
@@ -353,14 +386,12 @@ class _Writer:
             self._stream,
             COMPACTED_SCHEMA,
             compression="zstd",
-            # A search for repetitions only disturbs the ids, which have none.
-            compression_level={name: 1 if name == "id" else 9 for name in COMPACTED_SCHEMA.names},
-            use_dictionary=list(_DICTIONARY),
-            column_encoding={
-                # Ids are all of one length, and have nothing in common.
-                "id": "DELTA_LENGTH_BYTE_ARRAY",
-                **dict.fromkeys(_DELTA, "DELTA_BINARY_PACKED"),
+            compression_level={
+                name: _CHOICES[name][1] if name in _CHOICES else _LEVEL
+                for name in COMPACTED_SCHEMA.names
             },
+            use_dictionary=list(_DICTIONARY),
+            column_encoding=choose_encodings(sample),
             # For readers that do not know our list of devices.
             bloom_filter_options={
                 "device": {"ndv": max(64, len(sample["device"].unique())), "fpp": 0.01}
