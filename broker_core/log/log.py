@@ -9,7 +9,7 @@ from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from broker_core.environment import Buffer, Disk, Environment
+from broker_core.environment import Buffer, Disk, Environment, FileSlice
 from broker_core.errors import (
     CorruptMessage,
     KafkaStorageError,
@@ -490,6 +490,27 @@ class Log:
             aborted = aborted_between(segments, offset, end_offset)
             # A compaction drops aborted records and what is known of them: never one without
             # the other.
+            if segments is self._segments:
+                return data, aborted
+
+    def slice(
+        self, offset: int, max_bytes: int, up_to_offset: int
+    ) -> tuple[FileSlice, list[AbortedTransaction]] | None:
+        """As `read_committed` up to a given offset, the batches not read but where they are.
+
+        None where that is not worth it, or `read` has to say why there is nothing. Raises
+        KafkaStorageError, CorruptMessage.
+        """
+        while True:
+            segments = self._segments
+            end = min(up_to_offset, self.log_end_offset)
+            if not self.log_start_offset <= offset < end:
+                return None
+            sliced = self._reader.slice(segments, offset, max_bytes, end)
+            if sliced is None:
+                return None
+            data, end_offset = sliced
+            aborted = aborted_between(segments, offset, end_offset)
             if segments is self._segments:
                 return data, aborted
 

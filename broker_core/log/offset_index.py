@@ -47,6 +47,13 @@ class OffsetIndex:
         index = bisect_right(self._offsets, relative_offset)
         return self._positions[index - 1] if index else 0
 
+    def last_boundary(self, position: int, relative_offset: int) -> tuple[int, int]:
+        """The last entry, (relative offset, position), that lies behind neither; (0, 0) if none."""
+        index = min(
+            bisect_right(self._positions, position), bisect_right(self._offsets, relative_offset)
+        )
+        return (self._offsets[index - 1], self._positions[index - 1]) if index else (0, 0)
+
     def truncate(self, relative_offset: int) -> None:
         """Drop entries at or behind an offset."""
         index = bisect_right(self._offsets, relative_offset - 1) if relative_offset > 0 else 0

@@ -9,6 +9,7 @@ from collections.abc import Callable, Collection, Sequence
 from operator import attrgetter
 from typing import Final
 
+from broker_core.environment import FileSlice
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.segment import Segment
 
@@ -41,22 +42,43 @@ class SegmentReader:
         min_one_message: bool,
     ) -> bytes:
         """Whole batches of one segment; see `Log.read`, which has checked the offset."""
+        found = self._find(segments, offset)
+        if found is None:
+            return b""
+        segment, position = found
+        data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
+        self._has_read(segments, segment, position + len(data), next_offset if data else -1)
+        return data
+
+    def slice(
+        self, segments: Sequence[Segment], offset: int, max_bytes: int, up_to_offset: int
+    ) -> tuple[FileSlice, int] | None:
+        """As `read`, without reading, and the offset behind; None where that is not worth it."""
+        found = self._find(segments, offset)
+        if found is None:
+            return None
+        segment, position = found
+        sliced = segment.slice_at(position, max_bytes, up_to_offset)
+        if sliced is not None:
+            data, next_offset = sliced
+            self._has_read(segments, segment, position + len(data), next_offset)
+        return sliced
+
+    def _find(self, segments: Sequence[Segment], offset: int) -> tuple[Segment, int] | None:
         known = self._positions.get(offset)
         if known is not None and known[1] < known[0].size:
-            segment, position = known
-        else:
-            found = _locate(segments, offset)
-            if found is None:
-                return b""
-            segment, position = found
-        data, next_offset = segment.read_at(position, max_bytes, up_to_offset, min_one_message)
+            return known
+        return _locate(segments, offset)
+
+    def _has_read(
+        self, segments: Sequence[Segment], segment: Segment, position: int, next_offset: int
+    ) -> None:
         with self._lock:
             self._use(segment, segment is segments[-1])
-            if data and not segment.is_retired:
-                self._positions[next_offset] = segment, position + len(data)
+            if next_offset >= 0 and not segment.is_retired:
+                self._positions[next_offset] = segment, position
                 if len(self._positions) > _READ_POSITIONS_MAX:
                     self._positions.popitem(last=False)
-        return data
 
     def first_at_timestamp(
         self, segments: Sequence[Segment], timestamp_ms: int, start: int, end: int

@@ -14,7 +14,7 @@ import threading
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from broker_core.environment import Buffer, Disk, File
+from broker_core.environment import Buffer, Disk, File, FileSlice, SystemFile
 from broker_core.errors import KafkaStorageError
 from broker_core.log import aborted_transactions
 from broker_core.log.aborted_transactions import AbortedTransaction
@@ -41,6 +41,7 @@ TRANSACTION_INDEX_SUFFIX: Final = ".txnindex"  # only beside segments that have 
 DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SUFFIX)
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
+_SLICE_BYTES_MIN: Final = 32 * 1024  # less is read sooner than sent from the file
 _SEARCH_BYTES: Final = 8192  # an index entry every 4096 bytes: one read mostly finds the batch
 
 
@@ -448,6 +449,30 @@ class Segment:
         elif taken > max_bytes and not min_one_message:
             return b"", -1
         return (data if taken == len(data) else data[:taken]), next_offset
+
+    def slice_at(
+        self, position: int, max_bytes: int, up_to_offset: int
+    ) -> tuple[FileSlice, int] | None:
+        """As `read_at`, of the batches that the index knows to be whole, without reading them.
+
+        None where that is not worth it.
+        """
+        size, next_offset = self.size, self.next_offset
+        if min(max_bytes, size - position) < _SLICE_BYTES_MIN:
+            return None
+        file, index = self.handle()
+        if not isinstance(file, SystemFile):
+            return None
+        if size - position <= max_bytes and next_offset <= up_to_offset:
+            end, end_offset = size, next_offset
+        else:
+            relative_offset, end = index.last_boundary(
+                position + max_bytes, up_to_offset - self.base_offset
+            )
+            end_offset = self.base_offset + relative_offset
+        if end - position < _SLICE_BYTES_MIN:
+            return None
+        return FileSlice(file, position, end - position), end_offset
 
     def first_at_timestamp(
         self, timestamp_ms: int, from_offset: int, up_to_offset: int

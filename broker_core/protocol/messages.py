@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
 from broker_core.protocol import primitives
 from broker_core.protocol.definitions import APIS
@@ -13,6 +13,22 @@ from broker_core.protocol.schema import Api
 _API_VERSIONS: Final = 18
 
 Buffer = bytes | bytearray | memoryview
+
+
+class Unread(Protocol):
+    """A payload that is to be sent from where it is."""
+
+    def __len__(self) -> int:
+        """How many bytes it has."""
+
+    def read(self, start: int = 0) -> bytes:
+        """The bytes from `start` on; raises OSError."""
+
+    def send(self, socket: int, start: int) -> int:
+        """Send what the socket takes of the bytes from `start` on; raises OSError."""
+
+
+Part = Buffer | Unread
 
 
 class RequestHeader(NamedTuple):
@@ -47,8 +63,8 @@ def decode_request(
     return header, body
 
 
-def encode_response(header: RequestHeader, body: dict[str, Any]) -> list[Buffer]:
-    """Write one response frame, as buffers to be sent in order."""
+def encode_response(header: RequestHeader, body: dict[str, Any]) -> list[Part]:
+    """Write one response frame, as parts to be sent in order."""
     api = header.api
     # Whoever negotiates does not know yet which versions we understand: version 0 always.
     version = header.version if api.serves(header.version) else 0

@@ -5,7 +5,12 @@ Reading is a pointer and an end that every step checks; writing is a buffer that
 dicts; a `records` field is a memoryview of the buffer it came in, never a copy.
 """
 
-from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
+from cpython.buffer cimport (
+    PyBUF_SIMPLE,
+    PyBuffer_Release,
+    PyObject_CheckBuffer,
+    PyObject_GetBuffer,
+)
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from cpython.dict cimport PyDict_Copy, PyDict_GetItem, PyDict_SetItem
 from cpython.list cimport PyList_GET_SIZE
@@ -458,8 +463,16 @@ cdef class Writer:
         return 0
 
     cdef int put_payload(self, object payload) except -1:
-        """Bytes of a payload: copied when small, kept by reference when large."""
+        """Bytes of a payload: copied when small, kept by reference when large.
+
+        What is no buffer, but has a length, stays for whoever sends the parts to understand.
+        """
         cdef Py_buffer buffer
+        if not PyObject_CheckBuffer(payload):
+            self.cut()
+            self.parts.append(payload)
+            self.total += len(payload)
+            return 0
         PyObject_GetBuffer(payload, &buffer, PyBUF_SIMPLE)
         try:
             if buffer.len < COPY_BELOW:

@@ -11,8 +11,9 @@ from typing import TYPE_CHECKING, Any, Final, cast
 
 from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.protocol.framing import FrameReader
-from broker_core.protocol.messages import RequestHeader, decode_request
+from broker_core.protocol.messages import Buffer, Part, RequestHeader, decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.server.file_sender import FileSender
 from broker_core.server.request import Request
 from broker_core.server.session import ClientSession
 
@@ -45,12 +46,14 @@ class Connection(asyncio.BufferedProtocol):
         "_reader",
         "_reading",
         "_reserved",
+        "_sender",
         "_transport",
         "_writable",
         "frame_since",
         "last_active",
         "opened_at",
         "peer",
+        "sends_files",
         "served",
         "session",
     )
@@ -69,6 +72,10 @@ class Connection(asyncio.BufferedProtocol):
         self._mute_timer: asyncio.TimerHandle | None = None
         # When the bytes came that are being looked at, if metrics are kept.
         self._arrived = 0.0
+        # Sends the response that was last begun, if that has parts of files.
+        self._sender: FileSender | None = None
+        #: Whether responses may have parts that are sent from files.
+        self.sends_files = False
         # Bytes of the buffer of a request that is not complete.
         self._reserved = 0
         self.last_active = 0.0
@@ -91,6 +98,7 @@ class Connection(asyncio.BufferedProtocol):
         self._transport = cast(asyncio.Transport, transport)
         self.peer = transport.get_extra_info("peername") or self.peer
         self._transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
+        self.sends_files = transport.get_extra_info("sslcontext") is None
         self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
         if not self.session.is_authenticated:
             self._reader.frame_bytes_max = self._listener.login_bytes_max
@@ -100,6 +108,9 @@ class Connection(asyncio.BufferedProtocol):
         """See asyncio.BaseProtocol."""
         self._transport = None
         self._reserve(0)
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
         if self._mute_timer is not None:
             self._mute_timer.cancel()
         self._listener.closed(self)
@@ -206,24 +217,64 @@ class Connection(asyncio.BufferedProtocol):
         now = 0.0
         if metrics is not None:
             request.replied = now = _perf_counter()
+        self._send_answers(now)
+
+    def _send_answers(self, now: float) -> None:
+        metrics = self._listener.metrics
         pending = self._pending
         transport = self._transport
-        if transport is None or not pending or pending[0].parts is None:
+        if transport is None:
             return
-        while pending and (parts := pending[0].parts) is not None:
+        while pending and self._sender is None and (parts := pending[0].parts) is not None:
             done = pending.popleft()
             if metrics is not None:
                 metrics.observe(done, now)
-            # uvloop collects the writes of one loop turn into one system call.
-            if len(parts) == 1:
-                transport.write(parts[0])
-            elif parts:
-                transport.writelines(parts)
+            self._write(transport, parts)
+        if self._sender is not None:
+            return
         if self._closing:
             if not pending:
                 transport.close()
         elif not self._reading:
             self._go_on_reading()
+
+    def _write(self, transport: asyncio.Transport, parts: list[Part]) -> None:
+        # uvloop collects the writes of one loop turn into one system call.
+        if len(parts) == 1:
+            transport.write(cast(Buffer, parts[0]))
+        elif all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+            transport.writelines(cast(list[Buffer], parts))
+        elif transport.get_write_buffer_size():
+            # What is before it in the transport has to go first.
+            try:
+                transport.writelines(
+                    [
+                        part if isinstance(part, bytes | bytearray | memoryview) else part.read()
+                        for part in parts
+                    ]
+                )
+            except OSError as error:
+                self._cannot_send(error)
+        else:
+            self._sender = FileSender(
+                transport.get_extra_info("socket"),
+                parts,
+                self._listener.loop,
+                self._has_sent,
+                self._cannot_send,
+            )
+            if self._sender.send():
+                self._sender = None
+
+    def _has_sent(self) -> None:
+        self._sender = None
+        self._send_answers(0.0 if self._listener.metrics is None else _perf_counter())
+
+    def _cannot_send(self, error: OSError) -> None:
+        self._sender = None
+        if not isinstance(error, ConnectionError):
+            logger.error("%s:%s is disconnected: %s", *self.peer[:2], error)
+        self.abort()
 
     def mute(self, milliseconds: int) -> None:
         """Take no further requests for a while."""
@@ -264,8 +315,8 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a request has no answer yet."""
-        return bool(self._pending)
+        """Whether a request has no answer yet, or not all of it."""
+        return bool(self._pending) or self._sender is not None
 
     def overdue(self, now: float, *, idle_s: float, setup_s: float) -> str | None:
         """Why the connection is to be closed; None when it is in order."""
@@ -288,7 +339,7 @@ class Connection(asyncio.BufferedProtocol):
         """Take no further requests, and close behind the last answer."""
         self._closing = True
         self._stop_reading()
-        if not self._pending:
+        if not self.waiting:
             self.close()
 
     def give_up(self) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from typing import Protocol
 
+from broker_core.environment import FileSlice
 from broker_core.errors import FencedLeaderEpoch, NotEnoughReplicas, UnknownLeaderEpoch
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
@@ -213,3 +214,12 @@ class Partition:
         data, aborted = self.log.read_committed(offset, max_bytes, min_one_message=min_one_message)
         self.bytes_out += len(data)
         return data, aborted
+
+    def slice(
+        self, offset: int, max_bytes: int, up_to_offset: int
+    ) -> tuple[FileSlice, list[AbortedTransaction]] | None:
+        """As `read_committed` up to a given offset, not read; see `Log.slice`."""
+        sliced = self.log.slice(offset, max_bytes, up_to_offset)
+        if sliced is not None:
+            self.bytes_out += len(sliced[0])
+        return sliced

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from broker_core.protocol.messages import Buffer, RequestHeader, encode_response
+from broker_core.protocol.messages import Part, RequestHeader, encode_response
 from broker_core.security.principal import Principal
 from waylog.config import Endpoint
 
@@ -35,6 +35,10 @@ class ResponseSink(Protocol):
     @property
     def session(self) -> ClientSession:
         """Who the client is."""
+
+    @property
+    def sends_files(self) -> bool:
+        """Whether a response may have parts that nobody has read (`Unread`)."""
 
 
 class Request:
@@ -67,7 +71,7 @@ class Request:
         #: Bytes of the frame.
         self.size = size
         #: What is to be sent; None until there is an answer, empty when none is wanted.
-        self.parts: list[Buffer] | None = None
+        self.parts: list[Part] | None = None
         #: Called when the connection closes before the answer.
         self.on_close: Callable[[], None] | None = None
         #: Called with the response before it is encoded, to add what the handler was not shown.
@@ -106,6 +110,11 @@ class Request:
         return self._sink.session
 
     @property
+    def sends_files(self) -> bool:
+        """Whether the response may have parts that nobody has read (`Unread`)."""
+        return self._sink.sends_files
+
+    @property
     def principal(self) -> Principal:
         """Who asks."""
         return self._sink.session.principal
@@ -123,7 +132,7 @@ class Request:
             response["throttle_time_ms"] = self.throttle_ms
         self.reply_encoded(encode_response(self.header, response))
 
-    def reply_encoded(self, parts: list[Buffer]) -> None:
+    def reply_encoded(self, parts: list[Part]) -> None:
         """Answer with bytes that need no encoding."""
         self.parts = parts
         self.body = {}

@@ -7,6 +7,8 @@ import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.environment import FileSlice
+from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.server.authorization import may_read
 from broker_core.server.fetch_sessions import FetchSession
 from broker_core.server.partition import Partition
@@ -100,6 +102,7 @@ class _Fetch:
         self._partitions = []
         by_id = self._request.version >= _TOPIC_IDS_FROM
         committed = self._request.body["isolation_level"] == _READ_COMMITTED
+        unread = self._request.sends_files
         left = self._bytes_max
         size = 0
         final = False
@@ -130,7 +133,9 @@ class _Fetch:
                     final = True
                     continue
                 self._partitions.append(partition)
-                result = _read(partition, asked, left, first=size == 0, committed=committed)
+                result = _read(
+                    partition, asked, left, first=size == 0, committed=committed, unread=unread
+                )
                 results.append(result)
                 if result["error_code"]:
                     final = True
@@ -204,7 +209,13 @@ def _refused(index: int, code: int) -> dict[str, Any]:
 
 
 def _read(
-    partition: Partition, asked: dict[str, Any], left: int, *, first: bool, committed: bool
+    partition: Partition,
+    asked: dict[str, Any],
+    left: int,
+    *,
+    first: bool,
+    committed: bool,
+    unread: bool,
 ) -> dict[str, Any]:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
@@ -213,7 +224,7 @@ def _read(
         partition.check_leader_epoch(asked["current_leader_epoch"])
     except errors.BrokerError as error:
         return _refused(index, error.code)
-    records = b""
+    records: bytes | FileSlice = b""
     code = errors.NONE
     bytes_max = min(asked["partition_max_bytes"], left)
     try:
@@ -222,16 +233,22 @@ def _read(
             # small buffer would never get past it (KIP-74).
             offset = asked["fetch_offset"]
             bytes_max = max(bytes_max, 0)
-            if committed:
+            up_to_offset = last_stable_offset if committed else partition.high_watermark
+            sliced = partition.slice(offset, bytes_max, up_to_offset) if unread else None
+            transactions: list[AbortedTransaction] = []
+            if sliced is not None:
+                records, transactions = sliced
+            elif committed:
                 records, transactions = partition.read_committed(
                     offset, bytes_max, min_one_message=first
                 )
+            else:
+                records = partition.read(offset, bytes_max, min_one_message=first)
+            if committed:
                 aborted = [
                     {"producer_id": each.producer_id, "first_offset": each.first_offset}
                     for each in transactions
                 ]
-            else:
-                records = partition.read(offset, bytes_max, min_one_message=first)
     except errors.OffsetOutOfRange as error:
         code = error.code
     except errors.BrokerError as error:

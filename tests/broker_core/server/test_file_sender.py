@@ -1,0 +1,118 @@
+"""Records that go from the page cache to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+from broker_core.protocol.definitions import API_VERSIONS, FETCH, PRODUCE
+from broker_core.protocol.records import build_batch, scan_batches
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+
+_BATCHES = 120
+_RECORD_BYTES = 50_000
+
+
+async def _fill(broker: Broker, client: RawClient) -> None:
+    broker.create_topic("t", 1, {})
+    source = random.Random(1)
+    for number in range(_BATCHES):
+        value = source.randbytes(_RECORD_BYTES)
+        batch = bytes(build_batch([(number, b"key", value, ())]))
+        await client.call(PRODUCE, 8, produce_body("t", batch))
+
+
+def _body(offset: int, size: int = 50_000_000) -> dict[str, Any]:
+    return fetch_body("t", offset, max_bytes=size, partition_max_bytes=size)
+
+
+def _stored(broker: Broker) -> bytes:
+    topic = broker.topics.get("t")
+    assert topic is not None
+    return topic.partitions[0].log.segments[0].path.read_bytes()
+
+
+def _records(answer: dict[str, Any]) -> bytes:
+    return bytes(answer["responses"][0]["partitions"][0]["records"])
+
+
+def _descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def test_a_consumer_that_reads_slowly_gets_all_bytes_and_the_answers_behind_them(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _fill(broker, client)
+    client.send(FETCH, 11, _body(0))
+    client.send(API_VERSIONS, 0, {})
+    client.send(FETCH, 11, _body(_BATCHES // 2))
+    client.send(API_VERSIONS, 0, {})
+    # More than a socket holds is on its way by now; others are served meanwhile.
+    assert (await (await connect(broker)).call(API_VERSIONS, 0, {}))["error_code"] == 0
+    stored = _stored(broker)
+    _, whole = await client.receive(FETCH, 11)
+    assert _records(whole) == stored
+    assert (await client.receive(API_VERSIONS, 0))[1]["error_code"] == 0
+    _, half = await client.receive(FETCH, 11)
+    assert stored.endswith(_records(half))
+    assert scan_batches(_records(half))[0][0].base_offset == _BATCHES // 2
+    assert (await client.receive(API_VERSIONS, 0))[1]["error_code"] == 0
+
+
+async def test_a_fetch_never_has_more_than_it_asked_for_but_for_its_first_batch(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _fill(broker, client)
+    for size in (1, 60_000, 150_000, 1_000_000, 3_000_001):
+        records = _records(await client.call(FETCH, 11, _body(7, size)))
+        headers, end, problem = scan_batches(records)
+        assert problem is None and end == len(records)
+        assert headers[0].base_offset == 7
+        assert len(headers) == 1 or len(records) <= size < len(records) + 2 * _RECORD_BYTES
+
+
+async def test_a_client_that_goes_in_the_middle_leaves_nothing_open(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _fill(broker, client)
+    before = _descriptors()
+    for _ in range(5):
+        leaving = await connect(broker)
+        leaving.send(FETCH, 11, _body(0))
+        await leaving.reader.readexactly(1000)
+        leaving.writer.transport.abort()
+    async with asyncio.timeout(10):
+        while _descriptors() > before or broker.network.limits.connections > 1:
+            await client.call(API_VERSIONS, 0, {})
+
+
+async def test_a_file_that_becomes_shorter_ends_the_connection_and_nothing_else(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _fill(broker, client)
+    topic = broker.topics.get("t")
+    assert topic is not None
+    path = topic.partitions[0].log.segments[0].path
+    reader = await connect(broker)
+    reader.send(FETCH, 11, _body(0))
+    await reader.reader.readexactly(1000)
+    os.truncate(path, 0)
+    async with asyncio.timeout(10):
+        try:
+            rest = await reader.reader.read()
+        except ConnectionError:
+            rest = b""
+    assert len(rest) < _BATCHES * _RECORD_BYTES
+    assert (await client.call(API_VERSIONS, 0, {}))["error_code"] == 0
