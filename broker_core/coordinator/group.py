@@ -396,6 +396,11 @@ class Group(GroupOffsets):
         self.roster.remove(member)
         self._refuse_waiting(member, errors.UnknownMemberId.code)
 
+    def refuse_all_waiting(self, code: int) -> None:
+        """Answer everybody who waits for the group with an error."""
+        for member in self.members.values():
+            self._refuse_waiting(member, code)
+
     def _refuse_waiting(self, member: Member, code: int) -> None:
         if member.join_token is not None:
             self._respond(member.join_token, join_error(code, member.member_id))

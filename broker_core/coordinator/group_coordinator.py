@@ -53,7 +53,6 @@ class GroupCoordinator:
         self._new_id = new_id
         self._effects: list[Effect] = []
         self.groups: dict[str, Group | ConsumerGroup] = {}
-        self._loader = GroupLoader(self.groups, self._new_classic, self._new_consumer)
         # (monotonic ms, group id). An entry may be too early, never too late: heartbeats only move
         # deadlines away, and `_schedule` adds an entry when one has moved closer.
         self._deadlines: list[tuple[int, str]] = []
@@ -454,23 +453,27 @@ class GroupCoordinator:
             self._scheduled[group.group_id] = due
             heapq.heappush(self._deadlines, (due, group.group_id))
 
-    # ------------------------------------------------------------------------------------ loading
+    # ------------------------------------------------------------------------ loading and unloading
 
-    def load(
-        self, key: bytes, value: bytes | None, now: Moment, producer_id: int | None = None
-    ) -> None:
-        """Take over one record of `__consumer_offsets`; call in the order of the log.
+    def begin_loading(self) -> GroupLoader:
+        """Takes over the records of a partition of `__consumer_offsets`, in the log's order."""
+        return GroupLoader(self._new_classic, self._new_consumer)
 
-        `producer_id` is that of the transaction that decides about the record.
-        """
-        self._loader.load(key, value, now, producer_id)
-
-    def finish_loading(self, now: Moment) -> None:
-        """All records have been taken over: sessions begin."""
-        for group in self.groups.values():
+    def adopt(self, loader: GroupLoader, now: Moment) -> None:
+        """All records of a partition have been taken over: its groups' sessions begin."""
+        self.groups.update(loader.groups)
+        for group in loader.groups.values():
             if isinstance(group, ConsumerGroup):
                 group.finish_loading(now)
             self._schedule(group)
+
+    def unload(self, is_concerned: Callable[[str], bool]) -> None:
+        """Another broker coordinates some groups now: their members have to look for it."""
+        for group_id in [each for each in self.groups if is_concerned(each)]:
+            group = self.groups.pop(group_id)
+            self._scheduled.pop(group_id, None)
+            if isinstance(group, Group):
+                group.refuse_all_waiting(errors.NotCoordinator.code)
 
     def _group(self, group_id: str) -> Group | ConsumerGroup:
         group = self.groups.get(group_id)

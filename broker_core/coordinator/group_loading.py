@@ -24,17 +24,26 @@ logger = logging.getLogger(__name__)
 
 
 class GroupLoader:
-    """Takes records over into `groups`."""
+    """Takes the records of one partition over; nobody sees the groups before it is finished."""
 
     def __init__(
         self,
-        groups: dict[str, Group | ConsumerGroup],
         new_classic: Callable[[str], Group],
         new_consumer: Callable[[str], ConsumerGroup],
     ) -> None:
-        self._groups = groups
+        self._groups: dict[str, Group | ConsumerGroup] = {}
         self._new_classic = new_classic
         self._new_consumer = new_consumer
+
+    @property
+    def groups(self) -> dict[str, Group | ConsumerGroup]:
+        """What has been read so far."""
+        return self._groups
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """The partition has the marker of a transaction."""
+        for group in self._groups.values():
+            group.end_transaction(producer_id, committed)
 
     def load(self, key: bytes, value: bytes | None, now: Moment, producer_id: int | None) -> None:
         """Take over one record; one that cannot be read is skipped.

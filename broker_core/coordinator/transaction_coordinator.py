@@ -44,9 +44,6 @@ _Step = Callable[[Moment], None]
 #: Requests for one transactional id that may wait for a transition of it.
 _WAITING_MAX: Final = 64
 
-#: The one broker is the coordinator of all of them, and never another one.
-COORDINATOR_EPOCH: Final = 0
-
 
 class TransactionCoordinator:
     """The transactional ids; see the module."""
@@ -61,7 +58,9 @@ class TransactionCoordinator:
         self.transactions: dict[str, Transaction] = {}
         # Ids whose transition is being stored or whose markers are being written, with the
         # requests that wait for the end of it.
-        self._busy: dict[str, deque[_Step]] = {}
+        self._busy: dict[str, deque[tuple[_Step, Token]]] = {}
+        # Transactions whose markers are being written, by transactional id.
+        self._marking: dict[str, WriteMarkers] = {}
         # (monotonic ms, id, when it started): transactions that time out unless they have ended.
         self._deadlines: list[tuple[int, str, int]] = []
 
@@ -354,14 +353,14 @@ class TransactionCoordinator:
         if waiting is None:
             step(now)
         elif len(waiting) < _WAITING_MAX:
-            waiting.append(step)
+            waiting.append((step, token))
         else:
             self._refuse(token, errors.ConcurrentTransactions.code)
 
     def _go_on(self, transactional_id: str, now: Moment) -> None:
         waiting = self._busy.pop(transactional_id, None)
         while waiting:
-            waiting.popleft()(now)
+            waiting.popleft()[0](now)
             if (again := self._busy.get(transactional_id)) is not None:
                 again.extend(waiting)
                 return
@@ -382,11 +381,15 @@ class TransactionCoordinator:
             self._effects += effect.responses
             self._go_on(effect.transactional_id, now)
 
-    def store_failed(self, effect: StoreTransaction, now: Moment) -> None:
+    def store_failed(
+        self,
+        effect: StoreTransaction,
+        now: Moment,
+        code: int = errors.CoordinatorNotAvailable.code,
+    ) -> None:
         """The new state could not be stored: the old one still holds."""
         if not effect.is_awaited:
             return
-        code = errors.CoordinatorNotAvailable.code
         self._effects += [Respond(each.token, _refusal(code)) for each in effect.responses]
         present = self.transactions.get(effect.transactional_id)
         if present is not None and present.state is TransactionState.ONGOING:
@@ -395,13 +398,20 @@ class TransactionCoordinator:
 
     def _write_markers(self, transaction: Transaction, responses: list[Respond]) -> None:
         committed = transaction.state is TransactionState.PREPARE_COMMIT
-        self._effects.append(
-            WriteMarkers(transaction, committed, transaction.partitions, responses)
-        )
+        effect = WriteMarkers(transaction, committed, transaction.partitions, responses)
+        self._marking[transaction.transactional_id] = effect
+        self._effects.append(effect)
+
+    def is_marking(self, effect: WriteMarkers) -> bool:
+        """Whether the markers of an effect are still to be written from here."""
+        return self._marking.get(effect.transaction.transactional_id) is effect
 
     def markers_written(self, effect: WriteMarkers, now: Moment) -> None:
         """All partitions of a transaction have their markers: it has ended."""
         before = effect.transaction
+        if not self.is_marking(effect):
+            return  # another broker coordinates it now, or this one does again
+        del self._marking[before.transactional_id]
         after = replace(
             before,
             state=_complete(effect.committed),
@@ -473,29 +483,47 @@ class TransactionCoordinator:
                 del self.transactions[transactional_id]
                 self._effects.append(StoreTransaction(transactional_id, None, is_awaited=False))
 
-    # ------------------------------------------------------------------------------------ loading
+    # ------------------------------------------------------------------------ loading and unloading
 
-    def load(self, key: bytes, value: bytes | None) -> None:
-        """Take over one record of `__transaction_state`; call in the order of the log."""
-        try:
-            transactional_id = decode_transaction_key(key)
-            if transactional_id is None:
-                return
-            if value is None:
-                self.transactions.pop(transactional_id, None)
-            else:
-                self.transactions[transactional_id] = decode_transaction(transactional_id, value)
-        except (RemoteProtocolError, IndexError) as error:
-            logger.error("a record of __transaction_state is skipped: %s", error)
-
-    def finish_loading(self, now: Moment) -> None:
-        """All records have been taken over: what was decided is carried out."""
-        for transaction in self.transactions.values():
+    def adopt(self, transactions: dict[str, Transaction], now: Moment) -> None:
+        """A partition of `__transaction_state` has been read: what was decided is carried out."""
+        self.transactions.update(transactions)
+        for transaction in transactions.values():
             if transaction.state in PREPARED:
                 self._busy[transaction.transactional_id] = deque()
                 self._write_markers(transaction, [])
             elif transaction.state is TransactionState.ONGOING:
                 self._await_end(transaction, now)
+
+    def unload(self, is_concerned: Callable[[str], bool]) -> None:
+        """Another broker coordinates some ids now: their producers have to look for it."""
+        for transactional_id in [each for each in self._busy if is_concerned(each)]:
+            for _, token in self._busy.pop(transactional_id):
+                self._refuse(token, errors.NotCoordinator.code)
+        for effect in [
+            each
+            for each in self._marking.values()
+            if is_concerned(each.transaction.transactional_id)
+        ]:
+            del self._marking[effect.transaction.transactional_id]
+            for each in effect.responses:
+                self._refuse(each.token, errors.NotCoordinator.code)
+        for transactional_id in [each for each in self.transactions if is_concerned(each)]:
+            del self.transactions[transactional_id]
+
+
+def load_transaction(transactions: dict[str, Transaction], key: bytes, value: bytes | None) -> None:
+    """Take over one record of `__transaction_state`; call in the order of the log."""
+    try:
+        transactional_id = decode_transaction_key(key)
+        if transactional_id is None:
+            return
+        if value is None:
+            transactions.pop(transactional_id, None)
+        else:
+            transactions[transactional_id] = decode_transaction(transactional_id, value)
+    except (RemoteProtocolError, IndexError) as error:
+        logger.error("a record of __transaction_state is skipped: %s", error)
 
 
 def _complete(committed: bool) -> TransactionState:

@@ -17,8 +17,9 @@ from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSet
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.protocol import records
 from broker_core.protocol.records import BatchHeader
+from broker_core.server.coordinator_shards import CoordinatorShards
 from broker_core.server.flusher import Flusher
-from broker_core.server.internal_topic import InternalTopic
+from broker_core.server.internal_topic import InternalTopic, read_back
 from broker_core.server.partition import Partition
 from broker_core.server.topics import TopicRegistry
 
@@ -44,8 +45,17 @@ class _AppendWait:
 
     def failed(self, code: int) -> None:
         """See AppendWaiter."""
-        self._groups.coordinator.append_failed(self._effect, self._groups.moment())
+        self._groups.coordinator.append_failed(
+            self._effect, self._groups.moment(), coordinator_error(code)
+        )
         self._groups.perform()
+
+
+def coordinator_error(code: int) -> int:
+    """What a client hears of a coordinator that could not store something."""
+    if code == errors.NotLeaderOrFollower.code:
+        return errors.NotCoordinator.code
+    return errors.CoordinatorNotAvailable.code
 
 
 class SubscribableTopics:
@@ -77,7 +87,15 @@ class SubscribableTopics:
 class Groups:
     """Performs the coordinator's effects and calls it when time has come."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicRegistry, flusher: Flusher) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        *,
+        is_alone: bool = True,
+    ) -> None:
+        """`is_alone`: this broker is a cluster of its own, and coordinates all groups."""
         self._config = config
         self._flusher = flusher
         self._loop = asyncio.get_running_loop()
@@ -90,7 +108,10 @@ class Groups:
             OFFSETS_TOPIC,
             config.offsets_topic_partitions,
             config.offsets_topic_segment_bytes,
+            creates=is_alone,
         )
+        #: Which groups are coordinated here, in a cluster.
+        self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = GroupCoordinator(
             GroupSettings(
                 initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
@@ -118,37 +139,47 @@ class Groups:
         return Moment(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
 
     def load(self) -> None:
-        """Read all groups back from the log."""
+        """Read what there is, where all groups are coordinated here; begin to look after them."""
+        if self._topic.creates:
+            count = sum(sum(self._load(each)) for each in self._topic.partitions())
+            if count:
+                logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
+        self._expire_offsets()
+
+    def _load(self, partition: Partition) -> Iterator[int]:
         now = self.moment()
+        loader = self.coordinator.begin_loading()
 
         def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
             producer_id = header.producer_id if header.is_transactional else None
-            self.coordinator.load(key, value, now, producer_id)
+            loader.load(key, value, now, producer_id)
 
-        count = self._topic.read_all(take, self.end_transaction)
-        self.coordinator.finish_loading(now)
-        if count:
-            logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
+        yield from read_back(partition, take, loader.end_transaction)
+        self.coordinator.adopt(loader, self.moment())
         self._set_timer()
-        self._expire_offsets()
+
+    def _unload(self, index: int) -> None:
+        self.coordinator.unload(lambda group_id: self._topic.index_of(group_id) == index)
+        self.perform()
 
     def close(self) -> None:
         """Stop the timers."""
         self._closed = True
+        self.shards.close()
         for timer in (self._timer, self._expiry):
             if timer is not None:
                 timer.cancel()
 
-    def partition_of(self, group_id: str) -> Partition:
-        """Where a group's records are; creates the topic with the first group."""
-        return self._topic.partition_of(group_id)
+    def place_of(self, group_id: str) -> tuple[str, int]:
+        """The partition of a group's records; raises CoordinatorNotAvailable."""
+        return self._topic.name, self._topic.index_of(group_id)
 
     def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
         """A partition of the groups' topic has the marker of a transaction."""
         self.coordinator.end_transaction(
             producer_id,
             committed,
-            lambda group_id: self.partition_of(group_id).index == partition,
+            lambda group_id: self._topic.index_of(group_id) == partition,
         )
 
     def perform(self) -> None:
@@ -170,7 +201,8 @@ class Groups:
         now = self.moment()
         rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
         try:
-            partition = self.partition_of(effect.group_id)
+            partition = self._topic.partition_of(effect.group_id)
+            partition.check_can_commit()
             if effect.producer is None:
                 result = partition.append(records.build_batch(rows), now.wall_ms)
             else:
@@ -184,7 +216,7 @@ class Groups:
             return
         except errors.BrokerError as error:
             logger.error("group %s cannot be stored: %s", effect.group_id, error)
-            self.coordinator.append_failed(effect, now)
+            self.coordinator.append_failed(effect, now, coordinator_error(error.code))
             return
         wait = _AppendWait(self, effect)
         if partition.commits_on_append:

@@ -124,6 +124,9 @@ class Partition:
         if needed > 1:
             raise NotEnoughReplicas(f"min.insync.replicas={needed}, but there is one broker")
 
+    def check_can_commit(self) -> None:
+        """Raise NotLeaderOrFollower, NotEnoughReplicas where the broker's own records can't."""
+
     @property
     def waits_for_others(self) -> bool:
         """Whether other brokers have to have an append before it is committed."""

@@ -175,6 +175,10 @@ class ReplicatedPartition(Partition):
                 f"{self}: in sync are {list(leader.image.isr)}, {needed} are needed"
             )
 
+    def check_can_commit(self) -> None:
+        """See Partition."""
+        self.check_in_sync()
+
     @property
     def waits_for_others(self) -> bool:
         """See Partition."""

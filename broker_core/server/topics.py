@@ -156,6 +156,11 @@ class TopicRegistry:
         topic = self._topics.get(name)
         return None if topic is None else topic.get(index)
 
+    def has_partition(self, name: str, index: int) -> bool:
+        """Whether there is such a partition, wherever its replicas are."""
+        topic = self._topics.get(name)
+        return topic is not None and 0 <= index < topic.partition_count
+
     def partitions(self) -> Iterator[Partition]:
         """All partitions of all topics."""
         for topic in self._topics.values():

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, Final, Protocol
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -14,26 +14,31 @@ from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.transaction import (
     TRANSACTIONS_TOPIC,
     Place,
+    Producer,
+    Transaction,
     TransactionSettings,
     encode_transaction,
     encode_transaction_key,
 )
 from broker_core.coordinator.transaction_coordinator import (
-    COORDINATOR_EPOCH,
     TransactionCoordinator,
+    load_transaction,
 )
 from broker_core.protocol import records
 from broker_core.protocol.control_records import EndMarker, build_end_marker
+from broker_core.protocol.definitions import ADD_PARTITIONS_TO_TXN, WRITE_TXN_MARKERS
+from broker_core.protocol.schema import Api
+from broker_core.server.coordinator_shards import CoordinatorShards
 from broker_core.server.flusher import Flusher
-from broker_core.server.groups import Groups
-from broker_core.server.internal_topic import InternalTopic
+from broker_core.server.groups import Groups, coordinator_error
+from broker_core.server.internal_topic import InternalTopic, read_back
 from broker_core.server.partition import AppendWaiter, Partition
 from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
 #: How long to wait after a marker could not be written, and how often ids are looked through.
-_RETRY_S: Final = 1.0
+_RETRY_S: Final = 0.1
 _EXPIRY_INTERVAL_S: Final = 3600.0
 
 
@@ -53,7 +58,9 @@ class _StoreWait:
 
     def failed(self, code: int) -> None:
         """See AppendWaiter."""
-        self._transactions.coordinator.store_failed(self._effect, self._transactions.moment())
+        self._transactions.coordinator.store_failed(
+            self._effect, self._transactions.moment(), coordinator_error(code)
+        )
         self._transactions.perform()
 
 
@@ -108,6 +115,45 @@ class _PartitionMarker:
         self._wait.finish(self._place, code)
 
 
+class RemoteBrokers(Protocol):
+    """The other brokers of a cluster."""
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+
+    def leader_of(self, place: Place) -> int | None:
+        """The broker that leads a partition; -1 where nobody does, None where there is none."""
+
+    def send(
+        self,
+        broker_id: int,
+        api: Api,
+        version: int,
+        body: dict[str, Any],
+        answered: Callable[[dict[str, Any] | None], None],
+    ) -> None:
+        """Ask a broker; None where there is no answer."""
+
+
+#: Errors after which a marker is tried again.
+_AGAIN: Final = frozenset(
+    each.code
+    for each in (
+        errors.KafkaStorageError,
+        errors.NotLeaderOrFollower,
+        errors.LeaderNotAvailable,
+        errors.NotEnoughReplicas,
+        errors.NotEnoughReplicasAfterAppend,
+        errors.RequestTimedOut,
+        errors.CoordinatorNotAvailable,
+        errors.UnknownServerError,
+    )
+)
+_ADD_VERSION: Final = 5
+_MARKERS_VERSION: Final = 1
+
+
 class Transactions:
     """Performs the coordinator's effects and calls it when time has come."""
 
@@ -118,8 +164,12 @@ class Transactions:
         flusher: Flusher,
         groups: Groups,
         new_producer_id: Callable[[], int],
+        *,
+        remote: RemoteBrokers | None = None,
     ) -> None:
+        """Without `remote` this broker is a cluster of its own, and coordinates everything."""
         self._topics = topics
+        self._remote = remote
         self._flusher = flusher
         self._groups = groups
         self._loop = asyncio.get_running_loop()
@@ -132,7 +182,10 @@ class Transactions:
             TRANSACTIONS_TOPIC,
             config.transaction_topic_partitions,
             config.transaction_topic_segment_bytes,
+            creates=remote is None,
         )
+        #: Which transactional ids are coordinated here, in a cluster.
+        self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = TransactionCoordinator(
             TransactionSettings(
                 timeout_max_ms=config.transaction_max_timeout_ms,
@@ -146,26 +199,95 @@ class Transactions:
         return self._groups.moment()
 
     def load(self) -> None:
-        """Read all transactional ids back from the log, and finish what was decided."""
-        count = self._topic.read_all(
-            lambda _, key, value: self.coordinator.load(key, value), lambda *_: None
-        )
-        self.coordinator.finish_loading(self.moment())
-        if count:
-            known = len(self.coordinator.transactions)
-            logger.info("%d transactional ids read from %d records", known, count)
-        self.perform()
+        """Read what there is, where everything is coordinated here; finish what was decided."""
+        if self._topic.creates:
+            count = sum(sum(self._load(each)) for each in self._topic.partitions())
+            if count:
+                known = len(self.coordinator.transactions)
+                logger.info("%d transactional ids read from %d records", known, count)
         self._later(_EXPIRY_INTERVAL_S, self._expire_ids)
+
+    def _load(self, partition: Partition) -> Iterator[int]:
+        transactions: dict[str, Transaction] = {}
+        yield from read_back(
+            partition,
+            lambda _, key, value: load_transaction(transactions, key, value),
+            lambda *_: None,
+        )
+        self.coordinator.adopt(transactions, self.moment())
+        # Not from here: markers may not be written before the partition counts as read.
+        self._later(0, self.perform)
+
+    def _unload(self, index: int) -> None:
+        self.coordinator.unload(lambda each: self._topic.index_of(each) == index)
+        self.perform()
 
     def close(self) -> None:
         """Stop the timers."""
         self._closed = True
+        self.shards.close()
         for timer in (*self._timers, *((self._timer,) if self._timer else ())):
             timer.cancel()
 
-    def partition_of(self, transactional_id: str) -> Partition:
-        """Where an id's records are; creates the topic with the first one."""
-        return self._topic.partition_of(transactional_id)
+    def place_of(self, transactional_id: str) -> Place:
+        """The partition of an id's records; raises CoordinatorNotAvailable."""
+        return self._topic.name, self._topic.index_of(transactional_id)
+
+    def coordinates(self, transactional_id: str) -> bool:
+        """Whether this broker is the coordinator of an id."""
+        return self._remote is None or not self.shards.refusal(transactional_id)
+
+    def admit(
+        self, producer: Producer, place: Place, *, verify_only: bool, decided: Callable[[int], None]
+    ) -> None:
+        """Ask the producer's coordinator whether a partition belongs to its transaction.
+
+        Unless `verify_only`, it does from now on. `decided` gets an error code, now or later.
+        """
+        if not self.coordinates(producer.transactional_id):
+            self._admit_elsewhere(producer, place, verify_only, decided)
+        elif verify_only:
+            decided(self.coordinator.verify(producer, place))
+        else:
+            self.coordinator.add_partitions(
+                producer, [place], lambda verdict: decided(verdict["error_code"]), self.moment()
+            )
+            self.perform()
+
+    def _admit_elsewhere(
+        self, producer: Producer, place: Place, verify_only: bool, decided: Callable[[int], None]
+    ) -> None:
+        assert self._remote is not None
+        try:
+            leader = self._remote.leader_of(self.place_of(producer.transactional_id))
+        except errors.CoordinatorNotAvailable:
+            leader = None
+        if leader is None or leader < 0 or leader == self._remote.node_id:
+            decided(errors.CoordinatorNotAvailable.code)
+            return
+        topic, partition = place
+        body = {
+            "transactions": [
+                {
+                    "transactional_id": producer.transactional_id,
+                    "producer_id": producer.producer_id,
+                    "producer_epoch": producer.epoch,
+                    "verify_only": verify_only,
+                    "topics": [{"name": topic, "partitions": [partition]}],
+                }
+            ]
+        }
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            if answer is None:
+                decided(errors.CoordinatorNotAvailable.code)
+            elif answer["error_code"]:
+                decided(answer["error_code"])
+            else:
+                (found,) = answer["results_by_transaction"][0]["topic_results"]
+                decided(found["results_by_partition"][0]["partition_error_code"])
+
+        self._remote.send(leader, ADD_PARTITIONS_TO_TXN, _ADD_VERSION, body, answered)
 
     def perform(self) -> None:
         """Do what the coordinator wants done."""
@@ -187,11 +309,12 @@ class Transactions:
         value = None if after is None else encode_transaction(after)
         row = (now.wall_ms, encode_transaction_key(effect.transactional_id), value, ())
         try:
-            partition = self.partition_of(effect.transactional_id)
+            partition = self._topic.partition_of(effect.transactional_id)
+            partition.check_can_commit()
             result = partition.append(records.build_batch([row]), now.wall_ms)
         except errors.BrokerError as error:
             logger.error("transaction of %s cannot be stored: %s", effect.transactional_id, error)
-            self.coordinator.store_failed(effect, now)
+            self.coordinator.store_failed(effect, now, coordinator_error(error.code))
             return
         self._wait_durable(partition, _StoreWait(self, effect), result.last_offset + 1)
 
@@ -211,22 +334,84 @@ class Transactions:
     def _write_markers(self, effect: WriteMarkers, places: Iterable[Place]) -> None:
         def done(codes: dict[Place, int]) -> None:
             # What another epoch has overtaken, and what is deleted, needs no marker any more.
-            failed = [
-                place for place, code in codes.items() if code == errors.KafkaStorageError.code
-            ]
+            failed = [place for place, code in codes.items() if code in _AGAIN]
             if failed:
                 self._later(_RETRY_S, lambda: self._write_markers(effect, failed))
             else:
                 self.coordinator.markers_written(effect, self.moment())
                 self.perform()
 
+        if not self.coordinator.is_marking(effect):
+            return  # another broker coordinates it now
         after = effect.transaction
-        self.write_markers(
-            sorted(places),
-            (after.producer_id, after.epoch),
-            EndMarker(effect.committed, COORDINATOR_EPOCH),
-            MarkerWait(done),
-        )
+        try:
+            epoch = self._topic.partition_of(after.transactional_id).leader_epoch
+        except errors.BrokerError:
+            return  # the same
+        producer = (after.producer_id, after.epoch)
+        marker = EndMarker(effect.committed, epoch)
+        wait = MarkerWait(done)
+        if self._remote is None:
+            self.write_markers(sorted(places), producer, marker, wait)
+            return
+        here: list[Place] = []
+        elsewhere: dict[int, list[Place]] = {}
+        for place in sorted(places):
+            leader = self._remote.leader_of(place)
+            if leader is None:
+                wait.expect()
+                wait.finish(place, errors.UnknownTopicOrPartition.code)
+            elif leader == self._remote.node_id:
+                here.append(place)
+            else:
+                elsewhere.setdefault(leader, []).append(place)
+        for leader, theirs in elsewhere.items():
+            self._send_markers(leader, theirs, producer, marker, wait)
+        self.write_markers(here, producer, marker, wait)
+
+    def _send_markers(
+        self,
+        leader: int,
+        places: list[Place],
+        producer: tuple[int, int],
+        marker: EndMarker,
+        wait: MarkerWait,
+    ) -> None:
+        assert self._remote is not None
+        topics: dict[str, list[int]] = {}
+        for topic, partition in places:
+            topics.setdefault(topic, []).append(partition)
+            wait.expect()
+        body = {
+            "markers": [
+                {
+                    "producer_id": producer[0],
+                    "producer_epoch": producer[1],
+                    "transaction_result": marker.committed,
+                    "topics": [
+                        {"name": name, "partition_indexes": indexes}
+                        for name, indexes in topics.items()
+                    ],
+                    "coordinator_epoch": marker.coordinator_epoch,
+                }
+            ]
+        }
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            codes = dict.fromkeys(places, errors.NotLeaderOrFollower.code)
+            for found in answer["markers"] if answer is not None else ():
+                for topic in found["topics"]:
+                    for each in topic["partitions"]:
+                        codes[topic["name"], each["partition_index"]] = each["error_code"]
+            for place, code in codes.items():
+                # That it does not exist is for the metadata to say.
+                is_unknown = code == errors.UnknownTopicOrPartition.code
+                wait.finish(place, errors.NotLeaderOrFollower.code if is_unknown else code)
+
+        if leader < 0:
+            answered(None)
+        else:
+            self._remote.send(leader, WRITE_TXN_MARKERS, _MARKERS_VERSION, body, answered)
 
     def write_markers(
         self,
@@ -244,6 +429,7 @@ class Transactions:
                 continue
             now_ms = self.moment().wall_ms
             try:
+                partition.check_can_commit()
                 result = partition.append_from_coordinator(
                     build_end_marker(*producer, marker, now_ms), now_ms, marker
                 )

@@ -40,7 +40,7 @@ def handle_commit(broker: Broker, request: Request) -> None:
                 each["committed_leader_epoch"],
                 each["committed_metadata"] or "",
                 errors.NONE
-                if broker.topics.partition(name, each["partition_index"]) is not None
+                if broker.topics.has_partition(name, each["partition_index"])
                 else errors.UnknownTopicOrPartition.code,
             )
             for each in asked["partitions"]

@@ -201,7 +201,7 @@ def handle_find_coordinator(broker: Broker, request: Request) -> None:
         for key in keys:
             if key:
                 coordinated = broker.groups if body["key_type"] == _GROUP else broker.transactions
-                coordinated.partition_of(key)
+                coordinated.place_of(key)
     else:
         code, message = errors.InvalidRequest.code, f"no coordinator of kind {body['key_type']}"
         address = (-1, "", -1)

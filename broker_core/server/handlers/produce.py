@@ -211,31 +211,42 @@ class _Produce:
         Clients before KIP-890 have told it; later ones leave that to the broker.
         """
         transactions = self._broker.transactions
-        if self._request.version < _BROKER_ADDS_PARTITIONS_FROM:
+        verify_only = self._request.version < _BROKER_ADDS_PARTITIONS_FROM
+        if verify_only and transactions.coordinates(producer.transactional_id):
             code = transactions.coordinator.verify(producer, partition.place)
-            try:
-                self._append(partition, records, result, verified=code == errors.NONE)
-            except errors.InvalidTxnState:
-                raise _refusal(code, self._request.version) from None
+            self._append_verified(partition, records, result, code)
             return
         kept = bytearray(records)  # the request's own bytes are gone when this handler returns
         self._acknowledgement.waiting_for += 1
 
-        def added(verdict: dict[str, Any]) -> None:
+        def decided(code: int) -> None:
             try:
                 if partition.deleted:
                     raise errors.UnknownTopicOrPartition()
-                if verdict["error_code"]:
-                    raise _refusal(verdict["error_code"], self._request.version)
-                self._append(partition, kept, result)
+                if verify_only:
+                    self._append_verified(partition, kept, result, code)
+                elif code:
+                    raise _refusal(code, self._request.version)
+                else:
+                    self._append(partition, kept, result)
             except errors.BrokerError as refusal:
                 self._refuse(partition.topic, result, refusal)
             self._acknowledgement.one_less()
 
-        transactions.coordinator.add_partitions(
-            producer, [partition.place], added, transactions.moment()
-        )
-        transactions.perform()
+        transactions.admit(producer, partition.place, verify_only=verify_only, decided=decided)
+
+    def _append_verified(
+        self,
+        partition: Partition,
+        records: bytearray | memoryview,
+        result: dict[str, Any],
+        code: int,
+    ) -> None:
+        """Append what the coordinator has been asked about: its error code may not matter."""
+        try:
+            self._append(partition, records, result, verified=code == errors.NONE)
+        except errors.InvalidTxnState:
+            raise _refusal(code, self._request.version) from None
 
     def _append(
         self,

@@ -73,8 +73,8 @@ def handle_init_producer_id(broker: Broker, request: Request) -> None:
 def _reply_new_id(broker: Broker, request: Request) -> None:
     try:
         producer_id = broker.producer_ids.next_id()
-    except errors.KafkaStorageError as error:
-        logger.error("no producer id: %s", error)
+    except errors.BrokerError as error:
+        logger.warning("no producer id: %s", error)
         request.reply({"error_code": error.code, "producer_epoch": -1})
         return
     # One that asks again for an epoch of its id gets a new id with epoch 0, as from Kafka.
@@ -125,7 +125,7 @@ def _add_partitions(
     places = [(topic["name"], each) for topic in asked["topics"] for each in topic["partitions"]]
     producer = _producer(asked)
     coordinator = broker.transactions.coordinator
-    missing = {place for place in places if broker.topics.partition(*place) is None}
+    missing = {place for place in places if not broker.topics.has_partition(*place)}
     if missing:
         codes = {
             place: errors.UnknownTopicOrPartition.code
@@ -160,10 +160,15 @@ def _partition_results(codes: dict[Place, int]) -> list[dict[str, Any]]:
 def handle_add_offsets(broker: Broker, request: Request) -> None:
     """AddOffsetsToTxn: the partition of a group's offsets belongs to the transaction."""
     body = request.body
-    place = broker.groups.partition_of(body["group_id"]).place
 
     def answer(result: dict[str, Any]) -> None:
         request.reply({"error_code": _code(request, result["error_code"])})
+
+    try:
+        place = broker.groups.place_of(body["group_id"])
+    except errors.CoordinatorNotAvailable as error:
+        answer({"error_code": error.code})
+        return
 
     transactions = broker.transactions
     transactions.coordinator.add_partitions(_producer(body), [place], answer, transactions.moment())
@@ -189,7 +194,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
     """TxnOffsetCommit: offsets that count if the transaction commits."""
     body = request.body
     producer = _producer(body)
-    place = broker.groups.partition_of(body["group_id"]).place
+    place = broker.groups.place_of(body["group_id"])
     offsets = [
         OffsetToCommit(
             topic["name"],
@@ -198,7 +203,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
             each["committed_leader_epoch"],
             each["committed_metadata"] or "",
             errors.NONE
-            if broker.topics.partition(topic["name"], each["partition_index"]) is not None
+            if broker.topics.has_partition(topic["name"], each["partition_index"])
             else errors.UnknownTopicOrPartition.code,
         )
         for topic in body["topics"]
@@ -211,8 +216,7 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
         codes = {each: _member_code(request, code) for each, code in result["codes"].items()}
         request.reply({"topics": codes_by_topic(codes)})
 
-    def commit(verdict: dict[str, Any]) -> None:
-        code = verdict["error_code"]
+    def commit(code: int) -> None:
         if code:
             if code == errors.ProducerFenced.code:
                 code = errors.InvalidProducerEpoch.code
@@ -229,13 +233,13 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
         )
         groups.perform()
 
-    transactions = broker.transactions
-    if request.version >= _EPOCH_PER_TRANSACTION_FROM:
-        # The client leaves it to the broker to add the partition to the transaction.
-        transactions.coordinator.add_partitions(producer, [place], commit, transactions.moment())
-        transactions.perform()
-    else:
-        commit({"error_code": transactions.coordinator.verify(producer, place)})
+    broker.transactions.admit(
+        producer,
+        place,
+        # Later clients leave it to the broker to add the partition to the transaction.
+        verify_only=request.version < _EPOCH_PER_TRANSACTION_FROM,
+        decided=commit,
+    )
 
 
 def _member_code(request: Request, code: int) -> int:

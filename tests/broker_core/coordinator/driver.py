@@ -82,10 +82,15 @@ class Driver:
     def restart(self) -> None:
         """A new coordinator that reads the log; what was not stored is gone."""
         self.coordinator = self._new()
-        for key, value in self.log:
-            self.coordinator.load(key, value, self.now)
-        self.coordinator.finish_loading(self.now)
+        self.load()
         self.answers.clear()
+
+    def load(self) -> None:
+        """Read the log."""
+        loader = self.coordinator.begin_loading()
+        for key, value in self.log:
+            loader.load(key, value, self.now, None)
+        self.coordinator.adopt(loader, self.now)
 
     def perform(self) -> None:
         """Do what the coordinator wants."""

@@ -12,11 +12,15 @@ from broker_core.coordinator.effects import Moment, Respond, StoreTransaction, W
 from broker_core.coordinator.transaction import (
     EPOCH_MAX,
     Producer,
+    Transaction,
     TransactionSettings,
     encode_transaction,
     encode_transaction_key,
 )
-from broker_core.coordinator.transaction_coordinator import TransactionCoordinator
+from broker_core.coordinator.transaction_coordinator import (
+    TransactionCoordinator,
+    load_transaction,
+)
 
 A, B = ("a", 0), ("b", 1)
 NEW = 2  # the version of the protocol with an epoch for each transaction
@@ -90,9 +94,14 @@ class Bench:
         """A new coordinator that reads the log."""
         self.coordinator = self._new()
         self.markers.clear()
+        self.load()
+
+    def load(self) -> None:
+        """Read the log."""
+        transactions: dict[str, Transaction] = {}
         for key, value in self.log:
-            self.coordinator.load(key, value)
-        self.coordinator.finish_loading(self.now)
+            load_transaction(transactions, key, value)
+        self.coordinator.adopt(transactions, self.now)
         self.perform()
 
     def init(
