@@ -50,9 +50,14 @@ def _free_ports(count: int) -> list[int]:
 
 
 def _properties(
-    node: int, listener: int, controllers: list[int], data: Path, more: Mapping[str, str]
+    node: int,
+    first: int,
+    listener: int,
+    controllers: list[int],
+    data: Path,
+    more: Mapping[str, str],
 ) -> str:
-    voters = ",".join(f"{i + 1}@127.0.0.1:{port}" for i, port in enumerate(controllers))
+    voters = ",".join(f"{i + first}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     replication = min(len(controllers), 3)
     internal = {}
     for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
@@ -65,7 +70,7 @@ def _properties(
         "node.id": node,
         "controller.quorum.voters": voters,
         "listeners": f"PLAINTEXT://127.0.0.1:{listener},"
-        f"CONTROLLER://127.0.0.1:{controllers[node - 1]}",
+        f"CONTROLLER://127.0.0.1:{controllers[node - first]}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listener}",
         "controller.listener.names": "CONTROLLER",
         "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
@@ -92,8 +97,10 @@ def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
 
 
 @contextmanager
-def apache_kafka(brokers: int = 1, more: Mapping[str, str] | None = None) -> Iterator[str]:
-    """A cluster of combined nodes on loopback; gives its bootstrap servers.
+def apache_kafka(
+    brokers: int = 1, more: Mapping[str, str] | None = None, *, first_node: int = 1
+) -> Iterator[str]:
+    """A cluster of combined nodes on loopback, numbered from one on; gives its bootstrap servers.
 
     Names of `more` have `_` where a property has a dot; `listeners` is put behind the two listeners
     that there are always, PLAINTEXT and CONTROLLER.
@@ -111,7 +118,14 @@ def apache_kafka(brokers: int = 1, more: Mapping[str, str] | None = None) -> Ite
                 node.mkdir()
                 config = node / "server.properties"
                 config.write_text(
-                    _properties(i + 1, listeners[i], controllers, node / "data", more or {})
+                    _properties(
+                        i + first_node,
+                        first_node,
+                        listeners[i],
+                        controllers,
+                        node / "data",
+                        more or {},
+                    )
                 )
                 done = tool("kafka.tools.StorageTool", *formatting, str(config))
                 assert done.returncode == 0, done.stderr

@@ -25,12 +25,18 @@ DYNAMIC: Final = frozenset(name for name, _, _ in TOPIC_DEFAULTS) | {
 }
 
 
+_MIN_INSYNC: Final = "min.insync.replicas"
+
+
 class DynamicConfig:
     """What has been set by clients: `cluster` for all brokers, `own` for this one."""
 
     def __init__(self, config: BrokerConfig) -> None:
         self._static = config
-        self.cluster: dict[str, str] = {}
+        # Of this setting all brokers must think alike, so it is one for all of them from the start
+        # (KIP-966).
+        self._initial = {_MIN_INSYNC: config.topic_defaults.get(_MIN_INSYNC, "1")}
+        self.cluster: dict[str, str] = dict(self._initial)
         self.own: dict[str, str] = {}
 
     def effective(self) -> BrokerConfig:
@@ -54,7 +60,7 @@ class DynamicConfig:
     def replace(self, properties: Mapping[str, str], *, for_all: bool) -> None:
         """Set what `check` has allowed; `apply` makes it hold."""
         if for_all:
-            self.cluster = dict(properties)
+            self.cluster = self._initial | dict(properties)
         else:
             self.own = dict(properties)
 
@@ -73,5 +79,5 @@ class DynamicConfig:
 
     def load(self, stored: dict[str, Any]) -> None:
         """Read back what `to_stored` gave; what can no longer be set is left out."""
-        self.cluster = {k: v for k, v in stored["cluster"].items() if k in DYNAMIC}
+        self.cluster = self._initial | {k: v for k, v in stored["cluster"].items() if k in DYNAMIC}
         self.own = {k: v for k, v in stored["own"].items() if k in DYNAMIC}

@@ -200,3 +200,13 @@ def test_settings_of_what_does_not_exist(admin: AdminClient) -> None:
     with pytest.raises(KafkaException) as raised:
         describe(admin, ResourceType.TOPIC, "no-such-topic")
     assert raised.value.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
+
+
+def test_min_insync_replicas_is_set_for_all_brokers_from_the_start(
+    admin: AdminClient, topic: str, make_topic: Make
+) -> None:
+    entry = describe(admin, ResourceType.TOPIC, topic)["min.insync.replicas"]
+    assert entry.value == "1"
+    assert source(entry) is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
+    own = describe(admin, ResourceType.TOPIC, make_topic(min_insync_replicas="1"))
+    assert source(own["min.insync.replicas"]) is ConfigSource.DYNAMIC_TOPIC_CONFIG

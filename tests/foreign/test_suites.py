@@ -73,6 +73,7 @@ def _waylog(folder: Path, partitions: int) -> Iterator[str]:
     folder.mkdir()
     broker = BrokerProcess(
         folder,
+        advertised_listeners="PLAINTEXT://127.0.0.1:0",
         auto_create_topics_enable="true",
         num_partitions=str(partitions),
         group_initial_rebalance_delay_ms="100",
@@ -98,7 +99,9 @@ def _apache_kafka(partitions: int) -> AbstractContextManager[str]:
             "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
             "allow_everyone_if_no_acl_found": "true",
             "super_users": "User:ANONYMOUS",
-        }
+        },
+        # Some of these suites know the number of their broker.
+        first_node=0,
     )
 
 
