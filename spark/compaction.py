@@ -1,9 +1,10 @@
 """Compaction: the files of a day as they came in, into few files that are quick to read.
 
-Rows are ordered by where their device mostly was that day (along a Z-order curve), then by device,
-then by time. So a device's day lies in one piece, which is what a track, a places job and delta
-encoding want; and devices that are near each other lie near each other, so that the statistics of a
-row group say which area it has. Positions are whole numbers of 1e-7 degrees.
+The small days of a month that is over are packed once more, into one file. Rows are ordered by
+where their device mostly was (along a Z-order curve), then by device, then by time. So a device's
+day, or month, lies in one piece, which is what a track, a places job and delta encoding want; and
+devices that are near each other lie near each other, so that the statistics of a row group say
+which area it has. Positions are whole numbers of 1e-7 degrees.
 
 Files count from the moment that the manifest names them (waylog.history_reader).
 """
@@ -12,6 +13,7 @@ from __future__ import annotations
 
 import tempfile
 import uuid
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -25,6 +27,7 @@ from numpy.typing import NDArray
 from spark.fixes import to_units
 from spark.schema import HISTORY_SCHEMA
 from waylog.history_reader import (
+    MONTH_LENGTH,
     RUNS_KEY,
     CompactedDate,
     CompactedFile,
@@ -80,12 +83,12 @@ _FOLDER: Final = "_compacting"
 
 
 class CompactionTask(NamedTuple):
-    """One date of a history."""
+    """One period of a history."""
 
     history: str
-    date: str
+    period: str
     files: list[HistoryFile]
-    spans: list[OffsetSpan]  # of all rows in these files
+    days: dict[str, list[OffsetSpan]]  # of all rows of a date in these files
     sort_rows: int = SORT_ROWS
     file_bytes: int = FILE_BYTES
 
@@ -93,22 +96,30 @@ class CompactionTask(NamedTuple):
 class CompactionResult(NamedTuple):
     """What is to be put into the manifest."""
 
-    date: str
+    period: str
     sources: list[HistoryFile]
     compacted: CompactedDate
     rows_before: int
     bytes_before: int
 
 
-def plan_date(reader: HistoryReader, date: str) -> CompactionTask:
-    """All files of a date that count now, into one task."""
-    files = reader.files(date)
-    spans = [span for file in files for span in reader.spans_of(file)]
-    return CompactionTask(reader.storage.url, date, files, merge_spans(spans))
+def plan_period(reader: HistoryReader, period: str) -> CompactionTask:
+    """All files of a period that count now, into one task; of a month, those of its dates too."""
+    days: dict[str, list[OffsetSpan]] = defaultdict(list)
+    files: list[HistoryFile] = []
+    for own in (each for each in reader.periods() if each.startswith(period)):
+        files += reader.files(own)
+        for date, spans in reader.compacted_spans(own).items():
+            days[date] += spans
+        for file in reader.files(own):
+            if file.span is not None:
+                days[file.date].append(file.span)
+    merged = {date: merge_spans(spans) for date, spans in sorted(days.items())}
+    return CompactionTask(reader.storage.url, period, files, merged)
 
 
-def compact_date(task: CompactionTask) -> CompactionResult:
-    """Write the compacted files of a date, under their final names; for a task.
+def compact_period(task: CompactionTask) -> CompactionResult:
+    """Write the compacted files of a period, under their final names; for a task.
 
     They do not count before the manifest names them.
     """
@@ -125,19 +136,21 @@ def compact_date(task: CompactionTask) -> CompactionResult:
     if parts.rows - parts.doubled != writer.rows:
         # Never exchange files for others that have less.
         raise RuntimeError(
-            f"{task.date}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
+            f"{task.period}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
         )
+    month = len(task.period) == MONTH_LENGTH
+    spans = merge_spans([span for own in task.days.values() for span in own])
     return CompactionResult(
-        task.date,
+        task.period,
         task.files,
-        CompactedDate(writer.files, task.spans),
+        CompactedDate(writer.files, spans, task.days if month else {}),
         parts.rows,
         sum(file.bytes for file in task.files),
     )
 
 
 class _Chunks:
-    """The rows of a date in their order, some at a time."""
+    """The rows of a period in their order, some at a time."""
 
     def __init__(self, storage: Storage, task: CompactionTask, folder: Path) -> None:
         self._storage = storage
@@ -350,7 +363,7 @@ class _Writer:
         self.files: list[CompactedFile] = []
         self.rows = 0
         storage.create_folder(_FOLDER)
-        storage.create_folder(f"date={task.date}")
+        storage.create_folder(f"date={task.period}")
 
     def write(self, table: pa.Table) -> None:
         """Append rows in their order."""
@@ -380,7 +393,7 @@ class _Writer:
 
     def _open(self, sample: pa.Table) -> None:
         name = f"compacted-{self._run}-{len(self.files):05d}.parquet"
-        self._path = f"date={self._task.date}/{name}"
+        self._path = f"date={self._task.period}/{name}"
         self._stream = self._storage.open_output(f"{_FOLDER}/{name}.tmp")
         self._parquet = pq.ParquetWriter(
             self._stream,
@@ -409,7 +422,7 @@ class _Writer:
         aside = f"{_FOLDER}/{self._path.rpartition('/')[2]}.tmp"
         self._storage.flush(aside)
         self._storage.rename(aside, self._path)
-        self._storage.flush_folder(f"date={self._task.date}")
+        self._storage.flush_folder(f"date={self._task.period}")
         self.files.append(CompactedFile(self._path, self._file_rows, size))
         self._parquet = None
         self._runs, self._file_rows = [], 0
@@ -429,7 +442,7 @@ def rewrite_without(
     It does not count before the manifest names it.
     """
     # Never cut: it is not larger than it was.
-    task = CompactionTask(storage.url, file.date, [file], [], file_bytes=1 << 62)
+    task = CompactionTask(storage.url, file.date, [file], {}, file_bytes=1 << 62)
     gone = pa.array(list(devices), pa.string())
     before = 0
     with storage.open_input(file.path) as stream:

@@ -1,7 +1,7 @@
 """Everything that a history has of somebody, as files that other programs read.
 
-Written as it is read, one device and day after the other, so that a year takes no more memory than
-a day. A day is a segment of its own.
+Written as it is read, one device and day (or packed month) after the other, so that a year takes no
+more memory than a month. A day is a segment of its own.
 """
 
 from __future__ import annotations
@@ -10,15 +10,17 @@ import csv
 import io
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
+from itertools import pairwise
 from typing import IO, Any, Final, Protocol
 from xml.sax.saxutils import escape
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from spark.schema import HISTORY_SCHEMA
+from spark.schema import DAY_MS, HISTORY_SCHEMA
 from waylog.history_reader import HistoryReader, device_runs
 
 _ATTEMPTS: Final = 3
@@ -57,16 +59,21 @@ def devices_of(reader: HistoryReader, user: str) -> list[str]:
 
 def days_of(reader: HistoryReader, device: str, from_ms: int, to_ms: int) -> Iterator[pa.Table]:
     """The fixes of a device with from_ms <= time <= to_ms, day by day."""
-    for date in reader.dates():
-        rows = _day(reader, date, device, from_ms, to_ms)
-        if rows.num_rows:
-            yield rows
+    for period in reader.periods():
+        rows = _period(reader, period, device, from_ms, to_ms)
+        days = np.floor_divide(rows["time"].to_numpy(), DAY_MS)
+        cuts = [0, *(np.flatnonzero(np.diff(days)) + 1).tolist(), rows.num_rows]
+        for start, stop in pairwise(cuts):
+            if start < stop:
+                yield rows.slice(start, stop - start)
 
 
-def _day(reader: HistoryReader, date: str, device: str, from_ms: int, to_ms: int) -> pa.Table:
+def _period(reader: HistoryReader, period: str, device: str, from_ms: int, to_ms: int) -> pa.Table:
     for attempt in range(_ATTEMPTS):
         try:
-            batches = [_own(batch, device, from_ms, to_ms) for batch in reader.scan(date, [device])]
+            batches = [
+                _own(batch, device, from_ms, to_ms) for batch in reader.scan(period, [device])
+            ]
             table = pa.Table.from_batches(batches, HISTORY_SCHEMA)
             return table.sort_by([("time", "ascending"), ("kafka_offset", "ascending")])
         except FileNotFoundError:

@@ -180,7 +180,7 @@ class Shard(NamedTuple):
 
     bucket: int
     name: str
-    dates: tuple[str, ...]  # of each of its parts, ascending
+    periods: tuple[str, ...]  # of each of its parts, ascending
     rows: int
 
 

@@ -5,16 +5,17 @@ from __future__ import annotations
 import datetime
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import groupby
 from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from spark.fix_table import Part, Source, by_device, read_source
 from spark.fixes import Fixes
-from waylog.history_reader import HistoryFile, HistoryReader
+from spark.schema import DAY_MS
+from waylog.history_reader import HistoryReader, period_bounds_ms
 
 #: A cell of this resolution is some 460 m wide.
 RESOLUTION: Final = 9
@@ -83,8 +84,8 @@ def heat_map(
 
     fixes: dict[str, int] = defaultdict(int)
     devices: dict[str, set[str]] = defaultdict(set)
-    for date in dates:
-        for part in _parts(reader, date):
+    for _, parts in _days(reader, dates):
+        for part in parts:
             rows = np.column_stack(
                 [part.codes, part.lat // _GRID_UNITS, part.lon // _GRID_UNITS]
             ).astype(np.int64)
@@ -124,8 +125,8 @@ def gap_audit(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DeviceDay
     before.
     """
     last_seen: dict[str, DeviceDay] = {}
-    for date in dates:
-        for device, fixes in by_device(list(_parts(reader, date))):
+    for date, parts in _days(reader, dates):
+        for device, fixes in by_device(parts):
             before = last_seen.get(device)
             if before is not None:
                 yield from _empty_days(before, date)
@@ -155,40 +156,68 @@ def _device_day(device: str, date: str, fixes: Fixes) -> DeviceDay:
 
 def quality(reader: HistoryReader, dates: Sequence[str]) -> Iterator[DayQuality]:
     """One line a day about the data."""
+    for period, own in groupby(dates, key=reader.manifest.period_of):
+        yield from _quality_of(reader, period, list(own))
+
+
+def _quality_of(reader: HistoryReader, period: str, dates: Sequence[str]) -> Iterator[DayQuality]:
     columns = ["device", "time", "received", "accuracy", "lat", "lon"]
-    for date in dates:
-        counts = np.zeros(6, np.int64)
-        times: list[pa.Table] = []
-        for batch in reader.scan(date, columns=columns):
-            accuracy = batch["accuracy"]
-            late = pc.subtract(batch["received"], batch["time"])
-            nowhere = pc.and_(pc.equal(batch["lat"], 0.0), pc.equal(batch["lon"], 0.0))
-            counts += [
-                batch.num_rows,
-                0,
-                pc.sum(pc.greater(accuracy, INACCURATE_M)).as_py() or 0,
-                pc.sum(pc.greater(late, LATE_S * 1000)).as_py() or 0,
-                accuracy.null_count,
-                pc.sum(nowhere).as_py() or 0,
-            ]
-            times.append(pa.Table.from_batches([batch.select(["device", "time"])]))
-        if not times:
-            continue
-        each = pa.concat_tables(times).group_by(["device", "time"]).aggregate([])
-        rows, _, inaccurate, late_rows, without, nowhere_rows = counts.tolist()
-        yield DayQuality(
-            date,
-            rows,
-            len(pc.unique(each["device"])),
-            rows - each.num_rows,
-            inaccurate,
-            late_rows,
-            without,
-            nowhere_rows,
+    start, stop = period_bounds_ms(period)
+    counts = np.zeros((5, (stop - start) // DAY_MS), np.int64)
+    times: list[pa.Table] = []
+    for batch in reader.scan(period, columns=columns):
+        time = batch["time"].to_numpy()
+        day = (time - start) // DAY_MS
+        accuracy = batch["accuracy"].to_numpy(zero_copy_only=False)
+        nowhere = (batch["lat"].to_numpy() == 0.0) & (batch["lon"].to_numpy() == 0.0)
+        marks = (
+            np.ones(len(day), np.bool_),
+            accuracy > INACCURATE_M,
+            batch["received"].to_numpy() - time > LATE_S * 1000,
+            np.isnan(accuracy),
+            nowhere,
         )
+        for row, mark in enumerate(marks):
+            counts[row] += np.bincount(day[mark], minlength=counts.shape[1])
+        times.append(pa.table({"device": batch["device"], "time": batch["time"], "day": day}))
+    if not times:
+        return
+    each = pa.concat_tables(times).group_by(["device", "time", "day"]).aggregate([])
+    different = np.bincount(each["day"].to_numpy(), minlength=counts.shape[1])
+    seen = each.group_by(["device", "day"]).aggregate([])
+    devices = np.bincount(seen["day"].to_numpy(), minlength=counts.shape[1])
+    for date in dates:
+        number = (period_bounds_ms(date)[0] - start) // DAY_MS
+        rows, inaccurate, late, without, nowhere_rows = counts[:, number].tolist()
+        if rows:
+            yield DayQuality(
+                date,
+                rows,
+                int(devices[number]),
+                rows - int(different[number]),
+                inaccurate,
+                late,
+                without,
+                nowhere_rows,
+            )
 
 
-def _parts(reader: HistoryReader, date: str) -> Iterator[Part]:
-    files: list[HistoryFile] = reader.files(date)
-    for file in files:
-        yield from read_source(reader.storage, Source(file.path, None))
+def _days(reader: HistoryReader, dates: Sequence[str]) -> Iterator[tuple[str, list[Part]]]:
+    """The fixes of each date."""
+    for period, own in groupby(dates, key=reader.manifest.period_of):
+        parts = [
+            part
+            for file in reader.files(period)
+            for part in read_source(reader.storage, Source(file.path, None))
+        ]
+        for date in own:
+            yield date, parts if date == period else _within(parts, *period_bounds_ms(date))
+
+
+def _within(parts: Sequence[Part], start: int, stop: int) -> list[Part]:
+    found = []
+    for part in parts:
+        rows = (part.time >= start) & (part.time < stop)
+        if rows.any():
+            found.append(part.take(rows))
+    return found

@@ -97,16 +97,18 @@ def _add_compact(subparsers: Any) -> None:
         "compact",
         "pack days into few files, ordered for reading",
         "Exchange the files of days that are over for few, small ones that are ordered for "
-        "reading. A day that gets late fixes is packed again. Readers that follow _manifest.json "
+        "reading, and the small days of a month that is over for one. What gets late fixes is "
+        "packed again. Readers that follow _manifest.json "
         "see every fix once at any moment; those that list folders see fixes twice for a moment.",
     ).add_argument
     add("--before", metavar="DATE", help="days before this one, UTC (default: today)")
     add("--all", action="store_true", help="today as well")
+    add("--keep-days", action="store_true", help="do not join the days of a month")
     add("--grace", metavar="S", type=float, default=0.0, help="delete old files so much later (0)")
     add("--engine", choices=("spark", "arrow"), default="arrow", help="what spreads the days")
     add("--master", metavar="M", default="local[2]", help="Spark's master (local[2])")
     add("--workers", metavar="N", type=int, default=1, help="processes of --engine arrow (1)")
-    add("--json", action="store_true", help="one JSON object a day")
+    add("--json", action="store_true", help="one JSON object a day or month")
 
 
 def _add_files(subparsers: Any) -> None:

@@ -82,17 +82,18 @@ class HistoryFiles:
     def _look(self) -> None:
         reader = HistoryReader(self._storage.url)
         self._found.clear()
-        for date in reader.dates():
-            compacted = [file.path for file in reader.files(date) if file.span is None]
-            for file in reader.files(date):
+        for period in reader.periods():
+            compacted = [file.path for file in reader.files(period) if file.span is None]
+            for file in reader.files(period):
                 if file.span is not None:
                     self._found[file.span.partition].append(
-                        _Covered([file.path], date, *msgspec.structs.astuple(file.span))
+                        _Covered([file.path], file.date, *msgspec.structs.astuple(file.span))
                     )
-            for span in reader.compacted_spans(date):
-                self._found[span.partition].append(
-                    _Covered(compacted, date, *msgspec.structs.astuple(span))
-                )
+            for date, spans in reader.compacted_spans(period).items():
+                for span in spans:
+                    self._found[span.partition].append(
+                        _Covered(compacted, date, *msgspec.structs.astuple(span))
+                    )
 
     def next_offsets(self) -> dict[int, int]:
         """One past the newest offset that a file covers, by partition, as found by `open`."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import IO
 
@@ -12,7 +13,7 @@ from spark.compaction import CompactionResult, remove_scratch
 from waylog.history_reader import (
     COMPACTED_NAME,
     MANIFEST,
-    CompactedDate,
+    MONTH_LENGTH,
     CompactedFile,
     HistoryReader,
     Manifest,
@@ -44,21 +45,21 @@ class ManifestWriter:
         manifest = read_manifest(self.storage)
         dates = dict(manifest.dates)
         for result in results:
-            if result.compacted.files:
-                dates[result.date] = result.compacted
-            else:
-                # Nothing is left of the date; its spans still say that it was looked at.
-                dates[result.date] = CompactedDate([], result.compacted.spans)
+            for date in result.compacted.days:
+                # A month takes the place of its dates.
+                dates.pop(date, None)
+            # Where nothing is left of the period, its spans still say that it was looked at.
+            dates[result.period] = result.compacted
         self._replace(Manifest(manifest.version + 1, dict(sorted(dates.items()))))
 
     def exchange(self, files: Mapping[str, CompactedFile]) -> None:
         """Let other files count in place of the compacted files with some paths."""
         manifest = read_manifest(self.storage)
         dates = {
-            date: CompactedDate(
-                [files.get(old.path, old) for old in compacted.files], compacted.spans
+            period: msgspec.structs.replace(
+                compacted, files=[files.get(old.path, old) for old in compacted.files]
             )
-            for date, compacted in manifest.dates.items()
+            for period, compacted in manifest.dates.items()
         }
         self._replace(Manifest(manifest.version + 1, dates))
 
@@ -87,8 +88,7 @@ def superseded(storage: Storage) -> list[str]:
     for path in listed:
         file = parse_name(path)
         if file is not None:
-            compacted = manifest.dates.get(file.date)
-            if compacted is not None and file.span is not None and compacted.covers(file.span):
+            if file.span is not None and manifest.covers(file.date, file.span):
                 gone.append(path)
         elif COMPACTED_NAME.fullmatch(path) and path not in named:
             gone.append(path)
@@ -96,9 +96,19 @@ def superseded(storage: Storage) -> list[str]:
 
 
 def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
-    """Dates before a date that have files as they came in: new ones, or late ones."""
+    """Periods before a date that have files as they came in: new ones, or late ones."""
     return [
-        date
-        for date in reader.dates()
-        if date < before and any(file.span is not None for file in reader.files(date))
+        period
+        for period in reader.periods()
+        if period < before and any(file.span is not None for file in reader.files(period))
     ]
+
+
+def months_to_pack(reader: HistoryReader, before: str, bytes_max: int) -> Sequence[str]:
+    """Months that are over before a date and whose packed days are small enough for one file."""
+    sizes: dict[str, list[int]] = defaultdict(list)
+    for period in reader.periods():
+        month = period[:MONTH_LENGTH]
+        if period != month and month < before[:MONTH_LENGTH]:
+            sizes[month].append(sum(file.bytes for file in reader.files(period)))
+    return [month for month, own in sizes.items() if len(own) > 1 and sum(own) <= bytes_max]

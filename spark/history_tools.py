@@ -17,55 +17,89 @@ from waylog.cli import CommandError
 from waylog.history_reader import HistoryReader
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark.compaction import CompactionResult
     from spark.erase import ErasureReport
+    from spark.history_manifest import ManifestWriter
+    from spark.tasks import Engine
 
 logger = logging.getLogger("spark.history")
 
 
 def compact(arguments: argparse.Namespace) -> int:
-    """Pack days; each counts as soon as it is ready."""
-    from spark.compaction import compact_date, plan_date
-    from spark.history_manifest import ManifestWriter, needs_compaction
-    from spark.tasks import open_engine
+    """Pack days, then months; each counts as soon as it is ready."""
+    from spark.compaction import FILE_BYTES
+    from spark.history_manifest import ManifestWriter, months_to_pack, needs_compaction
     from waylog.telemetry import configure_logging
 
     configure_logging()
     if arguments.before is not None:
         _check_date(arguments.before)
-    before = "9999-99-99" if arguments.all else arguments.before or f"{datetime.now(UTC):%Y-%m-%d}"
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    before = "9999-99-99" if arguments.all else arguments.before or today
     reader = open_history(arguments.out)
     manifest = ManifestWriter(arguments.out)
     with ExitStack() as stack:
         stack.callback(manifest.close)
         reader.refresh()
-        dates = needs_compaction(reader, before)
-        engine = open_engine(arguments, stack, "waylog compact") if dates else None
-        workers = arguments.workers if arguments.engine == "arrow" else 8
-        for start in range(0, len(dates), workers):
-            assert engine is not None
-            tasks = [plan_date(reader, date) for date in dates[start : start + workers]]
-            results = engine.run(compact_date, tasks)
-            manifest.commit(results)
-            for result in results:
-                after = sum(file.bytes for file in result.compacted.files)
-                rows = sum(file.rows for file in result.compacted.files)
-                logger.info(
-                    "%s: %d fixes, %d files of %d bytes into %d of %d, %.1f bytes a fix",
-                    *(result.date, rows, len(result.sources), result.bytes_before),
-                    *(len(result.compacted.files), after, after / max(1, rows)),
-                )
-                if arguments.json:
-                    line = {
-                        "date": result.date,
-                        "rows": rows,
-                        "files_before": len(result.sources),
-                        "bytes_before": result.bytes_before,
-                        "files": len(result.compacted.files),
-                        "bytes": after,
-                    }
-                    print(msgspec.json.encode(line).decode())
+        packing = _Packing(arguments, stack, reader, manifest)
+        packing.run(needs_compaction(reader, before))
+        if not arguments.keep_days:
+            reader.refresh()
+            packing.run(months_to_pack(reader, min(before, today), FILE_BYTES))
         manifest.delete_superseded(arguments.grace)
     return 0
+
+
+class _Packing:
+    """Packs periods and says what came of it."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        stack: ExitStack,
+        reader: HistoryReader,
+        manifest: ManifestWriter,
+    ) -> None:
+        self._arguments = arguments
+        self._stack = stack
+        self._reader = reader
+        self._manifest = manifest
+        self._engine: Engine | None = None
+
+    def run(self, periods: Sequence[str]) -> None:
+        from spark.compaction import compact_period, plan_period
+        from spark.tasks import open_engine
+
+        workers = self._arguments.workers if self._arguments.engine == "arrow" else 8
+        for start in range(0, len(periods), workers):
+            if self._engine is None:
+                self._engine = open_engine(self._arguments, self._stack, "waylog compact")
+            tasks = [plan_period(self._reader, each) for each in periods[start : start + workers]]
+            results = self._engine.run(compact_period, tasks)
+            self._manifest.commit(results)
+            for result in results:
+                self._tell(result)
+
+    def _tell(self, result: CompactionResult) -> None:
+        after = sum(file.bytes for file in result.compacted.files)
+        rows = sum(file.rows for file in result.compacted.files)
+        logger.info(
+            "%s: %d fixes, %d files of %d bytes into %d of %d, %.1f bytes a fix",
+            *(result.period, rows, len(result.sources), result.bytes_before),
+            *(len(result.compacted.files), after, after / max(1, rows)),
+        )
+        if self._arguments.json:
+            line = {
+                "date": result.period,
+                "rows": rows,
+                "files_before": len(result.sources),
+                "bytes_before": result.bytes_before,
+                "files": len(result.compacted.files),
+                "bytes": after,
+            }
+            print(msgspec.json.encode(line).decode())
 
 
 def files(arguments: argparse.Namespace) -> int:

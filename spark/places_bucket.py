@@ -57,8 +57,8 @@ class BucketTask(NamedTuple):
     buckets: int
     older: str | None  # prefix of the tables of the last run
     newer: str  # prefix of the tables to write
-    #: New fixes, by date ascending, each date in the order of the history: shards of this bucket
-    #: and the dates of their parts, or files of all buckets and their dates.
+    #: New fixes, by period ascending, each in the order of the history: shards of this bucket and
+    #: the periods of their parts, or files of all buckets and their periods.
     shards: list[tuple[str, tuple[str, ...]]]
     sources: list[tuple[str, Source]]
     #: Devices that have new names; their places are computed anew.
@@ -97,7 +97,7 @@ class _Bucket:
     def run(self) -> BucketResult:
         older_places = self._load()
         finder = StayFinder()
-        for parts in self._days():
+        for parts in self._periods():
             for device, fixes in by_device(parts):
                 self._feed(finder, device, fixes)
         if self._late:
@@ -134,21 +134,21 @@ class _Bucket:
             for name, table in tables.items()
         }
 
-    def _days(self) -> Iterator[list[Part]]:
-        """The new fixes of each date."""
+    def _periods(self) -> Iterator[list[Part]]:
+        """The new fixes of each period."""
         for _, parts in groupby(self._parts(), key=lambda dated: dated[0]):
-            day = [part for _, part in parts]
-            self._rows += sum(len(part.time) for part in day)
-            yield day
+            together = [part for _, part in parts]
+            self._rows += sum(len(part.time) for part in together)
+            yield together
 
     def _parts(self) -> Iterator[tuple[str, Part]]:
-        for name, dates in self._task.shards:
-            yield from zip(dates, read_shard(self._out, name), strict=True)
-        for date, source in self._task.sources:
+        for name, periods in self._task.shards:
+            yield from zip(periods, read_shard(self._out, name), strict=True)
+        for period, source in self._task.sources:
             for part in read_source(self._history, source):
                 for bucket, own in split(part, self._task.buckets):
                     if bucket == self._task.bucket:
-                        yield date, own
+                        yield period, own
 
     def _feed(self, finder: StayFinder, device: str, fixes: Fixes) -> None:
         state = self._states.get(device)
@@ -188,15 +188,11 @@ class _Bucket:
             self._states.pop(device, None)
         reader = HistoryReader(self._task.history)
         first = min(starts.values())
-        dates = [
-            date
-            for date in reader.dates()
-            if first <= -(1 << 61) or date >= date_text(first // DAY_MS)
-        ]
+        begin_date = None if first <= -(1 << 61) else date_text(first // DAY_MS)
         wanted = pa.array(list(starts), pa.string())
-        for date in dates:
+        for period in reader.periods(begin_date):
             parts = []
-            for batch in reader.scan(date, devices=list(starts)):
+            for batch in reader.scan(period, devices=list(starts)):
                 rows = batch.filter(pc.is_in(batch["device"], wanted))
                 if rows.num_rows:
                     parts.append(part_of(rows))

@@ -77,7 +77,7 @@ class PlacesWritten:
 class NewFile(NamedTuple):
     """A file of the history with new fixes."""
 
-    date: str
+    period: str
     source: Source
     bytes: int
 
@@ -183,11 +183,16 @@ class _PlacesRun:
         return any(ends[int(key)] < value for key, value in state.next_offsets.items())
 
     def _plan(self, next_offsets: dict[int, int]) -> tuple[list[NewFile], int, dict[int, int]]:
-        """New files by date, about how many rows are new, and the positions after them."""
+        """New files by period, about how many rows are new, and the positions after them."""
         sources: list[NewFile] = []
         ends = dict(next_offsets)
         spans: list[OffsetSpan] = []
-        for file in self._history.files():
+        located = [
+            (period, file)
+            for period in self._history.periods()
+            for file in self._history.files(period)
+        ]
+        for period, file in located:
             new = [
                 OffsetSpan(span.partition, max(span.first, start), span.last)
                 for span in self._history.spans_of(file)
@@ -197,7 +202,7 @@ class _PlacesRun:
                 continue
             whole = new == self._history.spans_of(file)
             source = Source(file.path, None if whole else next_offsets)
-            sources.append(NewFile(file.date, source, file.bytes))
+            sources.append(NewFile(period, source, file.bytes))
             spans += new
         spans = merge_spans(spans)
         for span in spans:
@@ -219,9 +224,9 @@ class _PlacesRun:
         direct: list[tuple[str, Source]] = []
         if rows > _SPREAD_ROWS:
             for shard in self._spread(sources, buckets):
-                shards[shard.bucket].append((shard.name, shard.dates))
+                shards[shard.bucket].append((shard.name, shard.periods))
         else:
-            direct = [(new.date, new.source) for new in sources]
+            direct = [(new.period, new.source) for new in sources]
         tasks = []
         for bucket in range(buckets):
             own = sorted(device for device in renamed if bucket_of(device, buckets) == bucket)
@@ -268,7 +273,7 @@ class _PlacesRun:
             self._out.url,
             f"{_SHARDS}/{self._run_id}-{number}",
             buckets,
-            [(new.date, new.source) for new in sources],
+            [(new.period, new.source) for new in sources],
         )
 
     def _publish_tables(self, state: PlacesState, results: Sequence[BucketResult]) -> None:
@@ -306,20 +311,20 @@ def _prefix(run: str, bucket: int) -> str:
 
 
 def spread_fixes(task: _SpreadTask) -> list[Shard]:
-    """Write the fixes of some files by bucket, dates ascending; for a task."""
+    """Write the fixes of some files by bucket, periods ascending; for a task."""
     history, out = Storage(task.history), Storage(task.out)
-    dates: dict[int, list[str]] = defaultdict(list)
+    periods: dict[int, list[str]] = defaultdict(list)
     with ExitStack() as stack:
         writers: dict[int, ShardWriter] = {}
-        for date, source in task.sources:
+        for period, source in task.sources:
             for part in read_source(history, source):
                 for bucket, piece in split(part, task.buckets):
                     if bucket not in writers:
                         name = f"{task.prefix}-{bucket}.arrow"
                         writers[bucket] = stack.enter_context(ShardWriter(out, name))
                     writers[bucket].write(piece)
-                    dates[bucket].append(date)
+                    periods[bucket].append(period)
         return [
             Shard(bucket, f"{task.prefix}-{bucket}.arrow", tuple(own), writers[bucket].rows)
-            for bucket, own in dates.items()
+            for bucket, own in periods.items()
         ]

@@ -4,8 +4,10 @@ A history is a folder, local or elsewhere, with two kinds of Parquet files below
 (the UTC date of the fixes):
 
 - `location-<partition>-<first offset>-<last offset>.parquet`: as fixes came in.
-- `compacted-<...>.parquet`: whole days, ordered for reading, with positions as whole numbers of
-  1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
+- `compacted-<...>.parquet`: whole days, or below `date=YYYY-MM` whole months, ordered for reading,
+  with positions as whole numbers of 1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
+
+A *period* is a date or, where a month is packed, that month: its name begins its dates' names.
 
 `_manifest.json` says which compacted files count and which ranges of offsets they hold; files that
 came in and lie within such a range do not count any more, and are deleted a while later. Without a
@@ -43,8 +45,9 @@ RUNS_KEY: Final = b"waylog.devices"
 
 _NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
 #: Files that count where the manifest names them.
-COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/compacted-[^/]+\.parquet")
-_DAY_MS: Final = 86_400_000
+COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d(?:-\d\d)?)/compacted-[^/]+\.parquet")
+#: A period with a name of this length is a month.
+MONTH_LENGTH: Final = len("YYYY-MM")
 _ATTEMPTS: Final = 3
 
 
@@ -68,25 +71,38 @@ class CompactedFile(msgspec.Struct, frozen=True):
     bytes: int
 
 
-class CompactedDate(msgspec.Struct, frozen=True):
-    """What is compacted of one date: all rows of the date within these spans."""
+class CompactedDate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is compacted of one period: all rows of a date within these spans."""
 
     files: list[CompactedFile]
     spans: list[OffsetSpan]
+    #: Of a month, the spans of each of its dates: those of one date say nothing of another's rows.
+    days: dict[str, list[OffsetSpan]] = {}
 
-    def covers(self, span: OffsetSpan) -> bool:
-        """Whether the compacted files hold all of a span."""
-        return any(
-            own.partition == span.partition and own.first <= span.first and span.last <= own.last
-            for own in self.spans
-        )
+    def spans_by_date(self, period: str) -> dict[str, list[OffsetSpan]]:
+        """The spans of each date of the period, which goes by this name."""
+        return self.days or {period: self.spans}
 
 
 class Manifest(msgspec.Struct, frozen=True):
-    """The file `_manifest.json`."""
+    """The file `_manifest.json`; by period."""
 
     version: int = 0
     dates: dict[str, CompactedDate] = {}
+
+    def period_of(self, date: str) -> str:
+        """The period of a date."""
+        month = date[:MONTH_LENGTH]
+        return month if month in self.dates else date
+
+    def covers(self, date: str, span: OffsetSpan) -> bool:
+        """Whether compacted files hold all rows of a date within a span."""
+        period = self.period_of(date)
+        compacted = self.dates.get(period)
+        return compacted is not None and any(
+            own.partition == span.partition and own.first <= span.first and span.last <= own.last
+            for own in compacted.spans_by_date(period).get(date, ())
+        )
 
 
 class ErasedDevice(msgspec.Struct, frozen=True):
@@ -100,7 +116,7 @@ class HistoryFile(NamedTuple):
     """A file of the history that counts."""
 
     path: str
-    date: str
+    date: str  # or the month, of a month's compacted file
     span: OffsetSpan | None  # None: compacted
     bytes: int
 
@@ -212,31 +228,47 @@ class HistoryReader:
             if file is None:
                 continue
             assert file.span is not None
-            compacted = self.manifest.dates.get(file.date)
-            if compacted is None or not compacted.covers(file.span):
-                found.setdefault(file.date, []).append(file)
+            if not self.manifest.covers(file.date, file.span):
+                found.setdefault(self.manifest.period_of(file.date), []).append(file)
         for files in found.values():
             files.sort(key=lambda file: (file.span is not None, file.span, file.path))
         self._files = dict(sorted(found.items()))
 
+    def periods(self, first: str | None = None, last: str | None = None) -> list[str]:
+        """The periods that there are, ascending; those with dates from `first` to `last` only."""
+        return [
+            period
+            for period in self._files
+            if (first is None or period >= first[: len(period)])
+            and (last is None or period <= last[: len(period)])
+        ]
+
     def dates(self) -> list[str]:
         """The dates that there are, ascending."""
-        return list(self._files)
+        found = {
+            date
+            for period in self._files
+            for date in (
+                *self.compacted_spans(period),
+                *(file.date for file in self.files(period) if file.span is not None),
+            )
+        }
+        return sorted(found)
 
-    def files(self, date: str | None = None) -> list[HistoryFile]:
-        """The files that count, of one date or of all."""
-        if date is not None:
-            return list(self._files.get(date, ()))
+    def files(self, period: str | None = None) -> list[HistoryFile]:
+        """The files that count, of one period or of all; of a date, those of its period."""
+        if period is not None:
+            return list(self._files.get(self.manifest.period_of(period), ()))
         return [file for files in self._files.values() for file in files]
 
     def spans_of(self, file: HistoryFile) -> list[OffsetSpan]:
-        """The offsets that a file, or with compacted ones the files of its date, hold."""
+        """The offsets that a file, or with compacted ones the files of its period, hold."""
         return [file.span] if file.span is not None else self.manifest.dates[file.date].spans
 
-    def compacted_spans(self, date: str) -> list[OffsetSpan]:
-        """The offsets whose rows of a date are in its compacted files."""
-        compacted = self.manifest.dates.get(date)
-        return [] if compacted is None else compacted.spans
+    def compacted_spans(self, period: str) -> dict[str, list[OffsetSpan]]:
+        """By date, the offsets whose rows of that date are in the period's compacted files."""
+        compacted = self.manifest.dates.get(period)
+        return {} if compacted is None else compacted.spans_by_date(period)
 
     def spans(self) -> Iterator[OffsetSpan]:
         """The offsets of all files."""
@@ -247,14 +279,17 @@ class HistoryReader:
                 yield file.span
 
     def scan(
-        self, date: str, devices: Sequence[str] | None = None, columns: Sequence[str] | None = None
+        self,
+        period: str,
+        devices: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
     ) -> Iterator[pa.RecordBatch]:
-        """Rows of one date, with `lat` and `lon` in degrees whatever the file has.
+        """Rows of one period, with `lat` and `lon` in degrees whatever the file has.
 
         With `devices`, files and row groups that have none of them are left out; what is returned
         has other devices as well.
         """
-        for file in self.files(date):
+        for file in self.files(period):
             yield from self._scan_file(file, devices, columns)
 
     def _scan_file(
@@ -279,22 +314,22 @@ class HistoryReader:
         Raises HistoryUnreadable when a file cannot be read.
         """
         found: dict[tuple[int, float, float], TrackRow] = {}
-        for date in self.dates():
-            day = _day_ms(date)
-            if day > to_ms or day + _DAY_MS <= from_ms:
+        for period in self.periods():
+            start, stop = period_bounds_ms(period)
+            if start > to_ms or stop <= from_ms:
                 continue
-            for row in self._track_of_date(date, device, from_ms, to_ms):
+            for row in self._track_of(period, device, from_ms, to_ms):
                 found[(row.time, row.lat, row.lon)] = row
         return sorted(found.values(), key=lambda row: row.time)
 
-    def _track_of_date(self, date: str, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
+    def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         for attempt in range(_ATTEMPTS):
             try:
                 found: list[TrackRow] = []
-                for file in self.files(date):
+                for file in self.files(period):
                     for rows in self._own_rows(file, device):
                         within = pc.and_(
                             pc.greater_equal(rows["time"], from_ms),
@@ -306,10 +341,12 @@ class HistoryReader:
             except FileNotFoundError as error:
                 # A compaction has exchanged files since we looked.
                 if attempt == _ATTEMPTS - 1:
-                    raise HistoryUnreadable(f"the history of {date} changes: {error}") from error
+                    raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
                 self.refresh()
             except (OSError, pa.ArrowException) as error:
-                raise HistoryUnreadable(f"the history of {date} cannot be read: {error}") from error
+                raise HistoryUnreadable(
+                    f"the history of {period} cannot be read: {error}"
+                ) from error
         raise AssertionError
 
     def _own_rows(self, file: HistoryFile, device: str) -> Iterator[pa.RecordBatch]:
@@ -411,7 +448,14 @@ def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
     return batch
 
 
-def _day_ms(date: str) -> int:
-    from datetime import UTC, datetime
+def period_bounds_ms(period: str) -> tuple[int, int]:
+    """Where a period begins and where the next does, ms since 1970 UTC."""
+    from datetime import UTC, datetime, timedelta
 
-    return round(datetime.fromisoformat(date).replace(tzinfo=UTC).timestamp() * 1000)
+    if len(period) > MONTH_LENGTH:
+        start = datetime.fromisoformat(period).replace(tzinfo=UTC)
+        stop = start + timedelta(days=1)
+    else:
+        start = datetime.fromisoformat(f"{period}-01").replace(tzinfo=UTC)
+        stop = (start + timedelta(days=31)).replace(day=1)
+    return round(start.timestamp() * 1000), round(stop.timestamp() * 1000)

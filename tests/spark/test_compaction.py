@@ -11,14 +11,20 @@ from typing import Any
 import duckdb
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from spark.compaction import CompactionTask, compact_date, plan_date, z_order
+from spark.compaction import CompactionTask, compact_period, plan_period, z_order
 from spark.history_files import HistoryFiles
-from spark.history_manifest import ManifestWriter, needs_compaction, superseded
+from spark.history_manifest import (
+    ManifestWriter,
+    months_to_pack,
+    needs_compaction,
+    superseded,
+)
 from spark.landing import LandedFile, land
 from spark.places_job import write_places
 from spark.schema import DAY_MS, HISTORY_SCHEMA
@@ -72,7 +78,7 @@ def place_in_log(row: dict[str, Any]) -> tuple[int, int]:
 def rows_of(out: Path) -> list[dict[str, Any]]:
     reader = HistoryReader(str(out))
     rows = []
-    for date in reader.dates():
+    for date in reader.periods():
         for batch in reader.scan(date):
             rows += batch.select(HISTORY_SCHEMA.names).to_pylist()
     return sorted(rows, key=place_in_log)
@@ -94,13 +100,18 @@ def count_everywhere(out: Path) -> int:
     return int(rows)
 
 
-def test_days_are_packed_and_packed_again_when_fixes_come_late(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("words", "periods"), [((), ["2026-01"]), (("--keep-days",), ["2026-01-01", "2026-01-02"])]
+)
+def test_days_are_packed_and_packed_again_when_fixes_come_late(
+    tmp_path: Path, words: Sequence[str], periods: list[str]
+) -> None:
     first, second, late = some_fixes(500), some_fixes(300, partition=1), some_fixes(50, first=500)
     append(tmp_path, first)
     append(tmp_path, second)
     expected = [*first.to_pylist(), *second.to_pylist()]
     assert rows_of(tmp_path) == expected
-    compact(tmp_path)
+    compact(tmp_path, *words)
     assert rows_of(tmp_path) == expected
     assert count_everywhere(tmp_path) == 800
     assert all("/compacted-" in str(path) for path in tmp_path.glob("date=*/*"))
@@ -112,11 +123,51 @@ def test_days_are_packed_and_packed_again_when_fixes_come_late(tmp_path: Path) -
     )
     assert rows_of(tmp_path) == expected
     reader = HistoryReader(str(tmp_path))
-    assert needs_compaction(reader, "9999-99-99") == ["2026-01-01", "2026-01-02"]
-    assert needs_compaction(reader, "2026-01-02") == ["2026-01-01"]
+    assert needs_compaction(reader, "9999-99-99") == periods
+    assert needs_compaction(reader, "2026-01-02") == periods[:1]
+    assert reader.dates() == ["2026-01-01", "2026-01-02"]
+    compact(tmp_path, *words)
+    assert rows_of(tmp_path) == expected
+    assert [path.parent.name for path in sorted(tmp_path.glob("date=*/*"))] == [
+        f"date={period}" for period in periods
+    ]
+
+
+def test_months_that_are_over_are_packed_as_far_as_they_are_small(tmp_path: Path) -> None:
+    append(tmp_path, some_fixes(400, days=3))
+    append(tmp_path, some_fixes(100, first=400, days=1))
+    compact(tmp_path, "--keep-days")
+    reader = HistoryReader(str(tmp_path))
+    total = sum(file.bytes for file in reader.files())
+    assert months_to_pack(reader, "2026-01-31", total) == []
+    assert months_to_pack(reader, "2026-02-01", total - 1) == []
+    assert months_to_pack(reader, "2026-02-01", total) == ["2026-01"]
+    compact(tmp_path)
+    reader.refresh()
+    assert reader.periods() == ["2026-01"]
+    assert reader.periods("2026-01-31") == ["2026-01"]
+    assert reader.periods("2026-02-01") == reader.periods(None, "2025-12-31") == []
+    assert reader.files("2026-01-02") == reader.files()
+
+
+def test_a_packed_month_knows_what_it_has_of_each_day(tmp_path: Path) -> None:
+    # Of one range of offsets, the second day's file is seen later than the first day's.
+    table = some_fixes(200)
+    first, second = (table.filter(pc.equal(day_of(table), day)) for day in (DAY, DAY + 1))
+    append(tmp_path, first)
+    append(tmp_path, some_fixes(100, first=200, days=2))
+    compact(tmp_path)
+    assert HistoryReader(str(tmp_path)).periods() == ["2026-01"]
+    append(tmp_path, second)
+    expected = some_fixes(300).to_pylist()
+    assert rows_of(tmp_path) == expected
     compact(tmp_path)
     assert rows_of(tmp_path) == expected
-    assert len(list(tmp_path.glob("date=*/*"))) == 2
+    assert HistoryReader(str(tmp_path)).periods() == ["2026-01"]
+
+
+def day_of(table: pa.Table) -> pa.ChunkedArray:
+    return pc.divide(table["time"], DAY_MS)
 
 
 @pytest.mark.parametrize(("sort_rows", "file_bytes"), [(150, 1 << 30), (150, 1), (10**6, 1)])
@@ -126,8 +177,8 @@ def test_a_day_of_any_size_comes_out_the_same(
     table = some_fixes(1000, days=1)
     append(tmp_path, table)
     writer = ManifestWriter(str(tmp_path))
-    task = plan_date(HistoryReader(str(tmp_path)), "2026-01-01")
-    result = compact_date(task._replace(sort_rows=sort_rows, file_bytes=file_bytes))
+    task = plan_period(HistoryReader(str(tmp_path)), "2026-01-01")
+    result = compact_period(task._replace(sort_rows=sort_rows, file_bytes=file_bytes))
     # They do not count yet.
     assert sorted(superseded(Storage(str(tmp_path)))) == sorted(
         file.path for file in result.compacted.files
@@ -289,5 +340,5 @@ def test_neighbours_on_the_curve_are_neighbours_on_earth() -> None:
 
 
 def test_a_compaction_of_nothing_is_nothing(tmp_path: Path) -> None:
-    task = CompactionTask(str(tmp_path), "2026-01-01", [], [])
-    assert compact_date(task).compacted.files == []
+    task = CompactionTask(str(tmp_path), "2026-01-01", [], {})
+    assert compact_period(task).compacted.files == []

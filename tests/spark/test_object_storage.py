@@ -79,7 +79,7 @@ def rows_of(url: str) -> list[dict[str, object]]:
     names = some_fixes(1).schema.names
     rows = [
         row
-        for date in reader.dates()
+        for date in reader.periods()
         for batch in reader.scan(date)
         for row in batch.select(names).to_pylist()
     ]
