@@ -16,7 +16,7 @@ from broker_core.listeners import (
     parse_controller_listener,
     parse_listeners,
 )
-from broker_core.security.principal import Principal
+from broker_core.security.principal import ANONYMOUS, Principal
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
 _MINUTE_MS: Final = 60_000
@@ -269,6 +269,18 @@ class BrokerConfig:
         "leader.imbalance.check.interval.seconds", 300, int, low=1
     )
     controlled_shutdown: bool = _setting("controlled.shutdown.enable", True, _boolean)
+    #: The listener on which brokers reach each other; the first one where there is no name.
+    inter_broker_listener_name: str | None = _setting(
+        "inter.broker.listener.name", None, str.upper
+    )
+    #: A follower that has not caught up for so long is not in sync.
+    replica_lag_time_max_ms: int = _setting("replica.lag.time.max.ms", 30_000, int, low=10)
+    replica_fetch_max_bytes: int = _setting("replica.fetch.max.bytes", 1024 * 1024, int, low=1024)
+    replica_fetch_response_max_bytes: int = _setting(
+        "replica.fetch.response.max.bytes", 10 * 1024 * 1024, int, low=1024
+    )
+    replica_fetch_wait_max_ms: int = _setting("replica.fetch.wait.max.ms", 500, int, low=1)
+    replica_fetch_min_bytes: int = _setting("replica.fetch.min.bytes", 1, int, low=1)
 
     #: Defaults of topics, by the topic's property names ("retention.ms").
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
@@ -318,6 +330,11 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         """Whether this node has a vote about the metadata."""
         return "controller" in self.roles
+
+    @property
+    def broker_principal(self) -> Principal:
+        """In whose name this broker asks for what it needs itself."""
+        return min(self.super_users, key=str, default=ANONYMOUS)
 
     def _check_quorum(self) -> None:
         if not self.voters:

@@ -44,6 +44,7 @@ class BrokerControl:
         self._heard = {
             broker.id: now for broker in writer.image.brokers.values() if not broker.fenced
         }
+        self._disconnected: set[int] = set()
 
     @property
     def _image(self) -> ClusterImage:
@@ -71,7 +72,8 @@ class BrokerControl:
         if present is not None and present.incarnation_id == body["incarnation_id"]:
             # Asked again, since the answer was lost.
             return {"error_code": errors.NONE, "broker_epoch": present.epoch}
-        if present is not None and broker_id in self._heard:
+        is_connected = broker_id in self._heard and broker_id not in self._disconnected
+        if present is not None and is_connected:
             # As far as known, the former process lives.
             logger.warning("a second process wants to be broker %d; it is refused", broker_id)
             return {
@@ -117,6 +119,7 @@ class BrokerControl:
                 "should_shut_down": False,
             }
         self._heard[broker.id] = now
+        self._disconnected.discard(broker.id)
         is_caught_up = body["current_metadata_offset"] >= broker.epoch
         if body["want_shut_down"]:
             self._let_go(broker)
@@ -152,12 +155,13 @@ class BrokerControl:
         if broker is not None and broker.epoch == epoch:
             self._lost(broker_id, "its address refuses connections")
 
-    def forget_session(self, broker_id: int) -> None:
-        """The broker's connection has closed: another process may take its id at once."""
-        self._heard.pop(broker_id, None)
+    def disconnected(self, broker_id: int) -> None:
+        """The broker's connection has closed: until it is back another process may take its id."""
+        self._disconnected.add(broker_id)
 
     def _lost(self, broker_id: int, reason: str) -> None:
         self._heard.pop(broker_id, None)
+        self._disconnected.discard(broker_id)
         broker = self._image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return

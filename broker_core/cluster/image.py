@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Final, TypeVar
 
+import msgspec
+
 from broker_core.cluster.records import (
     LEADER_STAYS,
     AccessControlEntry,
@@ -242,7 +244,7 @@ class ClusterImage:
                 _put(self.configs, resource, record.name, record.value)
                 changes.configs.add(resource)
             case AccessControlEntry(removed=True):
-                self.acls.discard(_present(record))
+                self.acls.discard(msgspec.structs.replace(record, removed=False))
                 changes.acls = True
             case AccessControlEntry():
                 self.acls.add(record)
@@ -329,15 +331,3 @@ def _put(settings: dict[K, dict[str, V]], key: K, name: str, value: V | None) ->
             del settings[key]
     else:
         values[name] = value
-
-
-def _present(entry: AccessControlEntry) -> AccessControlEntry:
-    return AccessControlEntry(
-        entry.resource_type,
-        entry.resource_name,
-        entry.pattern_type,
-        entry.principal,
-        entry.host,
-        entry.operation,
-        entry.permission,
-    )

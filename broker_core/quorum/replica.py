@@ -90,7 +90,9 @@ class QuorumReplica:
         self.high_watermark = None if log.snapshot is None else log.snapshot.end_offset
         self._bootstrap_voters = bootstrap_voters
         self._voters = VoterHistory(bootstrap_voters, log)
-        self.role: Role = Unattached(self._election_deadline(now))
+        # Whoever asks first is told who leads, or may lead: nobody is disturbed (KIP-996).
+        wait = randomness.random() * settings.election_timeout / 4
+        self.role: Role = Unattached(now + wait)
         self._fetch_due = now
         self._fetch_given_up = now
         self._fetch_sent: Request | None = None  # the one fetch on its way, until given up
@@ -157,6 +159,17 @@ class QuorumReplica:
         if now >= role.deadline:
             self._deadline_passed(role, now)
         self._fetch_if_due(now)
+
+    def leader_disconnected(self, now: float) -> None:
+        """The connection to the leader broke: its process may have died, so do not wait for it.
+
+        Others who saw the same will vote; those who still hear of the leader will not.
+        """
+        role = self.role
+        if isinstance(role, Follower) and self.is_voter:
+            role.has_fetched = False
+            wait = self._random.random() * self._settings.disconnect_backoff_max
+            role.deadline = min(role.deadline, now + wait)
 
     def _deadline_passed(self, role: Role, now: float) -> None:
         if not self.is_voter:

@@ -12,6 +12,7 @@ class QuorumSettings:
     election_timeout: float = 1.0  # a vote takes this long at most; drawn from once to twice this
     election_backoff_max: float = 1.0  # wait at most this long after a lost vote
     fetch_timeout: float = 2.0  # without an answer of the leader for this long, ask for a vote
+    disconnect_backoff_max: float = 0.1  # a leader whose connection broke is doubted after this
     request_timeout: float = 2.0  # a request without an answer is given up
     retry_backoff: float = 0.02  # before a failed request is sent again
     fetch_entries_max: int = 500  # in one answer

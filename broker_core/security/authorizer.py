@@ -82,7 +82,10 @@ class Authorizer:
         return [[*map(_plain, acl)] for acl in sorted(self._acls)]
 
     def load(self, stored: list[list[Any]]) -> None:
-        """Read back what `to_stored` gave."""
+        """Read back what `to_stored` gave, in place of what there is."""
+        self._acls.clear()
+        self._literal.clear()
+        self._prefixed.clear()
         self.add(
             Acl(
                 ResourceType(each[0]),

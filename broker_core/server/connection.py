@@ -51,6 +51,7 @@ class Connection(asyncio.BufferedProtocol):
         "_writable",
         "frame_since",
         "last_active",
+        "lost",
         "opened_at",
         "peer",
         "sends_files",
@@ -85,6 +86,8 @@ class Connection(asyncio.BufferedProtocol):
         #: Whether there has been a request.
         self.served = False
         self.peer: tuple[Any, ...] = ("?", 0)
+        #: Called when the connection is gone.
+        self.lost: Callable[[], None] | None = None
 
     @property
     def peer_host(self) -> str:
@@ -118,6 +121,12 @@ class Connection(asyncio.BufferedProtocol):
         for request in pending:
             if request.parts is None and request.on_close is not None:
                 request.on_close()
+        if self.lost is not None:
+            self.lost()
+
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call something, in place of what was to be called, when the connection is gone."""
+        self.lost = lost
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """See asyncio.BufferedProtocol."""

@@ -57,6 +57,10 @@ class DynamicConfig:
         except (ConfigError, InvalidConfig) as error:
             raise InvalidRequest(f"Invalid value: {error}") from None
 
+    def of(self, resource_name: str) -> dict[str, str]:
+        """What is set of all brokers (""), or of this one."""
+        return self.own if resource_name else self.cluster
+
     def replace(self, properties: Mapping[str, str], *, for_all: bool) -> None:
         """Set what `check` has allowed; `apply` makes it hold."""
         if for_all:

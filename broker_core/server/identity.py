@@ -32,8 +32,13 @@ class DirectoryLock:
         os.close(self._descriptor)
 
 
-def load_cluster_id(directory: Path, node_id: int, environment: Environment) -> str:
-    """The cluster's id, made up at the first start; raises ConfigError if the node is another."""
+def load_cluster_id(
+    directory: Path, node_id: int, environment: Environment, cluster_id: str | None = None
+) -> str:
+    """The cluster's id: the one given, else made up at the first start.
+
+    Raises ConfigError if the directory belongs to another node or cluster.
+    """
     path = directory / _META
     if path.exists():
         stored = load_properties(path)
@@ -42,8 +47,13 @@ def load_cluster_id(directory: Path, node_id: int, environment: Environment) -> 
                 f"{path}: the directory belongs to node {stored.get('node.id')}, "
                 f"the configuration says node.id={node_id}"
             )
+        if cluster_id not in {None, stored["cluster.id"]}:
+            raise ConfigError(
+                f"{path}: the directory belongs to cluster {stored['cluster.id']}, "
+                f"the controllers keep the metadata of {cluster_id}"
+            )
         return stored["cluster.id"]
-    cluster_id = base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
+    cluster_id = cluster_id or base64.urlsafe_b64encode(uuid.uuid4().bytes).rstrip(b"=").decode()
     text = f"version=1\ncluster.id={cluster_id}\nnode.id={node_id}\n"
     environment.disk.replace(path, text.encode())
     return cluster_id

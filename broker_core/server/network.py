@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
+from broker_core.cluster.records import ListenerAddress
 from broker_core.config import BrokerConfig
 from broker_core.listeners import ListenerConfig
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.schema import Api
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.sasl import SaslSettings
 from broker_core.security.scram import CredentialLookup
@@ -23,10 +26,19 @@ class Network:
     """Opens and closes the listeners. Raises ConfigError for what a listener cannot be made of."""
 
     def __init__(
-        self, config: BrokerConfig, users: ScramUsers, handle: Callable[[Request], None]
+        self,
+        config: BrokerConfig,
+        users: ScramUsers,
+        handle: Callable[[Request], None],
+        *,
+        listeners: tuple[ListenerConfig, ...] | None = None,
+        apis: Mapping[int, Api] = APIS,
     ) -> None:
+        """`listeners`: those of the configuration, if not told otherwise."""
         self._config = config
         self._handle = handle
+        self._configs = config.listeners if listeners is None else listeners
+        self._apis = apis
         self._lookup = CredentialLookup(users.find)
         self.limits = ConnectionLimits(
             config.max_connections,
@@ -36,7 +48,7 @@ class Network:
             config.queued_max_request_bytes,
         )
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
-        self._contexts = {each.name: _context(each) for each in config.listeners}
+        self._contexts = {each.name: _context(each) for each in self._configs}
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
         #: Where each listener really listens, port 0 replaced by the system's choice.
@@ -44,7 +56,7 @@ class Network:
 
     async def bind(self) -> None:
         """Take the addresses of all listeners; raises OSError."""
-        for each in self._config.listeners:
+        for each in self._configs:
             listener = self._listener(each)
             self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
             advertised = each.advertised or each.endpoint
@@ -77,7 +89,26 @@ class Network:
             pending_max=config.queued_max_requests,
             tls=self._contexts[each.name],
             metrics=self.metrics,
+            apis=self._apis,
         )
+
+    @property
+    def addresses(self) -> list[ListenerAddress]:
+        """What clients of each listener are told to connect to."""
+        return [
+            ListenerAddress(
+                each.name,
+                self.listeners[each.name].security.advertised.host,
+                self.listeners[each.name].security.advertised.port,
+                each.protocol.value,
+            )
+            for each in self._configs
+        ]
+
+    @property
+    def first_security(self) -> ListenerSecurity:
+        """What the first listener's connections have in common."""
+        return self.listeners[self._configs[0].name].security
 
     async def close(self) -> None:
         """Close all listeners and their connections."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 from broker_core import errors
 from broker_core.environment import Environment
@@ -12,6 +12,13 @@ _FILE: Final = "producer_ids"
 #: Ids are reserved on disk in blocks of this size, as by Kafka's controller; an unused rest is
 #: lost at a restart, of 2^63.
 _BLOCK: Final = 1000
+
+
+class ProducerIdSource(Protocol):
+    """Where new ids come from."""
+
+    def next_id(self) -> int:
+        """A new id; raises BrokerError."""
 
 
 class ProducerIds:

@@ -28,6 +28,9 @@ class ResponseSink(Protocol):
     def mute(self, milliseconds: int) -> None:
         """Take no further requests for a while."""
 
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call something when the connection is gone."""
+
     @property
     def peer_host(self) -> str:
         """The client's address."""
@@ -147,6 +150,10 @@ class Request:
         if milliseconds > self.throttle_ms:
             self.throttle_ms = milliseconds
             self._sink.mute(milliseconds)
+
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call something when the client's connection is gone."""
+        self._sink.when_lost(lost)
 
     def disconnect(self) -> None:
         """Close the connection: the only answer to who wants none (acks=0)."""

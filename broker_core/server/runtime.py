@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -13,7 +14,9 @@ from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
+from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
+from broker_core.server.authority import Authority, Done, LocalAuthority
 from broker_core.server.authorization import authorize
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.dynamic_config import DynamicConfig
@@ -26,14 +29,18 @@ from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network import Network
 from broker_core.server.partition import Partition
-from broker_core.server.producer_ids import ProducerIds
+from broker_core.server.producer_ids import ProducerIds, ProducerIdSource
 from broker_core.server.replica_sessions import ReplicaSessions
 from broker_core.server.request import Request
 from broker_core.server.settings_store import SettingsStore
 from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
+from broker_core.server.view import ClusterView, ImageView, LocalView, Node
 from waylog.config import Endpoint
+
+if TYPE_CHECKING:
+    from broker_core.server.cluster.membership import Cluster
 
 logger = logging.getLogger(__name__)
 
@@ -54,29 +61,28 @@ class Broker:
         self.failed_logins = 0
         #: Set when the broker cannot go on; the process should end with an error.
         self.failed: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        #: None where this broker is a cluster of its own.
+        self.cluster: Cluster | None = None
+        self.cluster_id = ""
         self._closed = False
         self._environment = environment
         config.log_dir.mkdir(parents=True, exist_ok=True)
         self._lock = DirectoryLock(config.log_dir)
         try:
-            self.cluster_id = load_cluster_id(config.log_dir, config.node_id, environment)
-            self.producer_ids = ProducerIds(config.log_dir, environment)
             self.topics = TopicRegistry(config, environment)
-            self.topics.load()
-            self.settings = SettingsStore(config.log_dir, environment)
             self.scram_users = ScramUsers()
-            self.settings.attach("scram", self.scram_users.load, self.scram_users.to_stored)
             self.authorizer = _authorizer(config)
-            if self.authorizer is not None:
-                self.settings.attach("acls", self.authorizer.load, self.authorizer.to_stored)
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
-            self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
             self._throttling = Throttling(self.quotas)
             self.dynamic_config = DynamicConfig(config)
-            self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
-            self.network = Network(config, self.scram_users, self._handle)
+            self.network = Network(config, self.scram_users, self.handle)
             self.network.limits.creation_rate_of = self.quotas.connection_rate
-            self.dynamic_config.apply(self.topics, self.network.limits)
+            self.view: ClusterView
+            self.producer_ids: ProducerIdSource
+            if config.voters:
+                self._prepare_cluster()
+            else:
+                self._load()
         except BaseException:
             self._lock.release()
             raise
@@ -91,13 +97,45 @@ class Broker:
         self.replica_sessions = ReplicaSessions(self, self._is_registered)
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
 
+    def _load(self) -> None:
+        """Read what a broker keeps that is a cluster of its own."""
+        config, environment = self.config, self._environment
+        self.cluster_id = load_cluster_id(config.log_dir, config.node_id, environment)
+        self.producer_ids = ProducerIds(config.log_dir, environment)
+        self.topics.load()
+        self.settings = SettingsStore(config.log_dir, environment)
+        self.settings.attach("scram", self.scram_users.load, self.scram_users.to_stored)
+        if self.authorizer is not None:
+            self.settings.attach("acls", self.authorizer.load, self.authorizer.to_stored)
+        self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
+        self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
+        self.dynamic_config.apply(self.topics, self.network.limits)
+        self.view = LocalView(self)
+
+    def _prepare_cluster(self) -> None:
+        # Not for a broker alone, which starts the quicker without.
+        from broker_core.server.cluster.broker_image import BrokerImageSync
+        from broker_core.server.cluster.membership import Cluster
+        from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
+
+        self.cluster = Cluster(self, self.config, self._environment, self._cannot_go_on)
+        self.view = ImageView(self.cluster)
+        self.producer_ids = ProducerIdBlocks(self.config.node_id, self.cluster)
+        self.cluster.subscribers.append(BrokerImageSync(self, self._environment).apply)
+
     async def start(self) -> None:
         """Serve."""
         await self.network.bind()
-        await self.network.serve()
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
         self.advertised = self.network.listeners[first].security.advertised
+        if self.cluster is None:
+            await self.network.serve()
+        else:
+            await self.cluster.start()
+            await self.cluster.join(self.network.addresses)
+            await self.network.serve()
+            await self.cluster.lifecycle.begin()
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
             self.metrics_server = MetricsServer(renderer(self))
@@ -109,6 +147,8 @@ class Broker:
         if self._closed:
             return
         self._closed = True
+        if self.cluster is not None:
+            await self.cluster.leave()
         await self.network.close()
         if self.metrics_server is not None:
             await self.metrics_server.close()
@@ -120,6 +160,8 @@ class Broker:
             self.topics.close()
         except errors.KafkaStorageError as error:
             logger.error("the shutdown is not clean: %s", error)
+        if self.cluster is not None:
+            await self.cluster.close()
         self._lock.release()
         if self.failed.done():
             self.failed.exception()  # it has been logged
@@ -147,15 +189,52 @@ class Broker:
         self.groups.coordinator.forget_topic(topic.name)
         self.groups.perform()
 
+    def create_on_demand(self, name: str, principal: Principal) -> Topic:
+        """Create a topic that a client wants to use; raises BrokerError.
+
+        In a cluster that takes the controller's decision: LeaderNotAvailable is raised until then.
+        """
+        if self.cluster is None:
+            return self.create_topic(name, self.config.num_partitions, {})
+        self.cluster.create_topic(name, -1, -1, {}, principal)
+        raise errors.LeaderNotAvailable()
+
+    def coordinator(self, key: str, request: Request, *, transactions: bool) -> Node:
+        """The broker that coordinates a group or transaction; raises CoordinatorNotAvailable."""
+        coordinated = self.transactions if transactions else self.groups
+        try:
+            place = coordinated.place_of(key)
+        except errors.CoordinatorNotAvailable:
+            if self.cluster is not None:
+                self.cluster.create_internal_topic(transactions=transactions)
+            raise
+        node = self.view.leader(place, request)
+        if node is None:
+            raise errors.CoordinatorNotAvailable(f"nobody leads {place[0]}-{place[1]}")
+        return node
+
+    def administer(self, action: Callable[[Authority], None], done: Done) -> None:
+        """Decide about topics or settings; `done` is told when that is durable."""
+        if self.cluster is not None:
+            self.cluster.administer(action, done)
+            return
+        try:
+            action(LocalAuthority(self))
+        except errors.BrokerError as error:
+            done(error)
+        else:
+            done(None)
+
     def appended(self, partition: Partition) -> None:
         """Something was appended that nobody waits for: flush it if it is time by count."""
         log = partition.log
         if log.log_end_offset - log.recovery_point >= log.config.flush_messages:
             self.flusher.request(partition)
 
-    # ------------------------------------------------------------------------------------- inside
-
-    def _handle(self, request: Request) -> None:
+    def handle(self, request: Request) -> None:
+        """Answer a request, now or later."""
+        if self.cluster is not None and self.cluster.forwards(request):
+            return
         if self.authorizer is not None and not authorize(self, request):
             return
         handler = HANDLERS[request.header.api.key]
@@ -171,13 +250,19 @@ class Broker:
         """Whether there is another broker with an id."""
         return False
 
+    # ------------------------------------------------------------------------------------- inside
+
+    def _cannot_go_on(self, error: Exception) -> None:
+        if not self.failed.done():
+            self.failed.set_exception(error)
+
     def _flush_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         partition.fail(errors.KafkaStorageError.code)
         if not self.failed.done():
             # The kernel may have dropped what it could not write: only a new start, which reads
             # what is really there, knows again what is stored.
             logger.critical("%s: %s; the broker stops", partition, error)
-            self.failed.set_exception(error)
+            self._cannot_go_on(error)
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:

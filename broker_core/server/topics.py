@@ -11,13 +11,14 @@ import json
 import logging
 import re
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
 from broker_core import errors
+from broker_core.cluster.topic_names import check_new_name
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
@@ -32,7 +33,6 @@ _FILE: Final = "topics.json"
 _FORMAT_VERSION: Final = 1
 _CLOSING_THREADS: Final = 16
 _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d+)")
-_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 #: A limit of ours: every partition holds open files and about 20 KiB of memory.
 PARTITIONS_MAX: Final = 10_000
 
@@ -89,14 +89,6 @@ class Topic:
         return self._partitions.pop(index, None)
 
 
-def check_name(name: str) -> None:
-    """Raises InvalidTopic for a name that Kafka would refuse."""
-    if name in {".", ".."} or not _LEGAL_NAME.fullmatch(name):
-        raise errors.InvalidTopic(
-            f"the topic name {name!r} is not allowed: 1 to 249 letters, digits, '.', '_' and '-'"
-        )
-
-
 def _apply(topic: Topic) -> None:
     for partition in topic.partitions:
         partition.log.update_config(topic.config)
@@ -111,8 +103,12 @@ def _defaults(config: BrokerConfig) -> LogConfig:
     )
 
 
-def _delete_logs(topic: Topic) -> None:
-    for partition in topic.partitions:
+def _make_partition(topic: Topic, index: int, log: Log) -> Partition:
+    return Partition(topic.name, index, log)
+
+
+def _delete_logs(partitions: list[Partition]) -> None:
+    for partition in partitions:
         try:
             partition.log.delete()
         except errors.KafkaStorageError as error:
@@ -131,6 +127,8 @@ class TopicRegistry:
         #: Another number after every change of what topics and partitions there are.
         self.version = 0
         self.defaults = _defaults(config)
+        #: What a replica is made of; in a cluster it is one that has others elsewhere.
+        self.make_partition: Callable[[Topic, int, Log], Partition] = _make_partition
         # Deletes logs, and who waits for that: the next topic of the same name.
         self._deleter = ThreadPoolExecutor(1, thread_name_prefix="deleter")
         self._deletions: dict[str, Future[None]] = {}
@@ -182,11 +180,11 @@ class TopicRegistry:
                 self.log_config(entry["config"]),
             )
             for index in range(entry["partitions"]):
-                self._open_partition(topic, index)
-            self._register(topic)
-        self._set_strays_aside()
+                self.open_partition(topic, index)
+            self.register(topic)
+        self.set_strays_aside()
 
-    def _set_strays_aside(self) -> None:
+    def set_strays_aside(self) -> None:
         """Logs of no topic: what a deletion cut short left behind, or a lost `topics.json`."""
         for path in self._directory.iterdir():
             match = _LOG_DIRECTORY.fullmatch(path.name)
@@ -203,16 +201,7 @@ class TopicRegistry:
 
     def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
         """Whether a topic could be created; raises BrokerError."""
-        check_name(name)
-        if name in self._topics:
-            raise errors.TopicAlreadyExists(f"Topic '{name}' already exists.")
-        # Metrics of Kafka write '.' as '_': two such names would be one there.
-        collision = next(
-            (each for each in self._topics if each.replace(".", "_") == name.replace(".", "_")),
-            None,
-        )
-        if collision is not None:
-            raise errors.InvalidTopic(f"Topic '{name}' collides with existing topic: {collision}")
+        check_new_name(name, self._topics)
         if partitions < 1:
             raise errors.InvalidPartitions("Number of partitions must be larger than 0.")
         self._check_room(partitions)
@@ -225,13 +214,10 @@ class TopicRegistry:
     def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic; raises BrokerError."""
         config = self.check_new(name, partitions, overrides)
-        deletion = self._deletions.pop(name, None)
-        if deletion is not None:
-            deletion.result()  # the same directories: they must be gone
         topic = Topic(name, uuid.uuid4().bytes, dict(overrides), config)
         for index in range(partitions):
-            self._open_partition(topic, index)
-        self._register(topic)
+            self.open_partition(topic, index)
+        self.register(topic)
         self._save()
         logger.info("topic %s created with %d partitions", name, partitions)
         return topic
@@ -240,17 +226,21 @@ class TopicRegistry:
         """Grow a topic to `count` partitions; raises InvalidPartitions."""
         self._check_room(count - topic.partition_count)
         for index in range(topic.partition_count, count):
-            self._open_partition(topic, index)
+            self.open_partition(topic, index)
         self.version += 1
         self._save()
         logger.info("topic %s has %d partitions now", topic.name, count)
 
     def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Replace a topic's own settings; raises InvalidConfig."""
+        self.set_config(topic, overrides)
+        self._save()
+
+    def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
+        """Make other settings hold, which are stored elsewhere; raises InvalidConfig."""
         config = self.log_config(overrides)
         topic.overrides = dict(overrides)
         topic.config = config
-        self._save()
         _apply(topic)
 
     def change_defaults(self, config: BrokerConfig) -> None:
@@ -264,22 +254,39 @@ class TopicRegistry:
             _apply(topic)
 
     def delete(self, topic: Topic) -> None:
-        """Delete a topic with its records.
+        """Delete a topic with its records."""
+        self._unregister(topic)
+        self._save()
+        self._delete_partitions(topic.name, topic.partitions)
+        logger.info("topic %s deleted", topic.name)
 
-        Its logs go in a thread: gigabytes take the file system a while, and a compaction may be at
-        work on them.
-        """
+    def forget(self, topic: Topic) -> None:
+        """A topic of which is stored elsewhere that it exists does so no longer."""
+        self._unregister(topic)
+        self._delete_partitions(topic.name, topic.partitions)
+
+    def drop_partition(self, topic: Topic, index: int) -> None:
+        """Delete a replica: it is elsewhere now."""
+        partition = topic.remove(index)
+        if partition is not None:
+            self._delete_partitions(topic.name, [partition])
+            self.version += 1
+
+    def _unregister(self, topic: Topic) -> None:
         del self._topics[topic.name]
         del self._by_id[topic.topic_id]
         self.version += 1
-        self._save()
-        for partition in topic.partitions:
+
+    def _delete_partitions(self, name: str, partitions: list[Partition]) -> None:
+        """Logs go in a thread: gigabytes take the file system a while, and a compaction may be at
+        work on them.
+        """
+        for partition in partitions:
             partition.mark_deleted(errors.UnknownTopicOrPartition.code)
         self._deletions = {
             name: deletion for name, deletion in self._deletions.items() if not deletion.done()
         }
-        self._deletions[topic.name] = self._deleter.submit(_delete_logs, topic)
-        logger.info("topic %s deleted", topic.name)
+        self._deletions[name] = self._deleter.submit(_delete_logs, partitions)
 
     def close(self) -> None:
         """Close all logs; what has been flushed need not be recovered at the next start.
@@ -294,19 +301,25 @@ class TopicRegistry:
 
     # -------------------------------------------------------------------------------------- details
 
-    def _open_partition(self, topic: Topic, index: int) -> None:
+    def open_partition(self, topic: Topic, index: int) -> Partition:
+        """Open a replica, or create it; raises KafkaStorageError."""
+        deletion = self._deletions.get(topic.name)
+        if deletion is not None:
+            deletion.result()  # perhaps the same directory: it must be gone
         log = Log.open(
             self.directory(topic.name, index), topic.name, index, topic.config, self._environment
         )
-        partition = Partition(topic.name, index, log)
+        partition = self.make_partition(topic, index, log)
         partition.acknowledges_after_flush = topic.config.flush_messages <= 1
         topic.add(partition)
+        return partition
 
     def directory(self, name: str, index: int) -> Path:
         """Where a partition's log is."""
         return self._directory / f"{name}-{index}"
 
-    def _register(self, topic: Topic) -> None:
+    def register(self, topic: Topic) -> None:
+        """There is a topic more."""
         self._topics[topic.name] = topic
         self._by_id[topic.topic_id] = topic
         self.version += 1

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 from broker_core import errors
 from broker_core.security.acl import Acl, AclFilter
 from broker_core.security.authorizer import ACLS_MAX, require
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
@@ -52,56 +54,56 @@ def handle_describe(broker: Broker, request: Request) -> None:
 def handle_create(broker: Broker, request: Request) -> None:
     """CreateAcls."""
     results: list[dict[str, Any]] = []
-    wanted: list[Acl] = []
-    for asked in request.body["creations"]:
-        result: dict[str, Any] = {"error_code": errors.NONE, "error_message": None}
-        results.append(result)
-        try:
-            authorizer = require(broker.authorizer)
-            acl = Acl.parse(asked)
-            if len(authorizer) + len(wanted) >= ACLS_MAX:
-                raise errors.InvalidRequest(f"this broker keeps at most {ACLS_MAX} ACLs")
-            wanted.append(acl)
-        except errors.BrokerError as error:
-            result["error_code"] = error.code
-            result["error_message"] = str(error)
-    if wanted and broker.authorizer is not None:
-        broker.authorizer.add(wanted)
-        try:
-            broker.settings.save()
-        except errors.KafkaStorageError as error:
-            for result in results:
+    creations = request.body["creations"]
+
+    def create(authority: Authority) -> None:
+        wanted: list[Acl] = []
+        for asked in creations:
+            result: dict[str, Any] = {"error_code": errors.NONE, "error_message": None}
+            results.append(result)
+            try:
+                authorizer = require(authority.authorizer)
+                acl = Acl.parse(asked)
+                if len(authorizer) + len(wanted) >= ACLS_MAX:
+                    raise errors.InvalidRequest(f"this broker keeps at most {ACLS_MAX} ACLs")
+                wanted.append(acl)
+            except errors.BrokerError as error:
                 result["error_code"] = error.code
-        logger.info("%s created %d ACLs", request.principal, len(wanted))
-    request.reply({"results": results})
+                result["error_message"] = str(error)
+        if wanted and authority.authorizer is not None:
+            authority.authorizer.add(wanted)
+            logger.info("%s creates %d ACLs", request.principal, len(wanted))
+            authority.save()
+
+    broker.administer(create, answer_each(request, {"results": results}, results))
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
     """DeleteAcls."""
     results: list[dict[str, Any]] = []
-    gone: set[Acl] = set()
-    for asked in request.body["filters"]:
-        try:
-            found = require(broker.authorizer).find(AclFilter.parse(asked))
-        except errors.BrokerError as error:
+    filters = request.body["filters"]
+
+    def delete(authority: Authority) -> None:
+        gone: set[Acl] = set()
+        for asked in filters:
+            try:
+                found = require(authority.authorizer).find(AclFilter.parse(asked))
+            except errors.BrokerError as error:
+                results.append(
+                    {"error_code": error.code, "error_message": str(error), "matching_acls": []}
+                )
+                continue
+            gone.update(found)
+            matching = [
+                _resource(acl) | _rule(acl) | {"error_code": errors.NONE, "error_message": None}
+                for acl in found
+            ]
             results.append(
-                {"error_code": error.code, "error_message": str(error), "matching_acls": []}
+                {"error_code": errors.NONE, "error_message": None, "matching_acls": matching}
             )
-            continue
-        gone.update(found)
-        matching = [
-            _resource(acl) | _rule(acl) | {"error_code": errors.NONE, "error_message": None}
-            for acl in found
-        ]
-        results.append(
-            {"error_code": errors.NONE, "error_message": None, "matching_acls": matching}
-        )
-    if gone and broker.authorizer is not None:
-        broker.authorizer.remove(gone)
-        try:
-            broker.settings.save()
-        except errors.KafkaStorageError as error:
-            for result in results:
-                result["error_code"] = error.code
-        logger.info("%s deleted %d ACLs", request.principal, len(gone))
-    request.reply({"filter_results": results})
+        if gone and authority.authorizer is not None:
+            authority.authorizer.remove(gone)
+            logger.info("%s deletes %d ACLs", request.principal, len(gone))
+            authority.save()
+
+    broker.administer(delete, answer_each(request, {"filter_results": results}, results))

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
-from broker_core.protocol.definitions import ADVERTISED_FROM, APIS
+from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
+from broker_core.protocol.schema import Api
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-_API_VERSIONS: Final = 18
+API_KEY: Final = 18
 
 #: Features and the level that holds here, by Kafka's names: clients choose by them how they run
 #: transactions (KIP-890) and whether they may ask for the new group protocol (KIP-848).
@@ -20,13 +22,22 @@ _FEATURES: Final = {"group.version": 1, "transaction.version": 2}
 
 def handle(broker: Broker, request: Request) -> None:
     """ApiVersions; one that is too new learns which version to use (KIP-511)."""
-    served = APIS[_API_VERSIONS]
+    _answer(request, APIS)
+
+
+def handle_controller(broker: Broker, request: Request) -> None:
+    """ApiVersions on the listener of a controller."""
+    _answer(request, CONTROLLER_APIS)
+
+
+def _answer(request: Request, apis: Mapping[int, Api]) -> None:
+    served = apis[API_KEY]
     if not served.serves(request.version):
         low, high = served.versions
         request.reply(
             {
                 "error_code": errors.UnsupportedVersion.code,
-                "api_keys": [{"api_key": _API_VERSIONS, "min_version": low, "max_version": high}],
+                "api_keys": [{"api_key": API_KEY, "min_version": low, "max_version": high}],
             }
         )
         return
@@ -38,7 +49,7 @@ def handle(broker: Broker, request: Request) -> None:
                     "min_version": ADVERTISED_FROM.get(key, api.versions[0]),
                     "max_version": api.versions[1],
                 }
-                for key, api in sorted(APIS.items())
+                for key, api in sorted(apis.items())
             ],
             "supported_features": [
                 {"name": name, "min_version": 0, "max_version": level}

@@ -6,6 +6,8 @@ import logging
 from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
@@ -35,27 +37,26 @@ def handle_alter(broker: Broker, request: Request) -> None:
     """AlterClientQuotas."""
     body = request.body
     results: list[dict[str, Any]] = []
-    changed = 0
-    for asked in body["entries"]:
-        result: dict[str, Any] = {
-            "error_code": errors.NONE,
-            "error_message": None,
-            "entity": asked["entity"],
-        }
-        results.append(result)
-        try:
-            entity = broker.quotas.check(asked["entity"], asked["ops"])
-            if not body["validate_only"]:
-                broker.quotas.alter(entity, asked["ops"])
-                changed += 1
-        except errors.BrokerError as error:
-            result["error_code"] = error.code
-            result["error_message"] = str(error)
-    if changed:
-        try:
-            broker.settings.save()
-        except errors.KafkaStorageError as error:
-            for result in results:
+
+    def alter(authority: Authority) -> None:
+        changed = 0
+        for asked in body["entries"]:
+            result: dict[str, Any] = {
+                "error_code": errors.NONE,
+                "error_message": None,
+                "entity": asked["entity"],
+            }
+            results.append(result)
+            try:
+                entity = authority.quotas.check(asked["entity"], asked["ops"])
+                if not body["validate_only"]:
+                    authority.quotas.alter(entity, asked["ops"])
+                    changed += 1
+            except errors.BrokerError as error:
                 result["error_code"] = error.code
-        logger.info("%s changed %d quotas", request.principal, changed)
-    request.reply({"entries": results})
+                result["error_message"] = str(error)
+        if changed:
+            logger.info("%s changes %d quotas", request.principal, changed)
+            authority.save()
+
+    broker.administer(alter, answer_each(request, {"entries": results}, results))

@@ -7,6 +7,8 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
     describe_all_brokers,
     describe_broker,
@@ -75,10 +77,7 @@ def _topic(broker: Broker, name: str) -> Topic:
 
 def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
     """Whether all brokers are meant, not this one; raises InvalidRequest for anything else."""
-    if asked["resource_type"] != _BROKER:
-        raise errors.InvalidRequest(
-            f"resources of type {asked['resource_type']} have no settings here"
-        )
+    _check_broker_type(asked)
     name = asked["resource_name"]
     if name not in {"", str(broker.node_id)}:
         raise errors.InvalidRequest(
@@ -102,43 +101,54 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
     named = Counter(
         (each["resource_type"], each["resource_name"]) for each in request.body["resources"]
     )
-    for asked in request.body["resources"]:
-        response: dict[str, Any] = {
-            "error_code": errors.NONE,
-            "error_message": None,
-            "resource_type": asked["resource_type"],
-            "resource_name": asked["resource_name"],
-        }
-        responses.append(response)
-        try:
-            if named[asked["resource_type"], asked["resource_name"]] > 1:
-                raise errors.InvalidRequest("Each resource must appear at most once.")
-            change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
-            change(broker, asked, incremental, request.body["validate_only"])
-        except errors.BrokerError as error:
-            response["error_code"] = error.code
-            response["error_message"] = str(error)
-    request.reply({"responses": responses})
+    body = request.body
+
+    def alter(authority: Authority) -> None:
+        for asked in body["resources"]:
+            response: dict[str, Any] = {
+                "error_code": errors.NONE,
+                "error_message": None,
+                "resource_type": asked["resource_type"],
+                "resource_name": asked["resource_name"],
+            }
+            responses.append(response)
+            try:
+                if named[asked["resource_type"], asked["resource_name"]] > 1:
+                    raise errors.InvalidRequest("Each resource must appear at most once.")
+                change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
+                change(authority, asked, incremental, body["validate_only"])
+            except errors.BrokerError as error:
+                response["error_code"] = error.code
+                response["error_message"] = str(error)
+
+    broker.administer(alter, answer_each(request, {"responses": responses}, responses))
 
 
 def _alter_topic(
-    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+    authority: Authority, asked: dict[str, Any], incremental: bool, validate_only: bool
 ) -> None:
-    topic = _topic(broker, asked["resource_name"])
-    effective = topic.config.to_properties()
-    present = topic.overrides if incremental else {}
-    overrides = _changed(present, effective, asked["configs"], incremental)
-    broker.topics.log_config(overrides)
-    if not validate_only:
-        broker.topics.change_config(topic, overrides)
+    name = asked["resource_name"]
+    overrides, config = authority.topic_settings(name)
+    present = overrides if incremental else {}
+    changed = _changed(present, config.to_properties(), asked["configs"], incremental)
+    authority.change_topic(name, changed, validate_only=validate_only)
+
+
+def _check_broker_type(asked: dict[str, Any]) -> None:
+    if asked["resource_type"] != _BROKER:
+        raise errors.InvalidRequest(
+            f"resources of type {asked['resource_type']} have no settings here"
+        )
 
 
 def _alter_broker(
-    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+    authority: Authority, asked: dict[str, Any], incremental: bool, validate_only: bool
 ) -> None:
-    for_all = _is_for_all(broker, asked)
-    dynamic = broker.dynamic_config
-    before = dynamic.cluster if for_all else dynamic.own
+    _check_broker_type(asked)
+    name = asked["resource_name"]
+    for_all = not name
+    dynamic = authority.dynamic_config(name)
+    before = dynamic.of(name)
     effective = {
         name: value for name, value, _ in dynamic.effective().describe() if value is not None
     }
@@ -147,14 +157,8 @@ def _alter_broker(
     dynamic.check(properties, for_all=for_all)
     if validate_only:
         return
-    dynamic.replace(properties, for_all=for_all)
-    try:
-        broker.settings.save()
-    except errors.KafkaStorageError:
-        dynamic.replace(before, for_all=for_all)
-        raise
-    dynamic.apply(broker.topics, broker.network.limits)
-    logger.info("settings of %s: %s", "all brokers" if for_all else "this broker", properties)
+    authority.change_broker(name, properties)
+    logger.info("settings of %s: %s", f"broker {name}" if name else "all brokers", properties)
 
 
 def _is_list(name: str) -> bool:

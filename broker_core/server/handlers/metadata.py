@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.cluster.topic_names import check_name
 from broker_core.server.request import Request
-from broker_core.server.topics import Topic, check_name
+from broker_core.server.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -38,6 +39,7 @@ CLUSTER_OPERATIONS: Final = (
 _GROUP, _TRANSACTION = 0, 1  # kinds of keys that have a coordinator
 _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
+_NO_COORDINATOR: Final = {"node_id": -1, "host": "", "port": -1}
 
 
 def handle(broker: Broker, request: Request) -> None:
@@ -57,13 +59,12 @@ def handle(broker: Broker, request: Request) -> None:
         topics = [_describe(broker, topic, operations) for topic in broker.topics]
     else:
         create = body["allow_auto_topic_creation"] and broker.config.auto_create_topics
-        topics = [_answer(broker, each, operations, create=create) for each in asked]
-    host, port = request.advertised.host, request.advertised.port
+        topics = [_answer(broker, request, each, operations, create=create) for each in asked]
     request.reply(
         {
-            "brokers": [{"node_id": broker.node_id, "host": host, "port": port, "rack": None}],
+            "brokers": [each._asdict() for each in broker.view.nodes(request)],
             "cluster_id": broker.cluster_id,
-            "controller_id": broker.node_id,
+            "controller_id": broker.view.controller_id,
             "topics": topics,
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS if body["include_cluster_authorized_operations"] else _NOT_ASKED
@@ -73,7 +74,7 @@ def handle(broker: Broker, request: Request) -> None:
 
 
 def _answer(
-    broker: Broker, asked: dict[str, Any], operations: int, *, create: bool
+    broker: Broker, request: Request, asked: dict[str, Any], operations: int, *, create: bool
 ) -> dict[str, Any]:
     name: str | None = asked["name"]
     if name is None:
@@ -87,7 +88,7 @@ def _answer(
             check_name(name)
             if not create:
                 raise errors.UnknownTopicOrPartition()
-            topic = broker.create_topic(name, broker.config.num_partitions, {})
+            topic = broker.create_on_demand(name, request.principal)
         except errors.BrokerError as error:
             return _missing(name, _NO_ID, error.code)
     return _describe(broker, topic, operations)
@@ -98,7 +99,6 @@ def _missing(name: str | None, topic_id: bytes, code: int) -> dict[str, Any]:
 
 
 def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
-    nodes = [broker.node_id]
     return {
         "error_code": errors.NONE,
         "name": topic.name,
@@ -106,16 +106,18 @@ def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
         "is_internal": topic.is_internal,
         "partitions": [
             {
-                "partition_index": partition.index,
-                "leader_id": broker.node_id,
+                "error_code": partition.error_code,
+                "partition_index": partition.number,
+                "leader_id": partition.leader_id,
                 "leader_epoch": partition.leader_epoch,
-                "replica_nodes": nodes,
-                "isr_nodes": nodes,
+                "replica_nodes": partition.replicas,
+                "isr_nodes": partition.isr,
+                "offline_replicas": partition.offline,
                 # Java's admin client fails on null, which the schema allows.
                 "eligible_leader_replicas": (),
                 "last_known_elr": (),
             }
-            for partition in topic.partitions
+            for partition in broker.view.partitions(topic)
         ],
         "topic_authorized_operations": operations,
     }
@@ -136,13 +138,15 @@ def handle_describe_cluster(broker: Broker, request: Request) -> None:
         {
             "error_message": None,
             "cluster_id": broker.cluster_id,
-            "controller_id": broker.node_id,
+            "controller_id": broker.view.controller_id,
             "brokers": [
                 {
-                    "broker_id": broker.node_id,
-                    "host": request.advertised.host,
-                    "port": request.advertised.port,
+                    "broker_id": each.node_id,
+                    "host": each.host,
+                    "port": each.port,
+                    "rack": each.rack,
                 }
+                for each in broker.view.nodes(request)
             ],
             "cluster_authorized_operations": (
                 CLUSTER_OPERATIONS
@@ -192,25 +196,28 @@ def handle_topic_partitions(broker: Broker, request: Request) -> None:
 
 
 def handle_find_coordinator(broker: Broker, request: Request) -> None:
-    """FindCoordinator: the one broker coordinates all groups and transactions."""
+    """FindCoordinator: who leads the partition in which a group or transaction is kept."""
     body = request.body
     keys = body["coordinator_keys"] or [body["key"]]
-    if body["key_type"] in _COORDINATED:
-        code, message = errors.NONE, None
-        address = (broker.node_id, request.advertised.host, request.advertised.port)
-        for key in keys:
-            if key:
-                coordinated = broker.groups if body["key_type"] == _GROUP else broker.transactions
-                coordinated.place_of(key)
-    else:
-        code, message = errors.InvalidRequest.code, f"no coordinator of kind {body['key_type']}"
-        address = (-1, "", -1)
-    node_id, host, port = address
-    coordinator = {
-        "node_id": node_id,
-        "host": host,
-        "port": port,
-        "error_code": code,
-        "error_message": message,
+    answers = [
+        _find_coordinator(broker, request, body["key_type"], key) | {"key": key} for key in keys
+    ]
+    request.reply(answers[0] | {"coordinators": answers})
+
+
+def _find_coordinator(broker: Broker, request: Request, kind: int, key: str) -> dict[str, Any]:
+    error: errors.BrokerError
+    if kind not in _COORDINATED:
+        error = errors.InvalidRequest(f"no coordinator of kind {kind}")
+        return _NO_COORDINATOR | {"error_code": error.code, "error_message": str(error)}
+    try:
+        node = broker.coordinator(key, request, transactions=kind == _TRANSACTION)
+    except errors.BrokerError as refusal:
+        return _NO_COORDINATOR | {"error_code": refusal.code, "error_message": str(refusal)}
+    return {
+        "node_id": node.node_id,
+        "host": node.host,
+        "port": node.port,
+        "error_code": errors.NONE,
+        "error_message": None,
     }
-    request.reply(coordinator | {"coordinators": [coordinator | {"key": key} for key in keys]})

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.security.scram import BY_NAME
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
@@ -42,21 +44,19 @@ def handle_describe(broker: Broker, request: Request) -> None:
 def handle_alter(broker: Broker, request: Request) -> None:
     """AlterUserScramCredentials."""
     body = request.body
-    outcome = broker.scram_users.alter(body["deletions"], body["upsertions"])
-    try:
-        broker.settings.save()
-    except errors.KafkaStorageError as error:
-        outcome = dict.fromkeys(outcome, error)
-    logger.info("%s changed the credentials of %d users", request.principal, len(outcome))
-    request.reply(
-        {
-            "results": [
-                {
-                    "user": user,
-                    "error_code": errors.NONE if error is None else error.code,
-                    "error_message": None if error is None else str(error),
-                }
-                for user, error in outcome.items()
-            ]
-        }
-    )
+    results: list[dict[str, Any]] = []
+
+    def alter(authority: Authority) -> None:
+        outcome = authority.scram_users.alter(body["deletions"], body["upsertions"])
+        results.extend(
+            {
+                "user": user,
+                "error_code": errors.NONE if error is None else error.code,
+                "error_message": None if error is None else str(error),
+            }
+            for user, error in outcome.items()
+        )
+        logger.info("%s changes the credentials of %d users", request.principal, len(outcome))
+        authority.save()
+
+    broker.administer(alter, answer_each(request, {"results": results}, results))

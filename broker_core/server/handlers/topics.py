@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.log.config import LogConfig
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import describe_topic
 from broker_core.server.request import Request
-from broker_core.server.topics import Topic
+from broker_core.server.topics import INTERNAL_TOPICS
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -23,41 +25,46 @@ def handle_create(broker: Broker, request: Request) -> None:
     body = request.body
     counts = Counter(each["name"] for each in body["topics"])
     results: list[dict[str, Any]] = []
-    for name, asked in {each["name"]: each for each in body["topics"]}.items():
-        try:
-            if counts[name] > 1:
-                raise errors.InvalidRequest(f"topic {name} appears more than once")
-            results.append(_create(broker, asked, validate_only=body["validate_only"]))
-        except errors.BrokerError as error:
-            results.append(
-                {
-                    "name": name,
-                    "error_code": error.code,
-                    "error_message": str(error),
-                    "configs": None,
-                }
-            )
-    request.reply({"topics": results})
+
+    def create(authority: Authority) -> None:
+        for name, asked in {each["name"]: each for each in body["topics"]}.items():
+            try:
+                if counts[name] > 1:
+                    raise errors.InvalidRequest(f"topic {name} appears more than once")
+                created = _create(broker, authority, asked, validate_only=body["validate_only"])
+                results.append(created)
+            except errors.BrokerError as error:
+                results.append({"name": name, "configs": None} | _refusal(error))
+
+    broker.administer(create, answer_each(request, {"topics": results}, results))
 
 
-def _create(broker: Broker, asked: dict[str, Any], *, validate_only: bool) -> dict[str, Any]:
-    name = asked["name"]
-    partitions = _partition_count(broker, asked)
+def _refusal(error: errors.BrokerError) -> dict[str, Any]:
+    return {"error_code": error.code, "error_message": str(error)}
+
+
+def _create(
+    broker: Broker, authority: Authority, asked: dict[str, Any], *, validate_only: bool
+) -> dict[str, Any]:
     overrides = {
         each["name"]: each["value"] for each in asked["configs"] if each["value"] is not None
     }
-    config = broker.topics.check_new(name, partitions, overrides)
-    topic_id = _NO_ID
-    if not validate_only:
-        topic_id = broker.create_topic(name, partitions, overrides).topic_id
+    created = authority.create_topic(
+        asked["name"],
+        asked["num_partitions"],
+        asked["replication_factor"],
+        _assignments(asked),
+        overrides,
+        validate_only=validate_only,
+    )
     return {
-        "name": name,
-        "topic_id": topic_id,
+        "name": asked["name"],
+        "topic_id": created.topic_id,
         "error_code": errors.NONE,
         "error_message": None,
-        "num_partitions": partitions,
-        "replication_factor": 1,
-        "configs": _created_configs(broker, config, overrides),
+        "num_partitions": created.partitions,
+        "replication_factor": created.replication_factor,
+        "configs": _created_configs(broker, created.config, overrides),
     }
 
 
@@ -76,27 +83,19 @@ def _created_configs(
     ]
 
 
-def _partition_count(broker: Broker, asked: dict[str, Any]) -> int:
+def _assignments(asked: dict[str, Any]) -> list[list[int]]:
+    """The brokers of each partition, where the client says which."""
     assignments = asked["assignments"]
-    count: int = asked["num_partitions"]
-    factor = asked["replication_factor"]
-    if assignments:
-        if count != -1 or factor != -1:
-            raise errors.InvalidRequest(
-                "partitions and replication factor are given by the assignment already"
-            )
-        if sorted(each["partition_index"] for each in assignments) != list(range(len(assignments))):
-            raise errors.InvalidReplicaAssignment("the partitions are not numbered from 0")
-        if any(each["broker_ids"] != [broker.node_id] for each in assignments):
-            raise errors.InvalidReplicaAssignment(f"broker {broker.node_id} is the only one")
-        return len(assignments)
-    if factor not in {-1, 1}:
-        raise errors.InvalidReplicationFactor(
-            f"Replication factor {factor} is not possible: there is one broker"
-            if factor > 0
-            else "Replication factor must be larger than 0, or -1 to use the default value."
+    if not assignments:
+        return []
+    if asked["num_partitions"] != -1 or asked["replication_factor"] != -1:
+        raise errors.InvalidRequest(
+            "partitions and replication factor are given by the assignment already"
         )
-    return broker.config.num_partitions if count == -1 else count
+    by_index = sorted(assignments, key=lambda each: int(each["partition_index"]))
+    if [each["partition_index"] for each in by_index] != list(range(len(assignments))):
+        raise errors.InvalidReplicaAssignment("the partitions are not numbered from 0")
+    return [each["broker_ids"] for each in by_index]
 
 
 def handle_delete(broker: Broker, request: Request) -> None:
@@ -106,61 +105,55 @@ def handle_delete(broker: Broker, request: Request) -> None:
     if request.version < _TOPIC_IDS_FROM:
         asked = [(name, _NO_ID) for name in body["topic_names"]]
     results: list[dict[str, Any]] = []
-    for name, topic_id in dict.fromkeys(asked):
-        result: dict[str, Any] = {"name": name, "topic_id": topic_id, "error_message": None}
-        results.append(result)
-        try:
-            topic = _find(broker, name, topic_id)
-            result["name"] = topic.name
-            result["topic_id"] = topic.topic_id
-            if not broker.config.delete_topics:
-                raise errors.TopicDeletionDisabled()
-            if topic.is_internal:
-                raise errors.InvalidTopic(f"{topic.name} belongs to the broker")
-            broker.delete_topic(topic)
-            result["error_code"] = errors.NONE
-        except errors.BrokerError as error:
-            result["error_code"] = error.code
-            result["error_message"] = str(error)
-    request.reply({"responses": results})
 
+    def delete(authority: Authority) -> None:
+        for name, topic_id in dict.fromkeys(asked):
+            result: dict[str, Any] = {
+                "name": name,
+                "topic_id": topic_id,
+                "error_code": errors.NONE,
+                "error_message": None,
+            }
+            results.append(result)
+            try:
+                found, result["topic_id"] = authority.find_topic(name, topic_id)
+                result["name"] = found
+                if not broker.config.delete_topics:
+                    raise errors.TopicDeletionDisabled()
+                if found in INTERNAL_TOPICS:
+                    raise errors.InvalidTopic(f"{found} belongs to the broker")
+                authority.delete_topic(found)
+            except errors.BrokerError as error:
+                result |= _refusal(error)
 
-def _find(broker: Broker, name: str | None, topic_id: bytes) -> Topic:
-    if name is None:
-        topic = broker.topics.by_id(topic_id)
-        if topic is None:
-            raise errors.UnknownTopicId()
-        return topic
-    topic = broker.topics.get(name)
-    if topic is None:
-        raise errors.UnknownTopicOrPartition()
-    return topic
+    broker.administer(delete, answer_each(request, {"responses": results}, results))
 
 
 def handle_create_partitions(broker: Broker, request: Request) -> None:
     """CreatePartitions."""
+    body = request.body
     results: list[dict[str, Any]] = []
-    for asked in request.body["topics"]:
-        result = {"name": asked["name"], "error_code": errors.NONE, "error_message": None}
-        results.append(result)
-        try:
-            topic = _find(broker, asked["name"], _NO_ID)
-            _check_growth(broker, topic, asked)
-            if not request.body["validate_only"]:
-                broker.topics.add_partitions(topic, asked["count"])
-        except errors.BrokerError as error:
-            result["error_code"] = error.code
-            result["error_message"] = str(error)
-    request.reply({"results": results})
+
+    def grow(authority: Authority) -> None:
+        for asked in body["topics"]:
+            result = {"name": asked["name"], "error_code": errors.NONE, "error_message": None}
+            results.append(result)
+            try:
+                _grow(authority, asked, validate_only=body["validate_only"])
+            except errors.BrokerError as error:
+                result |= _refusal(error)
+
+    broker.administer(grow, answer_each(request, {"results": results}, results))
 
 
-def _check_growth(broker: Broker, topic: Topic, asked: dict[str, Any]) -> None:
-    present, count = topic.partition_count, asked["count"]
+def _grow(authority: Authority, asked: dict[str, Any], *, validate_only: bool) -> None:
+    name, count = asked["name"], asked["count"]
+    present = authority.partition_count(name)
     if count == present:
         raise errors.InvalidPartitions(f"Topic already has {present} partition(s).")
     if count < present:
         raise errors.InvalidPartitions(
-            f"The topic {topic.name} currently has {present} partition(s); {count} would not be "
+            f"The topic {name} currently has {present} partition(s); {count} would not be "
             "an increase."
         )
     assignments = asked["assignments"]
@@ -169,8 +162,8 @@ def _check_growth(broker: Broker, topic: Topic, asked: dict[str, Any]) -> None:
             raise errors.InvalidReplicaAssignment(
                 f"{count - present} new partitions, but {len(assignments)} assignments"
             )
-        if any(each["broker_ids"] != [broker.node_id] for each in assignments):
-            raise errors.InvalidReplicaAssignment(f"broker {broker.node_id} is the only one")
+        assignments = [each["broker_ids"] for each in assignments]
+    authority.add_partitions(name, count, assignments, validate_only=validate_only)
 
 
 def handle_delete_records(broker: Broker, request: Request) -> None:

@@ -1,0 +1,155 @@
+"""What the active controller decides for clients; see `broker_core.server.authority`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from broker_core.cluster.controller import Controller
+from broker_core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker_core.cluster.settings_records import (
+    acl_records,
+    quota_records,
+    scram_records,
+    stored_acls,
+    stored_quotas,
+    stored_scram_users,
+)
+from broker_core.log.config import LogConfig
+from broker_core.security.authorizer import Authorizer
+from broker_core.security.credentials import ScramUsers
+from broker_core.security.quotas import ClientQuotas
+from broker_core.server.authority import CreatedTopic
+from broker_core.server.dynamic_config import DynamicConfig
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+
+class ClusterAuthority:
+    """Good for one request: what it decides becomes records, durable when they are committed."""
+
+    def __init__(self, broker: Broker, controller: Controller) -> None:
+        self._broker = broker
+        self.controller = controller
+
+    # ------------------------------------------------------------------------------- users, quotas
+
+    @cached_property
+    def scram_users(self) -> ScramUsers:
+        """See Authority."""
+        users = ScramUsers()
+        users.load(stored_scram_users(self.controller.image))
+        return users
+
+    @cached_property
+    def quotas(self) -> ClientQuotas:
+        """See Authority."""
+        quotas = ClientQuotas()
+        quotas.load(stored_quotas(self.controller.image))
+        return quotas
+
+    @cached_property
+    def authorizer(self) -> Authorizer | None:
+        """See Authority."""
+        if self._broker.authorizer is None:
+            return None
+        authorizer = Authorizer()
+        authorizer.load(stored_acls(self.controller.image))
+        return authorizer
+
+    def save(self) -> None:
+        """See Authority."""
+        image, writer = self.controller.image, self.controller.writer
+        used = vars(self)
+        if "scram_users" in used:
+            writer.write_each(scram_records(image, self.scram_users.to_stored()))
+        if "quotas" in used:
+            writer.write_each(quota_records(image, self.quotas.to_stored()))
+        if "authorizer" in used and self.authorizer is not None:
+            writer.write_each(acl_records(image, self.authorizer.to_stored()))
+
+    # -------------------------------------------------------------------------------------- topics
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        replication_factor: int,
+        assignments: Sequence[Sequence[int]],
+        overrides: Mapping[str, str],
+        *,
+        validate_only: bool,
+    ) -> CreatedTopic:
+        """See Authority."""
+        topic = self.controller.topics.create(
+            name,
+            partitions,
+            replication_factor,
+            assignments,
+            overrides,
+            validate_only=validate_only,
+        )
+        return CreatedTopic(
+            topic.id,
+            len(topic.partitions),
+            len(topic.partitions[0].replicas),
+            self._broker.topics.log_config(overrides),
+        )
+
+    def find_topic(self, name: str | None, topic_id: bytes) -> tuple[str, bytes]:
+        """See Authority."""
+        topic = self.controller.topics.find(name, topic_id)
+        return topic.name, topic.id
+
+    def delete_topic(self, name: str) -> None:
+        """See Authority."""
+        self.controller.topics.delete(self.controller.topics.find(name, b""))
+
+    def partition_count(self, name: str) -> int:
+        """See Authority."""
+        return len(self.controller.topics.find(name, b"").partitions)
+
+    def add_partitions(
+        self,
+        name: str,
+        count: int,
+        assignments: Sequence[Sequence[int]] | None,
+        *,
+        validate_only: bool,
+    ) -> None:
+        """See Authority."""
+        topics = self.controller.topics
+        topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
+
+    # ------------------------------------------------------------------------------------ settings
+
+    def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
+        """See Authority."""
+        self.controller.topics.check_resource(TOPIC_RESOURCE, name)
+        overrides = self.controller.image.configs.get((TOPIC_RESOURCE, name), {})
+        return dict(overrides), self._broker.topics.log_config(overrides)
+
+    def change_topic(self, name: str, overrides: Mapping[str, str], *, validate_only: bool) -> None:
+        """See Authority."""
+        self._broker.topics.log_config(overrides)
+        if not validate_only:
+            self.controller.topics.configure(TOPIC_RESOURCE, name, overrides)
+
+    def dynamic_config(self, resource_name: str) -> DynamicConfig:
+        """See Authority."""
+        self.controller.topics.check_resource(BROKER_RESOURCE, resource_name)
+        configs = self.controller.image.configs
+        dynamic = DynamicConfig(self._broker.config)
+        dynamic.load(
+            {
+                "cluster": configs.get((BROKER_RESOURCE, ""), {}),
+                "own": configs.get((BROKER_RESOURCE, resource_name), {}) if resource_name else {},
+            }
+        )
+        return dynamic
+
+    def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
+        """See Authority."""
+        self.controller.topics.configure(BROKER_RESOURCE, resource_name, properties)

@@ -1,0 +1,60 @@
+"""Makes this broker what the image says: its replicas, and the settings of all brokers."""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING
+
+from broker_core.cluster.image import BROKER_RESOURCE, ClusterImage, ImageChanges
+from broker_core.cluster.settings_records import stored_acls, stored_quotas, stored_scram_users
+from broker_core.environment import Environment
+from broker_core.server.cluster.topic_sync import TopicSync
+from broker_core.server.identity import load_cluster_id
+from waylog.config import ConfigError
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+
+class BrokerImageSync:
+    """Applies images; the first one opens what is stored here."""
+
+    def __init__(self, broker: Broker, environment: Environment) -> None:
+        self._broker = broker
+        self._environment = environment
+        self._topics = TopicSync(broker.topics, broker.node_id, environment)
+        self._is_loaded = False
+
+    def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
+        """Follow a change. Raises KafkaStorageError; ConfigError for another cluster's files."""
+        self._apply_settings(image, changes)
+        if self._is_loaded:
+            self._topics.apply(image, changes)
+            return
+        config = self._broker.config
+        self._broker.cluster_id = load_cluster_id(
+            config.log_dir, config.node_id, self._environment, image.cluster_id
+        )
+        self._topics.load(image)
+        self._is_loaded = True
+
+    def _apply_settings(self, image: ClusterImage, changes: ImageChanges) -> None:
+        broker = self._broker
+        if (changes.everything or changes.acls) and broker.authorizer is not None:
+            broker.authorizer.load(stored_acls(image))
+        if changes.everything or changes.scram_users:
+            broker.scram_users.load(stored_scram_users(image))
+        if changes.everything or changes.quotas:
+            broker.quotas.load(stored_quotas(image))
+        own = BROKER_RESOURCE, str(broker.node_id)
+        of_all = BROKER_RESOURCE, ""
+        if changes.everything or {own, of_all} & changes.configs:
+            broker.dynamic_config.load(
+                {"cluster": image.configs.get(of_all, {}), "own": image.configs.get(own, {})}
+            )
+            try:
+                broker.dynamic_config.apply(broker.topics, broker.network.limits)
+            except ConfigError as error:
+                logger.error("settings of brokers do not hold here: %s", error)

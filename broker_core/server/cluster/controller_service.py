@@ -1,0 +1,59 @@
+"""What the active controller answers to brokers, wherever they ask."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.cluster.controller import Controller
+from broker_core.protocol.definitions import (
+    ALLOCATE_PRODUCER_IDS,
+    ALTER_PARTITION,
+    BROKER_HEARTBEAT,
+    BROKER_REGISTRATION,
+)
+from broker_core.protocol.schema import Api
+from broker_core.server.cluster.quorum_shell import QuorumShell
+
+Body = dict[str, Any]
+Reply = Callable[[Body], None]
+
+_METHODS: Final[dict[int, Callable[[Controller, Body, float], Body]]] = {
+    BROKER_REGISTRATION.key: lambda controller, body, now: controller.brokers.register(body, now),
+    BROKER_HEARTBEAT.key: lambda controller, body, now: controller.brokers.heartbeat(body, now),
+    ALTER_PARTITION.key: lambda controller, body, now: controller.partitions.alter(body),
+    ALLOCATE_PRODUCER_IDS.key: lambda controller, body, now: controller.allocate_producer_ids(body),
+}
+
+NOT_CONTROLLER: Final[Body] = {"error_code": errors.NotController.code}
+
+
+class ControllerService:
+    """Answers when what was decided is committed."""
+
+    def __init__(self, shell: QuorumShell) -> None:
+        self._shell = shell
+        self._now = asyncio.get_running_loop().time
+
+    @staticmethod
+    def serves(api: Api) -> bool:
+        """Whether brokers ask controllers this."""
+        return api.key in _METHODS
+
+    def perform(self, api: Api, body: Body, reply: Reply) -> None:
+        """Answer a broker."""
+        method = _METHODS[api.key]
+        responses: list[Body] = []
+
+        def action(controller: Controller) -> None:
+            responses.append(method(controller, body, self._now()))
+
+        def decided(is_committed: bool) -> None:
+            reply(responses[0] if is_committed else NOT_CONTROLLER)
+
+        try:
+            self._shell.decide(action, decided)
+        except errors.NotController:
+            reply(NOT_CONTROLLER)

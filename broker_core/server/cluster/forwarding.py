@@ -1,0 +1,214 @@
+"""What only the active controller answers, passed on to it by whoever was asked (KIP-590).
+
+A client may ask any broker. The request goes on as it came, with the name of who asks: it is the
+controller that looks whether they may.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.protocol.definitions import (
+    ALTER_CLIENT_QUOTAS,
+    ALTER_CONFIGS,
+    ALTER_PARTITION_REASSIGNMENTS,
+    ALTER_USER_SCRAM_CREDENTIALS,
+    CREATE_ACLS,
+    CREATE_PARTITIONS,
+    CREATE_TOPICS,
+    DELETE_ACLS,
+    DELETE_TOPICS,
+    DESCRIBE_QUORUM,
+    ELECT_LEADERS,
+    ENVELOPE,
+    INCREMENTAL_ALTER_CONFIGS,
+    LIST_PARTITION_REASSIGNMENTS,
+)
+from broker_core.protocol.messages import decode_request
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.security.principal import Principal
+from broker_core.server.cluster.channel import ControllerChannel
+from broker_core.server.peer import decode_response, encode_request
+from broker_core.server.request import Request
+from broker_core.server.session import ClientSession, ListenerSecurity
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+_LENGTH_BYTES: Final = 4
+_TIMEOUT_S: Final = 20.0
+
+FORWARDED: Final = frozenset(
+    api.key
+    for api in (
+        ALTER_CLIENT_QUOTAS,
+        ALTER_CONFIGS,
+        ALTER_PARTITION_REASSIGNMENTS,
+        ALTER_USER_SCRAM_CREDENTIALS,
+        CREATE_ACLS,
+        CREATE_PARTITIONS,
+        CREATE_TOPICS,
+        DELETE_ACLS,
+        DELETE_TOPICS,
+        DESCRIBE_QUORUM,
+        ELECT_LEADERS,
+        INCREMENTAL_ALTER_CONFIGS,
+        LIST_PARTITION_REASSIGNMENTS,
+    )
+)
+
+
+def forward(channel: ControllerChannel, request: Request) -> None:
+    """Have the active controller answer; a client that gets nothing in time is disconnected."""
+    header = request.header
+    frame = encode_request(
+        header.api, header.version, header.correlation_id, request.client_id.encode(), request.body
+    )
+
+    def answered(answer: dict[str, Any] | None) -> None:
+        if answer is None or answer["error_code"] != errors.NONE:
+            logger.warning("%s: no controller answers", header.api.name)
+            request.disconnect()
+            return
+        data = bytes(answer["response_data"])
+        request.reply_encoded([len(data).to_bytes(_LENGTH_BYTES, "big") + data])
+
+    _send(channel, frame, request.principal, request.host, answered)
+
+
+def _send(
+    channel: ControllerChannel,
+    frame: bytes,
+    principal: Principal,
+    host: str,
+    answered: Callable[[dict[str, Any] | None], None],
+) -> None:
+    channel.send(
+        ENVELOPE,
+        {
+            "request_data": frame[_LENGTH_BYTES:],
+            "request_principal": str(principal).encode(),
+            "client_host_address": _packed(host),
+        },
+        answered,
+        timeout_s=_TIMEOUT_S,
+    )
+
+
+def create_topic(
+    channel: ControllerChannel,
+    name: str,
+    partitions: int,
+    factor: int,
+    configs: Mapping[str, str],
+    principal: Principal,
+    answered: Callable[[list[dict[str, Any]]], None],
+) -> None:
+    """Ask for a topic in somebody's name; `answered` gets the results, none without an answer."""
+    version = CREATE_TOPICS.versions[1]
+    frame = encode_request(
+        CREATE_TOPICS,
+        version,
+        0,
+        b"",
+        {
+            "topics": [
+                {
+                    "name": name,
+                    "num_partitions": partitions,
+                    "replication_factor": factor,
+                    "assignments": [],
+                    "configs": [{"name": key, "value": value} for key, value in configs.items()],
+                }
+            ],
+            "timeout_ms": int(_TIMEOUT_S * 1000),
+            "validate_only": False,
+        },
+    )
+
+    def opened(answer: dict[str, Any] | None) -> None:
+        results: list[dict[str, Any]] = []
+        if answer is not None and answer["error_code"] == errors.NONE:
+            data = memoryview(bytes(answer["response_data"]))
+            results = decode_response(CREATE_TOPICS, version, data)["topics"]
+        answered(results)
+
+    _send(channel, frame, principal, "", opened)
+
+
+def _packed(host: str) -> bytes:
+    try:
+        return ipaddress.ip_address(host).packed
+    except ValueError:
+        return b""
+
+
+class _ForwardedSession(ClientSession):
+    """The session of a client that is connected elsewhere."""
+
+    __slots__ = ("_forwarded",)
+
+    def __init__(self, security: ListenerSecurity, principal: Principal) -> None:
+        super().__init__(security, None)
+        self._forwarded = principal
+
+    @property
+    def principal(self) -> Principal:
+        """See ClientSession."""
+        return self._forwarded
+
+    @property
+    def is_authenticated(self) -> bool:
+        """See ClientSession: the other broker has seen to it."""
+        return True
+
+
+class _Envelope:
+    """Where the answer to a forwarded request goes; a ResponseSink."""
+
+    def __init__(self, outer: Request, session: ClientSession, host: str) -> None:
+        self._outer = outer
+        self.session = session
+        self.peer_host = host
+
+    def answered(self, request: Request) -> None:
+        """See ResponseSink."""
+        data = b"".join(bytes(part) for part in request.parts or ())
+        self._outer.reply({"response_data": data[_LENGTH_BYTES:], "error_code": errors.NONE})
+
+    def abort(self) -> None:
+        """See ResponseSink."""
+        self._outer.reply({"error_code": errors.ClusterAuthorizationFailed.code})
+
+    close_when_answered = abort
+
+    def mute(self, milliseconds: int) -> None:
+        """See ResponseSink: the client waits because its answer tells it to."""
+
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """See ResponseSink: the client is not connected here."""
+
+
+def open_envelope(broker: Broker, outer: Request) -> None:
+    """Answer a request that another broker passes on."""
+    body = outer.body
+    try:
+        header, inner = decode_request(memoryview(bytes(body["request_data"])))
+        principal = Principal.parse(bytes(body["request_principal"] or b"").decode())
+    except (RemoteProtocolError, ValueError) as error:
+        logger.warning("a broker passes on what cannot be read: %s", error)
+        outer.reply({"error_code": errors.InvalidRequest.code})
+        return
+    if header.api.key not in FORWARDED or inner is None:
+        outer.reply({"error_code": errors.InvalidRequest.code})
+        return
+    address = bytes(body["client_host_address"])
+    host = str(ipaddress.ip_address(address)) if len(address) in {4, 16} else ""
+    session = _ForwardedSession(broker.network.first_security, principal)
+    broker.handle(Request(_Envelope(outer, session, host), header, inner))

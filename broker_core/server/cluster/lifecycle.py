@@ -1,0 +1,162 @@
+"""This broker as the controller knows it: it registers, is heard of, and says when it goes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from broker_core import errors
+from broker_core.cluster.brokers import PROTOCOLS
+from broker_core.cluster.image import ClusterImage
+from broker_core.cluster.records import ListenerAddress
+from broker_core.config import BrokerConfig
+from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from broker_core.server.cluster.channel import ControllerChannel
+
+logger = logging.getLogger(__name__)
+
+_RETRY_S: Final = 0.1
+#: A broker that is told to stop waits this long for a controller that answers; without a quorum
+#: (all brokers are told to stop) there is none.
+_SHUTDOWN_S: Final = 3.0
+
+
+class BrokerLifecycle:
+    """Registration and heartbeats."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        channel: ControllerChannel,
+        image: Callable[[], ClusterImage],
+    ) -> None:
+        self._config = config
+        self._channel = channel
+        self._image = image
+        #: Tells this process from others that were this broker.
+        self.incarnation_id = uuid.uuid4().bytes
+        #: What the controller calls this life of the broker; -1 before it is registered.
+        self.epoch = -1
+        self._unfenced = asyncio.Event()
+        self._wake = asyncio.Event()
+        self._heartbeats: asyncio.Task[None] | None = None
+        self._wants_shut_down = False
+        self._may_shut_down = asyncio.Event()
+        self._registration: dict[str, Any] = {}
+
+    @property
+    def is_fenced(self) -> bool:
+        """Whether the controller believes that this broker does not serve."""
+        return not self._unfenced.is_set()
+
+    async def register(self, listeners: Sequence[ListenerAddress], cluster_id: str) -> None:
+        """Register; returns when the controller has accepted. Raises InconsistentClusterId."""
+        self._registration = {
+            "broker_id": self._config.node_id,
+            "cluster_id": cluster_id,
+            "incarnation_id": self.incarnation_id,
+            "listeners": [
+                {
+                    "name": each.name,
+                    "host": each.host,
+                    "port": each.port,
+                    "security_protocol": PROTOCOLS.index(each.protocol),
+                }
+                for each in listeners
+            ],
+            "features": [],
+            "rack": self._config.rack,
+            "log_dirs": [],
+        }
+        await self._register()
+
+    async def _register(self) -> None:
+        refused = False
+        while True:
+            answer = await self._channel.call(BROKER_REGISTRATION, self._registration)
+            if answer is not None:
+                if answer["error_code"] == errors.NONE:
+                    self.epoch = answer["broker_epoch"]
+                    return
+                if answer["error_code"] == errors.InconsistentClusterId.code:
+                    raise errors.InconsistentClusterId()
+                if not refused:
+                    refused = True
+                    logger.warning(
+                        "the controller does not accept broker %d yet (error %d): another process "
+                        "may be running under this id, or have ended a moment ago",
+                        self._config.node_id,
+                        answer["error_code"],
+                    )
+            await asyncio.sleep(_RETRY_S)
+
+    async def begin(self) -> None:
+        """Begin heartbeats; returns when the broker may serve."""
+        self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+        await self._unfenced.wait()
+
+    def beat_now(self) -> None:
+        """Do not wait for the next heartbeat's time."""
+        self._wake.set()
+
+    async def _beat(self) -> None:
+        interval_s = self._config.heartbeat_interval_ms / 1000
+        while True:
+            self._wake.clear()
+            answer = await self._channel.call(
+                BROKER_HEARTBEAT,
+                {
+                    "broker_id": self._config.node_id,
+                    "broker_epoch": self.epoch,
+                    "current_metadata_offset": self._image().offset - 1,
+                    "want_fence": False,
+                    "want_shut_down": self._wants_shut_down,
+                },
+                timeout_s=interval_s,
+            )
+            if answer is not None:
+                await self._take(answer)
+            try:
+                # While it is not accepted it has nothing else to do.
+                pause_s = interval_s if self._unfenced.is_set() else min(interval_s, _RETRY_S)
+                async with asyncio.timeout(pause_s):
+                    await self._wake.wait()
+            except TimeoutError:
+                continue
+
+    async def _take(self, answer: dict[str, Any]) -> None:
+        code = answer["error_code"]
+        if code in {errors.StaleBrokerEpoch.code, errors.BrokerIdNotRegistered.code}:
+            # The controllers have lost what they knew, or another process took the id.
+            logger.warning("the controller does not know this broker any more; it registers again")
+            self._unfenced.clear()
+            self.incarnation_id = self._registration["incarnation_id"] = uuid.uuid4().bytes
+            await self._register()
+            self._wake.set()
+        elif code == errors.NONE:
+            if answer["is_fenced"]:
+                if self._unfenced.is_set():
+                    logger.warning("this broker was fenced: the controller had not heard of it")
+                    self._unfenced.clear()
+            else:
+                self._unfenced.set()
+            if self._wants_shut_down and answer["should_shut_down"]:
+                self._may_shut_down.set()
+
+    async def shut_down(self) -> None:
+        """Say that this broker goes; returns when others lead what it led, or nobody answers."""
+        if self._heartbeats is None:
+            return
+        if self._config.controlled_shutdown:
+            self._wants_shut_down = True
+            self._wake.set()
+            try:
+                async with asyncio.timeout(_SHUTDOWN_S):
+                    await self._may_shut_down.wait()
+            except TimeoutError:
+                logger.warning("no controller has let this broker go; it stops all the same")
+        self._heartbeats.cancel()
+        await asyncio.gather(self._heartbeats, return_exceptions=True)

@@ -1,0 +1,281 @@
+"""A broker's part in a cluster: the metadata it follows, the controller it asks, or is."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.cluster.image import BrokerImage, ClusterImage, ImageChanges
+from broker_core.cluster.records import ListenerAddress
+from broker_core.config import BrokerConfig
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
+from broker_core.environment import Environment
+from broker_core.protocol.definitions import (
+    BROKER_HEARTBEAT,
+    CONTROLLER_APIS,
+    ENVELOPE,
+    SASL_AUTHENTICATE,
+    SASL_HANDSHAKE,
+)
+from broker_core.quorum.messages import Answer
+from broker_core.security.principal import Principal
+from broker_core.server.authority import Authority, Done
+from broker_core.server.authorization import authorize
+from broker_core.server.cluster import wire
+from broker_core.server.cluster.authority import ClusterAuthority
+from broker_core.server.cluster.channel import ControllerChannel
+from broker_core.server.cluster.controller_service import ControllerService
+from broker_core.server.cluster.forwarding import (
+    FORWARDED,
+    create_topic,
+    forward,
+    open_envelope,
+)
+from broker_core.server.cluster.lifecycle import BrokerLifecycle
+from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.cluster.watch import BrokerWatch
+from broker_core.server.handlers import api_versions, sasl
+from broker_core.server.network import Network
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+#: Told of each newer image, with what is different.
+Subscriber = Callable[[ClusterImage, ImageChanges], None]
+
+_QUORUM_APIS: Final = frozenset({52, 53, 54, 30001, 30002})
+
+
+class Cluster:
+    """Made by the broker; `start`, `join` and `close` in this order."""
+
+    def __init__(
+        self,
+        broker: Broker,
+        config: BrokerConfig,
+        environment: Environment,
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Read what is stored; raises KafkaStorageError, OSError."""
+        self._broker = broker
+        self._config = config
+        self._shell = QuorumShell(
+            config, environment, changed=self._image_changed, led=self._led, failed=failed
+        )
+        self._service = ControllerService(self._shell)
+        self.channel = ControllerChannel(
+            self._shell, self._service, dict(config.voters), f"broker-{config.node_id}"
+        )
+        self.lifecycle = BrokerLifecycle(config, self.channel, lambda: self._shell.image)
+        self._watch = BrokerWatch(self._shell, config.node_id)
+        self._network: Network | None = None
+        if config.controller_listener is not None and config.is_controller:
+            self._network = Network(
+                config,
+                broker.scram_users,
+                self._handle,
+                listeners=(config.controller_listener,),
+                apis=CONTROLLER_APIS,
+            )
+        #: Who follows the image; nobody is told before `join` has returned the first.
+        self.subscribers: list[Subscriber] = []
+        self._creating: set[str] = set()
+        self._progress = asyncio.Event()
+        self._has_joined = False
+
+    # -------------------------------------------------------------------------------- life
+
+    async def start(self) -> None:
+        """Take part in the quorum; raises OSError."""
+        if self._network is not None:
+            await self._network.bind()
+            await self._network.serve()
+        self._shell.start()
+
+    async def join(self, listeners: list[ListenerAddress]) -> None:
+        """Register; returns when this broker knows all there is to know.
+
+        Raises InconsistentClusterId.
+        """
+        logger.info("looking for the controller among %d nodes", len(self._config.voters))
+        while self.image.cluster_id is None:
+            await self._progressed()
+        await self.lifecycle.register(listeners, self.image.cluster_id)
+        while self.image.offset <= self.lifecycle.epoch:
+            await self._progressed()
+        self._has_joined = True
+        for subscriber in self.subscribers:
+            subscriber(self.image, ImageChanges(everything=True))
+
+    async def _progressed(self) -> None:
+        self._progress.clear()
+        await self._progress.wait()
+
+    async def leave(self) -> None:
+        """Let others take over; returns when they have, or nobody answers."""
+        await self.lifecycle.shut_down()
+
+    async def close(self) -> None:
+        """Take part no longer."""
+        await self._watch.close()
+        self.channel.close()
+        self._shell.close()
+        if self._network is not None:
+            await self._network.close()
+
+    # ------------------------------------------------------------------------------- image
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed, as far as known here."""
+        return self._shell.image
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller is the active one."""
+        return self._shell.is_active
+
+    @property
+    def controller_id(self) -> int:
+        """The node whose controller is active, as far as known; -1 if nobody's."""
+        leader_id = self._shell.leader_id
+        return -1 if leader_id is None else leader_id
+
+    @property
+    def quorum(self) -> QuorumShell:
+        """This node's part of the quorum."""
+        return self._shell
+
+    def brokers(self) -> list[BrokerImage]:
+        """The brokers that serve, or are about to stop."""
+        return [each for each in self.image.brokers.values() if not each.fenced]
+
+    def _image_changed(self, image: ClusterImage, changes: ImageChanges) -> None:
+        self._progress.set()
+        if self._has_joined:
+            for subscriber in self.subscribers:
+                subscriber(image, changes)
+
+    def _led(self) -> None:
+        if self._shell.is_active:
+            logger.info("this node's controller is active")
+            self._watch.look_around()
+        self.lifecycle.beat_now()
+
+    # ------------------------------------------------------------------------- decisions
+
+    def administer(self, action: Callable[[Authority], None], done: Done) -> None:
+        """See `Broker.administer`; for the active controller's node."""
+
+        def decided(is_committed: bool) -> None:
+            done(None if is_committed else errors.NotController())
+
+        try:
+            self._shell.decide(
+                lambda controller: action(ClusterAuthority(self._broker, controller)), decided
+            )
+        except errors.BrokerError as error:
+            done(error)
+
+    def create_internal_topic(self, *, transactions: bool) -> None:
+        """Have the controller create the topic of groups or transactions, soon."""
+        config = self._config
+        if transactions:
+            name, partitions = TRANSACTIONS_TOPIC, config.transaction_topic_partitions
+            factor = config.transaction_topic_replication_factor
+            segment_bytes = config.transaction_topic_segment_bytes
+        else:
+            name, partitions = OFFSETS_TOPIC, config.offsets_topic_partitions
+            factor = config.offsets_topic_replication_factor
+            segment_bytes = config.offsets_topic_segment_bytes
+        configs = {
+            "cleanup.policy": "compact",
+            "compression.type": "producer",
+            "segment.bytes": str(segment_bytes),
+        }
+        # It is the broker that wants it, not the client.
+        self.create_topic(name, partitions, factor, configs, config.broker_principal)
+
+    def create_topic(
+        self,
+        name: str,
+        partitions: int,
+        factor: int,
+        configs: Mapping[str, str],
+        principal: Principal,
+    ) -> None:
+        """Have the controller create a topic, soon, in somebody's name."""
+        if name in self._creating:
+            return
+        self._creating.add(name)
+
+        def answered(results: list[dict[str, Any]]) -> None:
+            self._creating.discard(name)
+            for each in results:
+                if each["error_code"] not in {errors.NONE, errors.TopicAlreadyExists.code}:
+                    logger.warning(
+                        "topic %s cannot be created: %s", name, each.get("error_message")
+                    )
+
+        create_topic(self.channel, name, partitions, factor, configs, principal, answered)
+
+    # ---------------------------------------------------------------------------- requests
+
+    def forwards(self, request: Request) -> bool:
+        """Whether the request is the controller's, and has been passed on."""
+        if request.header.api.key not in FORWARDED or self.is_active:
+            return False
+        forward(self.channel, request)
+        return True
+
+    def _handle(self, request: Request) -> None:
+        """What comes in on the controller's listener."""
+        key = request.header.api.key
+        if key not in _LOGIN and not authorize(self._broker, request):
+            return
+        if key in _QUORUM_APIS:
+            self._handle_quorum(request)
+        elif self._service.serves(request.header.api):
+            if key == BROKER_HEARTBEAT.key:
+                self._watch.heard(request)
+            self._service.perform(request.header.api, request.body, request.reply)
+        elif key == ENVELOPE.key:
+            if self.is_active:
+                open_envelope(self._broker, request)
+            else:
+                request.reply({"error_code": errors.NotController.code})
+        else:
+            _LOGIN[key](self._broker, request)
+
+    def _handle_quorum(self, request: Request) -> None:
+        asked, known = request.body["cluster_id"], self.image.cluster_id
+        if asked is not None and known is not None and asked != known:
+            request.reply({"error_code": errors.InconsistentClusterId.code})
+            return
+
+        def answered(answer: Answer) -> None:
+            request.reply({"error_code": errors.NONE} | wire.encode_answer(answer))
+
+        try:
+            decoded = wire.decode_request(request.header.api, request.body)
+        except IndexError:
+            request.reply({"error_code": errors.InvalidRequest.code})
+            return
+        self._shell.receive(decoded, answered)
+
+
+_LOGIN: Final[dict[int, Callable[[Broker, Request], None]]] = {
+    api_versions.API_KEY: api_versions.handle_controller,
+    SASL_HANDSHAKE.key: sasl.handle_handshake,
+    SASL_AUTHENTICATE.key: sasl.handle_authenticate,
+}
+
+if CONTROLLER_APIS.keys() < _LOGIN.keys():
+    raise RuntimeError("every API that is advertised needs a handler")

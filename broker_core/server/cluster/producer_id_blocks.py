@@ -1,0 +1,58 @@
+"""Ids of idempotent producers in blocks that the controller gives to each broker (KIP-730)."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.protocol.definitions import ALLOCATE_PRODUCER_IDS
+
+if TYPE_CHECKING:
+    from broker_core.server.cluster.membership import Cluster
+
+#: The next block is asked for when so much of the last is left.
+_AHEAD: Final = 0.5
+
+
+class ProducerIdBlocks:
+    """Counts upwards within a block; a ProducerIdSource."""
+
+    def __init__(self, broker_id: int, cluster: Cluster) -> None:
+        self._broker_id = broker_id
+        self._cluster = cluster
+        self._next = 0
+        self._end = 0
+        self._following: tuple[int, int] | None = None
+        self._low = 0
+        self._is_asking = False
+
+    def next_id(self) -> int:
+        """See ProducerIdSource; CoordinatorLoadInProgress until the controller has answered."""
+        if self._next >= self._end and self._following is not None:
+            first, count = self._following
+            self._following = None
+            self._next, self._end = first, first + count
+            self._low = first + int(count * _AHEAD)
+        if self._next >= self._low and self._following is None:
+            self._ask()
+        if self._next >= self._end:
+            raise errors.CoordinatorLoadInProgress()
+        producer_id = self._next
+        self._next += 1
+        return producer_id
+
+    def _ask(self) -> None:
+        if self._is_asking:
+            return
+        self._is_asking = True
+
+        def answered(answer: dict[str, Any] | None) -> None:
+            self._is_asking = False
+            if answer is not None and answer["error_code"] == errors.NONE:
+                self._following = answer["producer_id_start"], answer["producer_id_len"]
+
+        self._cluster.channel.send(
+            ALLOCATE_PRODUCER_IDS,
+            {"broker_id": self._broker_id, "broker_epoch": self._cluster.lifecycle.epoch},
+            answered,
+        )

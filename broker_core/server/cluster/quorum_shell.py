@@ -1,0 +1,267 @@
+"""The shell around this node's part of the quorum: files, timers and connections for it.
+
+Everything happens on the event loop. A vote, and what a leader or follower appends, is on the
+medium before anything is answered, so that the loop waits for the disk then; that is a few times a
+second at most, when topics or brokers change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from broker_core import errors
+from broker_core.cluster.controller import Controller
+from broker_core.cluster.image import ClusterImage, ImageChanges, ImageError
+from broker_core.cluster.node import Decided, MetadataNode
+from broker_core.cluster.settings import ControllerSettings
+from broker_core.config import BrokerConfig
+from broker_core.environment import Environment
+from broker_core.log.config import LogConfig
+from broker_core.protocol.schema import Api
+from broker_core.quorum.entries import ReplicaKey
+from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
+from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
+from broker_core.quorum.replica import LogsDisagree, QuorumReplica
+from broker_core.quorum.settings import QuorumSettings
+from broker_core.server.cluster import wire
+from broker_core.server.peer import Peer
+
+logger = logging.getLogger(__name__)
+
+DIRECTORY: Final = "metadata"
+#: A fetch without news waits this long for some.
+_FETCH_WAIT_MS: Final = 500
+#: What ends the process: the disk fails, or the log cannot be what the quorum committed.
+_FATAL: Final = (OSError, errors.KafkaStorageError, ImageError, LogsDisagree, msgspec.DecodeError)
+
+Answered = Callable[[Answer], None]
+
+
+def quorum_settings(config: BrokerConfig) -> QuorumSettings:
+    """The times in the property file."""
+    return QuorumSettings(
+        election_timeout=config.election_timeout_ms / 1000,
+        election_backoff_max=config.election_backoff_max_ms / 1000,
+        fetch_timeout=config.quorum_fetch_timeout_ms / 1000,
+    )
+
+
+def controller_settings(config: BrokerConfig) -> ControllerSettings:
+    """What the property file says to a controller."""
+    return ControllerSettings(
+        session_timeout=config.session_timeout_ms / 1000,
+        partitions=config.num_partitions,
+        replication_factor=config.default_replication_factor,
+        topic_defaults=LogConfig.from_properties(config.topic_defaults),
+        rebalances_leaders=config.auto_leader_rebalance,
+        rebalance_interval=config.leader_imbalance_check_interval_seconds,
+    )
+
+
+class QuorumShell:
+    """Runs a MetadataNode.
+
+    `changed` is called with each newer image, `led` whenever another node is known to lead or this
+    one's controller has become active, `failed` once, when it cannot go on.
+    """
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        environment: Environment,
+        *,
+        changed: Callable[[ClusterImage, ImageChanges], None],
+        led: Callable[[], None],
+        failed: Callable[[Exception], None],
+    ) -> None:
+        """Read what is stored; raises KafkaStorageError, OSError."""
+        self._changed = changed
+        self._led = led
+        self._failed = failed
+        self._loop = asyncio.get_running_loop()
+        directory = config.log_dir / DIRECTORY
+        self._log = FileMetadataLog(directory, environment)
+        randomness = random.Random()
+        replica = QuorumReplica(
+            # Voters that are named by address have no directory ids, as in Kafka.
+            ReplicaKey(config.node_id, ""),
+            self._log,
+            FileElectionStore(directory, environment),
+            frozenset(ReplicaKey(node_id, "") for node_id, _ in config.voters),
+            quorum_settings(config),
+            randomness,
+            self._loop.time(),
+        )
+        self.node = MetadataNode(replica, controller_settings(config), randomness)
+        name = f"quorum-{config.node_id}"
+        self._peers = {
+            node_id: Peer(endpoint, name, lost=partial(self._disconnected, node_id))
+            for node_id, endpoint in config.voters
+            if node_id != config.node_id
+        }
+        self._timer: asyncio.TimerHandle | None = None
+        # Fetches of others that wait for news.
+        self._fetches: dict[FetchRequest, tuple[Answered, asyncio.TimerHandle]] = {}
+        self._leader: tuple[int | None, bool] = None, False
+        self._is_settling = False
+        self._has_happened = False
+        self._closed = False
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed, as far as known here."""
+        return self.node.image
+
+    @property
+    def leader_id(self) -> int | None:
+        """Which node's controller is active, as far as known here."""
+        return self.node.replica.leader_id
+
+    @property
+    def is_active(self) -> bool:
+        """Whether this node's controller is."""
+        return self.node.controller is not None
+
+    def start(self) -> None:
+        """Begin to take part."""
+        self._perform(lambda: None)
+
+    def close(self) -> None:
+        """Take part no longer; who led tells the others."""
+        if self._closed:
+            return
+        self._perform(lambda: self.node.replica.resign(self._loop.time()))
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        for _, timer in self._fetches.values():
+            timer.cancel()
+        self._fetches.clear()
+        for peer in self._peers.values():
+            peer.close()
+        self._log.close()
+
+    # ------------------------------------------------------------------------------- what happens
+
+    def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
+        """See `MetadataNode.decide`. Raises NotController, and what the action raises."""
+        refusals: list[errors.BrokerError] = []
+
+        def perform() -> None:
+            try:
+                self.node.decide(action, decided)
+            except errors.KafkaStorageError:
+                raise
+            except errors.BrokerError as refusal:
+                refusals.append(refusal)
+
+        self._perform(perform)
+        if refusals:
+            raise refusals[0]
+
+    def receive(self, request: Request, answered: Answered) -> None:
+        """Another node asks."""
+
+        def perform() -> None:
+            replica = self.node.replica
+            answer = replica.handle(request, self._loop.time())
+            if isinstance(request, FetchRequest) and isinstance(answer, FetchAnswer):
+                quiet = not (answer.entries or answer.diverging or answer.snapshot)
+                if quiet and not replica.has_news(request):
+                    wait = self._loop.call_later(_FETCH_WAIT_MS / 1000, self._answer_fetch, request)
+                    former = self._fetches.pop(request, None)
+                    if former is not None:
+                        former[1].cancel()
+                    self._fetches[request] = answered, wait
+                    return
+            answered(answer)
+
+        self._perform(perform)
+
+    def _answer_fetch(self, request: FetchRequest) -> None:
+        waiting = self._fetches.pop(request, None)
+        if waiting is not None:
+            waiting[1].cancel()
+            waiting[0](self.node.replica.handle(request, self._loop.time()))
+
+    def _disconnected(self, node_id: int) -> None:
+        if node_id == self.leader_id:
+            self._perform(lambda: self.node.replica.leader_disconnected(self._loop.time()))
+
+    def _perform(self, action: Callable[[], None]) -> None:
+        if self._closed:
+            return
+        try:
+            self._has_happened = True
+            action()
+            self._settle()
+        except _FATAL as error:
+            logger.critical("the metadata log: %s", error)
+            self._failed(error)
+
+    def _settle(self) -> None:
+        """Do what follows from what has happened, and from what follows from that."""
+        if self._is_settling:
+            return
+        self._is_settling = True
+        try:
+            while self._has_happened:
+                self._has_happened = False
+                self.node.after_event(self._loop.time())
+                for outgoing in self.node.replica.take_outgoing():
+                    self._send(outgoing)
+                for request in [each for each in self._fetches if self._has_news(each)]:
+                    self._answer_fetch(request)
+                changes = self.node.take_changes()
+                if changes is not None:
+                    self._changed(self.node.image, changes)
+        finally:
+            self._is_settling = False
+        leader = self.leader_id, self.is_active
+        if leader != self._leader:
+            self._leader = leader
+            self._led()
+        self._set_timer()
+
+    def _has_news(self, request: FetchRequest) -> bool:
+        return self.node.replica.has_news(request)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_at(self.node.next_deadline(), self._tick)
+
+    def _tick(self) -> None:
+        self._perform(lambda: self.node.tick(self._loop.time()))
+
+    # -------------------------------------------------------------------------------- connections
+
+    def _send(self, outgoing: Outgoing) -> None:
+        request = outgoing.request
+        api, body = wire.encode_request(request, self.image.cluster_id, _FETCH_WAIT_MS)
+        peer = self._peers.get(outgoing.node_id)
+        if peer is None:
+            self._loop.call_soon(self._answered, outgoing, api, None)
+            return
+        peer.send(api, api.versions[1], body, partial(self._answered, outgoing, api))
+
+    def _answered(self, outgoing: Outgoing, api: Api, body: dict[str, Any] | None) -> None:
+        answer: Answer | None = None
+        if body is not None and body["error_code"] == errors.NONE:
+            try:
+                answer = wire.decode_answer(api, body)
+            except (IndexError, ValueError) as error:
+                logger.warning("node %d answers nonsense: %s", outgoing.node_id, error)
+        elif body is None and isinstance(outgoing.request, FetchRequest):
+            # Its process may be gone: nothing listens there any more.
+            self._disconnected(outgoing.node_id)
+        self._perform(
+            lambda: self.node.replica.on_answer(outgoing.request, answer, self._loop.time())
+        )

@@ -1,0 +1,166 @@
+"""What connects this broker's replicas with the cluster: images in, changes of ISRs out."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
+from broker_core.config import BrokerConfig
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
+from broker_core.log.log import Log
+from broker_core.protocol.definitions import ALTER_PARTITION
+from broker_core.protocol.schema import Api
+from broker_core.server.peer import Peer
+from broker_core.server.replica_fetcher import FetchLimits
+from broker_core.server.replicas import Replicas
+from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.topics import Topic
+from waylog.config import Endpoint
+
+if TYPE_CHECKING:
+    from broker_core.server.cluster.membership import Cluster
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+
+class Replication:
+    """The cluster as replicas see it, and the other brokers as coordinators see them."""
+
+    def __init__(self, broker: Broker, cluster: Cluster) -> None:
+        config = broker.config
+        self._broker = broker
+        self._cluster = cluster
+        self._listener = inter_broker_listener(config)
+        self._peers: dict[int, Peer] = {}
+        self.replicas = Replicas(
+            self,
+            broker.flusher,
+            lag_ms=config.replica_lag_time_max_ms,
+            limits=FetchLimits(
+                config.replica_fetch_max_bytes,
+                config.replica_fetch_response_max_bytes,
+                config.replica_fetch_wait_max_ms,
+                config.replica_fetch_min_bytes,
+            ),
+            now_ms=broker.now_ms,
+        )
+        broker.topics.make_partition = self._make_partition
+
+    def start(self) -> None:
+        """Tell coordinators what this broker leads, from now on."""
+        self.replicas.listen(OFFSETS_TOPIC, self._broker.groups.shards)
+        self.replicas.listen(TRANSACTIONS_TOPIC, self._broker.transactions.shards)
+        self.replicas.start()
+
+    def close(self) -> None:
+        """Fetch nothing and propose nothing any more."""
+        self.replicas.close()
+        for peer in self._peers.values():
+            peer.close()
+        self._peers.clear()
+
+    def _make_partition(self, topic: Topic, index: int, log: Log) -> ReplicatedPartition:
+        return ReplicatedPartition(topic.name, index, log, self.replicas, topic.topic_id)
+
+    # ------------------------------------------------------------------------------------ images
+
+    def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
+        """Follow a change, after topics and replicas are there that it names."""
+        if changes.everything:
+            brokers: Iterable[int] = image.brokers
+        else:
+            brokers = changes.brokers
+        for broker_id in brokers:
+            self._check_peer(broker_id)
+        self.replicas.brokers_changed(brokers)
+        self.replicas.apply(self._changed(image, changes))
+
+    def _changed(
+        self, image: ClusterImage, changes: ImageChanges
+    ) -> Iterator[tuple[ReplicatedPartition, PartitionImage]]:
+        if changes.everything:
+            places: Iterable[tuple[str, int]] = [
+                (topic.name, index) for topic, index, _ in image.partitions()
+            ]
+        else:
+            places = changes.partitions
+        for place in places:
+            partition = self._broker.topics.partition(*place)
+            described = image.partition(*place)
+            if described is not None and isinstance(partition, ReplicatedPartition):
+                yield partition, described
+
+    # ------------------------------------------------------------------ the cluster, to replicas
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+        return self._broker.node_id
+
+    @property
+    def broker_epoch(self) -> int:
+        """Of this broker's registration."""
+        return self._cluster.lifecycle.epoch
+
+    @property
+    def image(self) -> ClusterImage:
+        """What is committed, as far as known here."""
+        return self._cluster.image
+
+    def alter_partition(
+        self, body: dict[str, Any], answered: Callable[[dict[str, Any] | None], None]
+    ) -> None:
+        """Ask the controller."""
+        self._cluster.channel.send(ALTER_PARTITION, body, answered)
+
+    def peer(self, broker_id: int) -> Peer | None:
+        """A new connection to another broker; None where nobody knows its address."""
+        endpoint = self._endpoint(broker_id)
+        if endpoint is None:
+            return None
+        return Peer(endpoint, f"broker-{self.node_id}")
+
+    def _endpoint(self, broker_id: int) -> Endpoint | None:
+        broker = self.image.brokers.get(broker_id)
+        address = None if broker is None else broker.address(self._listener)
+        return None if address is None else Endpoint(address.host, address.port)
+
+    # -------------------------------------------------------------- the brokers, to coordinators
+
+    def leader_of(self, place: tuple[str, int]) -> int | None:
+        """The broker that leads a partition; -1 where nobody does, None where there is none."""
+        partition = self.image.partition(*place)
+        return None if partition is None else partition.leader
+
+    def send(
+        self,
+        broker_id: int,
+        api: Api,
+        version: int,
+        body: dict[str, Any],
+        answered: Callable[[dict[str, Any] | None], None],
+    ) -> None:
+        """Ask a broker; None where there is no answer."""
+        peer = self._peers.get(broker_id)
+        if peer is None:
+            peer = self.peer(broker_id)
+            if peer is None:
+                answered(None)
+                return
+            self._peers[broker_id] = peer
+        peer.send(api, version, body, answered)
+
+    def _check_peer(self, broker_id: int) -> None:
+        peer = self._peers.get(broker_id)
+        if peer is not None and peer.endpoint != self._endpoint(broker_id):
+            del self._peers[broker_id]
+            peer.close()
+
+
+def inter_broker_listener(config: BrokerConfig) -> str:
+    """The name of the listener on which brokers reach each other."""
+    return config.inter_broker_listener_name or config.listeners[0].name

@@ -1,0 +1,78 @@
+"""Notices at once that a broker's process is gone: its machine then refuses connections.
+
+A connection that breaks, and a controller that has just become active and has heard of nobody, are
+reasons to look. Whoever merely does not answer has until the end of its session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from typing import Final
+
+from broker_core import errors
+from broker_core.server.cluster.quorum_shell import QuorumShell
+from broker_core.server.request import Request
+
+logger = logging.getLogger(__name__)
+
+_CONNECT_TIMEOUT_S: Final = 1.0
+
+
+class BrokerWatch:
+    """Watches over the brokers while this node's controller is active."""
+
+    def __init__(self, shell: QuorumShell, node_id: int) -> None:
+        self._shell = shell
+        self._node_id = node_id
+        self._probes: set[asyncio.Task[None]] = set()
+
+    def heard(self, request: Request) -> None:
+        """A broker sends heartbeats on this connection."""
+        broker_id = request.body["broker_id"]
+        request.when_lost(lambda: self._disconnected(broker_id))
+
+    def look_around(self) -> None:
+        """The controller has become active."""
+        for broker in self._shell.image.brokers.values():
+            if not broker.fenced and broker.id != self._node_id:
+                self._probe(broker.id)
+
+    async def close(self) -> None:
+        """Stop."""
+        for probe in self._probes:
+            probe.cancel()
+        await asyncio.gather(*self._probes, return_exceptions=True)
+
+    def _disconnected(self, broker_id: int) -> None:
+        if not self._shell.is_active:
+            return
+        with contextlib.suppress(errors.BrokerError):
+            self._shell.decide(
+                lambda controller: controller.brokers.disconnected(broker_id), lambda _: None
+            )
+        self._probe(broker_id)
+
+    def _probe(self, broker_id: int) -> None:
+        task = asyncio.get_running_loop().create_task(self._look(broker_id))
+        self._probes.add(task)
+        task.add_done_callback(self._probes.discard)
+
+    async def _look(self, broker_id: int) -> None:
+        broker = self._shell.image.brokers.get(broker_id)
+        if broker is None or broker.fenced:
+            return
+        address = broker.listeners[0]
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.transport.abort()
+        except ConnectionRefusedError:
+            with contextlib.suppress(errors.BrokerError):
+                self._shell.decide(
+                    lambda controller: controller.brokers.unreachable(broker_id, broker.epoch),
+                    lambda _: None,
+                )
+        except (OSError, TimeoutError) as error:
+            logger.info("broker %d cannot be reached: %s", broker_id, error)

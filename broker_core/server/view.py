@@ -1,0 +1,132 @@
+"""Who leads what, and where it is, as clients are told: for a broker alone, and in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from broker_core import errors
+from broker_core.cluster.records import NO_LEADER
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.cluster.membership import Cluster
+    from broker_core.server.runtime import Broker
+    from broker_core.server.topics import Topic
+
+
+class Node(NamedTuple):
+    """A broker, and where the client's listener is there."""
+
+    node_id: int
+    host: str
+    port: int
+    rack: str | None
+
+
+class PartitionState(NamedTuple):
+    """A partition as Metadata shows it."""
+
+    number: int
+    leader_id: int
+    leader_epoch: int
+    replicas: Sequence[int]
+    isr: Sequence[int]
+    offline: Sequence[int] = ()
+
+    @property
+    def error_code(self) -> int:
+        """Whether it can be used."""
+        return errors.LeaderNotAvailable.code if self.leader_id == NO_LEADER else errors.NONE
+
+
+class ClusterView(Protocol):
+    """What clients are told."""
+
+    @property
+    def controller_id(self) -> int:
+        """The broker that clients may ask for changes."""
+
+    def nodes(self, request: Request) -> list[Node]:
+        """The brokers that serve, by the addresses of the client's listener."""
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionState]:
+        """All partitions of a topic."""
+
+    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+        """Who leads a partition; None if nobody, or nobody knows."""
+
+
+class LocalView:
+    """A broker that is a cluster of its own leads everything."""
+
+    def __init__(self, broker: Broker) -> None:
+        self._broker = broker
+
+    @property
+    def controller_id(self) -> int:
+        """See ClusterView."""
+        return self._broker.node_id
+
+    def nodes(self, request: Request) -> list[Node]:
+        """See ClusterView."""
+        advertised = request.advertised
+        return [Node(self._broker.node_id, advertised.host, advertised.port, None)]
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionState]:
+        """See ClusterView."""
+        nodes = [self._broker.node_id]
+        for partition in topic.partitions:
+            yield PartitionState(
+                partition.index, self._broker.node_id, partition.leader_epoch, nodes, nodes
+            )
+
+    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+        """See ClusterView."""
+        return self.nodes(request)[0]
+
+
+class ImageView:
+    """What the metadata log says."""
+
+    def __init__(self, cluster: Cluster) -> None:
+        self._cluster = cluster
+
+    @property
+    def controller_id(self) -> int:
+        """See ClusterView."""
+        return self._cluster.controller_id
+
+    def nodes(self, request: Request) -> list[Node]:
+        """See ClusterView."""
+        listener = request.session.listener_name
+        nodes = []
+        for broker in self._cluster.brokers():
+            address = broker.address(listener)
+            if address is not None:
+                nodes.append(Node(broker.id, address.host, address.port, broker.rack))
+        return nodes
+
+    def partitions(self, topic: Topic) -> Iterator[PartitionState]:
+        """See ClusterView."""
+        image = self._cluster.image
+        described = image.topic_by_id(topic.topic_id)
+        alive = {broker.id for broker in self._cluster.brokers()}
+        for index, each in enumerate(described.partitions if described is not None else ()):
+            yield PartitionState(
+                index,
+                each.leader if each.leader in alive else NO_LEADER,
+                each.leader_epoch,
+                each.replicas,
+                each.isr,
+                [replica for replica in each.replicas if replica not in alive],
+            )
+
+    def leader(self, place: tuple[str, int], request: Request) -> Node | None:
+        """See ClusterView."""
+        partition = self._cluster.image.partition(*place)
+        if partition is None:
+            return None
+        return next(
+            (each for each in self.nodes(request) if each.node_id == partition.leader), None
+        )
