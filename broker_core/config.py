@@ -270,9 +270,7 @@ class BrokerConfig:
     )
     controlled_shutdown: bool = _setting("controlled.shutdown.enable", True, _boolean)
     #: The listener on which brokers reach each other; the first one where there is no name.
-    inter_broker_listener_name: str | None = _setting(
-        "inter.broker.listener.name", None, str.upper
-    )
+    inter_broker_listener_name: str | None = _setting("inter.broker.listener.name", None, str.upper)
     #: A follower that has not caught up for so long is not in sync.
     replica_lag_time_max_ms: int = _setting("replica.lag.time.max.ms", 30_000, int, low=10)
     replica_fetch_max_bytes: int = _setting("replica.fetch.max.bytes", 1024 * 1024, int, low=1024)

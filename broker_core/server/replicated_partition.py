@@ -53,6 +53,9 @@ class IsrControl(Protocol):
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
         """Ask the controller for another ISR."""
 
+    def removed(self, partition: ReplicatedPartition) -> None:
+        """The replica here is about to be deleted."""
+
 
 def monotonic_ms() -> int:
     """Time for durations."""
@@ -137,6 +140,7 @@ class ReplicatedPartition(Partition):
     def mark_deleted(self, code: int) -> None:
         """See Partition."""
         self.leader = self.follower = None
+        self._control.removed(self)
         super().mark_deleted(code)
         for reader in tuple(self.readers):
             reader.changed(self)

@@ -18,6 +18,7 @@ from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
 from broker_core.server.authority import Authority, Done, LocalAuthority
 from broker_core.server.authorization import authorize
+from broker_core.server.coordinator_gate import is_coordinated_here
 from broker_core.server.dispatch import HANDLERS
 from broker_core.server.dynamic_config import DynamicConfig
 from broker_core.server.fetch_sessions import FetchSessions
@@ -41,6 +42,7 @@ from waylog.config import Endpoint
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
+    from broker_core.server.cluster.replication import Replication
 
 logger = logging.getLogger(__name__)
 
@@ -87,12 +89,20 @@ class Broker:
             self._lock.release()
             raise
         self.flusher = Flusher(self._flush_failed)
-        self.groups = Groups(config, self.topics, self.flusher)
+        self.replication = self._prepare_replication()
+        self.groups = Groups(config, self.topics, self.flusher, is_alone=self.replication is None)
         self.groups.load()
         self.transactions = Transactions(
-            config, self.topics, self.flusher, self.groups, self.producer_ids.next_id
+            config,
+            self.topics,
+            self.flusher,
+            self.groups,
+            self.producer_ids.next_id,
+            remote=self.replication,
         )
         self.transactions.load()
+        if self.replication is not None:
+            self.replication.start()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots)
         self.replica_sessions = ReplicaSessions(self, self._is_registered)
         self._housekeeping = Housekeeping(config, self.topics, self.flusher)
@@ -122,6 +132,15 @@ class Broker:
         self.view = ImageView(self.cluster)
         self.producer_ids = ProducerIdBlocks(self.config.node_id, self.cluster)
         self.cluster.subscribers.append(BrokerImageSync(self, self._environment).apply)
+
+    def _prepare_replication(self) -> Replication | None:
+        if self.cluster is None:
+            return None
+        from broker_core.server.cluster.replication import Replication
+
+        replication = Replication(self, self.cluster)
+        self.cluster.subscribers.append(replication.apply)
+        return replication
 
     async def start(self) -> None:
         """Serve."""
@@ -154,6 +173,9 @@ class Broker:
             await self.metrics_server.close()
         self.groups.close()
         self.transactions.close()
+        if self.replication is not None:
+            self.replication.close()
+            self.replica_sessions.close()
         await self._housekeeping.close()
         await self.flusher.close()
         try:
@@ -237,6 +259,8 @@ class Broker:
             return
         if self.authorizer is not None and not authorize(self, request):
             return
+        if self.replication is not None and not is_coordinated_here(self, request):
+            return
         handler = HANDLERS[request.header.api.key]
         if not self.quotas.active:
             handler(self, request)
@@ -248,7 +272,7 @@ class Broker:
 
     def _is_registered(self, broker_id: int) -> bool:
         """Whether there is another broker with an id."""
-        return False
+        return self.cluster is not None and broker_id in self.cluster.image.brokers
 
     # ------------------------------------------------------------------------------------- inside
 
