@@ -43,7 +43,7 @@ cdef enum:
 # A dict takes over a hundred times the bytes of the smallest struct on the wire, so the number of
 # array elements in one message is limited, not only its length.
 cdef enum:
-    ELEMENTS_MAX = 100_000
+    ELEMENTS_MAX = 50_000
     TAGS_MAX = 1_000
     # Payloads of this size go to the socket as they are; smaller ones are cheaper to copy.
     COPY_BELOW = 8192

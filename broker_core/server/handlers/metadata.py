@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
@@ -11,6 +12,8 @@ from broker_core.server.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
 
 _NO_ID: Final = bytes(16)
 _TOPIC_IDS_FROM: Final = 12
@@ -41,11 +44,18 @@ _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_COORDINATOR: Final = {"node_id": -1, "host": "", "port": -1}
 
+#: Who asks for more topics that do not exist is no client: nobody else should wait for the answer.
+_MISSING_MAX: Final = 20_000
+
 
 def handle(broker: Broker, request: Request) -> None:
     """Metadata."""
     body = request.body
     asked = body["topics"]
+    if asked is not None and len(asked) > _MISSING_MAX and _too_many_missing(broker, asked):
+        logger.warning("%s asks for too many topics that do not exist", request.host)
+        request.disconnect()
+        return
     if request.version < _TOPIC_IDS_FROM and any(each["name"] is None for each in asked or ()):
         # Versions 10 and 11 have the field of the id, but their answers have a name always.
         refused = [
@@ -92,6 +102,17 @@ def _answer(
         except errors.BrokerError as error:
             return _missing(name, _NO_ID, error.code)
     return _describe(broker, topic, operations)
+
+
+def _too_many_missing(broker: Broker, asked: list[dict[str, Any]]) -> bool:
+    topics = broker.topics
+    missing = sum(
+        topics.by_id(each["topic_id"]) is None
+        if each["name"] is None
+        else topics.get(each["name"]) is None
+        for each in asked
+    )
+    return missing > _MISSING_MAX
 
 
 def _missing(name: str | None, topic_id: bytes, code: int) -> dict[str, Any]:

@@ -94,6 +94,10 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     assert process.stop() == 0, "".join(process.output)
 
 
+def _names(count: int) -> bytes:
+    return b"".join(b"\0\x0a" + b"name-%05d" % number for number in range(count))
+
+
 _MILLION = b"\xc0\x84\x3d"  # as a varint
 _METADATA = _header(3, 1)
 _FLEXIBLE_METADATA = _header(3, 9) + b"\0"
@@ -111,11 +115,13 @@ _FLEXIBLE_METADATA = _header(3, 9) + b"\0"
         _frame(_header(3, 9) + _MILLION + b"\x05\0" * 10**6),
         _frame(_FLEXIBLE_METADATA + b"\1\0\0\0" + _MILLION + b"\x05\0" * 10**6),
         _frame(_header(3, 9) + b"\xff" * 100),
+        _frame(_METADATA + struct.pack(">i", 99_999) + _names(99_999)),
+        _frame(_METADATA + struct.pack(">i", 49_999) + _names(49_999)),
     ],
     ids=[
         "longest length", "negative length", "over the limit", "array of 2^31-1", "array of -5",
         "a million empty names", "a million tags in the header", "a million tags",
-        "endless varint",
+        "endless varint", "99,999 names", "49,999 names",
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_at_once_and_costs_nothing(victim: Victim, data: bytes) -> None:
