@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from functools import partial
 from typing import Any, Final
 
 from broker_core import errors
@@ -17,6 +16,47 @@ from waylog.config import Endpoint
 Body = dict[str, Any]
 
 _RETRY_S: Final = 0.05
+
+
+class _Call:
+    """One request, tried until it is answered or its time is over."""
+
+    def __init__(
+        self,
+        channel: ControllerChannel,
+        api: Api,
+        version: int,
+        body: Body,
+        answered: Callable[[Body | None], None],
+        timeout_s: float,
+    ) -> None:
+        self._channel = channel
+        self._request = api, version, body
+        self._answered: Callable[[Body | None], None] | None = answered
+        self._loop = asyncio.get_running_loop()
+        # Also for a controller that hangs, and does not even refuse.
+        self._timer = self._loop.call_later(timeout_s, self._finish, None)
+        self._try()
+
+    def _try(self) -> None:
+        if self._channel.is_closed:
+            self._finish(None)
+        elif self._answered is not None:
+            self._channel.attempt(*self._request, self._check)
+
+    def _check(self, answer: Body | None) -> None:
+        if answer is not None and answer["error_code"] != errors.NotController.code:
+            self._finish(answer)
+        elif self._channel.is_closed:
+            self._finish(None)
+        else:
+            self._loop.call_later(_RETRY_S, self._try)
+
+    def _finish(self, answer: Body | None) -> None:
+        answered, self._answered = self._answered, None
+        self._timer.cancel()
+        if answered is not None:
+            answered(answer)
 
 
 class ControllerChannel:
@@ -44,8 +84,7 @@ class ControllerChannel:
         version: int | None = None,
     ) -> None:
         """Ask; `answered` gets None when there was no controller to answer in time."""
-        deadline = self._loop.time() + timeout_s
-        self._try(api, api.versions[1] if version is None else version, body, answered, deadline)
+        _Call(self, api, api.versions[1] if version is None else version, body, answered, timeout_s)
 
     async def call(self, api: Api, body: Body, *, timeout_s: float = 10.0) -> Body | None:
         """Ask, and wait for the answer."""
@@ -64,34 +103,23 @@ class ControllerChannel:
         if self._peer is not None:
             self._peer.close()
 
-    def _try(
-        self,
-        api: Api,
-        version: int,
-        body: Body,
-        answered: Callable[[Body | None], None],
-        deadline: float,
+    @property
+    def is_closed(self) -> bool:
+        """Whether nothing is sent any more."""
+        return self._closed
+
+    def attempt(
+        self, api: Api, version: int, body: Body, answered: Callable[[Body | None], None]
     ) -> None:
-        again = partial(self._try, api, version, body, answered, deadline)
-
-        def check(answer: Body | None) -> None:
-            if answer is not None and answer["error_code"] != errors.NotController.code:
-                answered(answer)
-            elif self._closed or self._loop.time() + _RETRY_S >= deadline:
-                answered(None)
-            else:
-                self._loop.call_later(_RETRY_S, again)
-
-        if self._closed:
+        """Ask whoever is known to be active, once."""
+        if self._shell.is_active and self._service.serves(api):
+            self._service.perform(api, body, answered)
+            return
+        peer = self._leader()
+        if peer is None:
             answered(None)
-        elif self._shell.is_active and self._service.serves(api):
-            self._service.perform(api, body, check)
         else:
-            peer = self._leader()
-            if peer is None:
-                check(None)
-            else:
-                peer.send(api, version, body, check)
+            peer.send(api, version, body, answered)
 
     def _leader(self) -> Peer | None:
         leader_id = self._shell.leader_id

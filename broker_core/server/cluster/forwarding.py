@@ -172,6 +172,8 @@ class _ForwardedSession(ClientSession):
 class _Envelope:
     """Where the answer to a forwarded request goes; a ResponseSink."""
 
+    sends_files = False
+
     def __init__(self, outer: Request, session: ClientSession, host: str) -> None:
         self._outer = outer
         self.session = session
@@ -179,7 +181,11 @@ class _Envelope:
 
     def answered(self, request: Request) -> None:
         """See ResponseSink."""
-        data = b"".join(bytes(part) for part in request.parts or ())
+        # Without files that are sent unread: `sends_files` asks for none.
+        parts = [
+            part for part in request.parts or () if isinstance(part, bytes | bytearray | memoryview)
+        ]
+        data = b"".join(parts)
         self._outer.reply({"response_data": data[_LENGTH_BYTES:], "error_code": errors.NONE})
 
     def abort(self) -> None:

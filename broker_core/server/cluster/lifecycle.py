@@ -148,15 +148,18 @@ class BrokerLifecycle:
 
     async def shut_down(self) -> None:
         """Say that this broker goes; returns when others lead what it led, or nobody answers."""
-        if self._heartbeats is None:
+        if self._heartbeats is None or not self._config.controlled_shutdown:
             return
-        if self._config.controlled_shutdown:
-            self._wants_shut_down = True
-            self._wake.set()
-            try:
-                async with asyncio.timeout(_SHUTDOWN_S):
-                    await self._may_shut_down.wait()
-            except TimeoutError:
-                logger.warning("no controller has let this broker go; it stops all the same")
-        self._heartbeats.cancel()
-        await asyncio.gather(self._heartbeats, return_exceptions=True)
+        self._wants_shut_down = True
+        self._wake.set()
+        try:
+            async with asyncio.timeout(_SHUTDOWN_S):
+                await self._may_shut_down.wait()
+        except TimeoutError:
+            logger.warning("no controller has let this broker go; it stops all the same")
+
+    async def close(self) -> None:
+        """End the heartbeats."""
+        if self._heartbeats is not None:
+            self._heartbeats.cancel()
+            await asyncio.gather(self._heartbeats, return_exceptions=True)

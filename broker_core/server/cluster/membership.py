@@ -37,7 +37,7 @@ from broker_core.server.cluster.forwarding import (
 )
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
 from broker_core.server.cluster.quorum_shell import QuorumShell
-from broker_core.server.cluster.watch import BrokerWatch
+from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
 from broker_core.server.network import Network
 from broker_core.server.request import Request
@@ -50,6 +50,8 @@ logger = logging.getLogger(__name__)
 #: Told of each newer image, with what is different.
 Subscriber = Callable[[ClusterImage, ImageChanges], None]
 
+#: Between two looks whether there still is a quorum.
+_LOOK_S: Final = 0.2
 _QUORUM_APIS: Final = frozenset({52, 53, 54, 30001, 30002})
 
 
@@ -74,7 +76,7 @@ class Cluster:
             self._shell, self._service, dict(config.voters), f"broker-{config.node_id}"
         )
         self.lifecycle = BrokerLifecycle(config, self.channel, lambda: self._shell.image)
-        self._watch = BrokerWatch(self._shell, config.node_id)
+        self._watch = BrokerWatch(self._shell)
         self._network: Network | None = None
         if config.controller_listener is not None and config.is_controller:
             self._network = Network(
@@ -120,7 +122,24 @@ class Cluster:
 
     async def leave(self) -> None:
         """Let others take over; returns when they have, or nobody answers."""
-        await self.lifecycle.shut_down()
+        leaving = asyncio.create_task(self.lifecycle.shut_down())
+        watching = asyncio.create_task(self._quorum_gone())
+        await asyncio.wait({leaving, watching}, return_when=asyncio.FIRST_COMPLETED)
+        for task in (leaving, watching):
+            task.cancel()
+        await asyncio.gather(leaving, watching, return_exceptions=True)
+        await self.lifecycle.close()
+
+    async def _quorum_gone(self) -> None:
+        """Return when so many controllers refuse connections that nothing can be decided."""
+        others = [each for node, each in self._config.voters if node != self._config.node_id]
+        majority = len(self._config.voters) // 2 + 1
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            refused = sum([await is_refused(each.host, each.port) for each in others])
+            if len(self._config.voters) - refused < majority:
+                logger.info("most controllers are gone; nobody can take over from this broker")
+                return
 
     async def close(self) -> None:
         """Take part no longer."""

@@ -20,12 +20,25 @@ logger = logging.getLogger(__name__)
 _CONNECT_TIMEOUT_S: Final = 1.0
 
 
+async def is_refused(host: str, port: int) -> bool:
+    """Whether a machine is there, and says that nobody listens at a port."""
+    try:
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            _, writer = await asyncio.open_connection(host, port)
+    except ConnectionRefusedError:
+        return True
+    except (OSError, TimeoutError) as error:
+        logger.info("%s:%d cannot be reached: %s", host, port, error)
+    else:
+        writer.transport.abort()
+    return False
+
+
 class BrokerWatch:
     """Watches over the brokers while this node's controller is active."""
 
-    def __init__(self, shell: QuorumShell, node_id: int) -> None:
+    def __init__(self, shell: QuorumShell) -> None:
         self._shell = shell
-        self._node_id = node_id
         self._probes: set[asyncio.Task[None]] = set()
 
     def heard(self, request: Request) -> None:
@@ -36,7 +49,8 @@ class BrokerWatch:
     def look_around(self) -> None:
         """The controller has become active."""
         for broker in self._shell.image.brokers.values():
-            if not broker.fenced and broker.id != self._node_id:
+            # Also this node's: its former process may have been the one.
+            if not broker.fenced:
                 self._probe(broker.id)
 
     async def close(self) -> None:
@@ -64,15 +78,9 @@ class BrokerWatch:
         if broker is None or broker.fenced:
             return
         address = broker.listeners[0]
-        try:
-            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
-                _, writer = await asyncio.open_connection(address.host, address.port)
-            writer.transport.abort()
-        except ConnectionRefusedError:
+        if await is_refused(address.host, address.port):
             with contextlib.suppress(errors.BrokerError):
                 self._shell.decide(
                     lambda controller: controller.brokers.unreachable(broker_id, broker.epoch),
                     lambda _: None,
                 )
-        except (OSError, TimeoutError) as error:
-            logger.info("broker %d cannot be reached: %s", broker_id, error)

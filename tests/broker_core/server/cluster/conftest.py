@@ -1,0 +1,136 @@
+"""Three brokers with a quorum of their own, inside the test's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+import pytest
+import uvloop
+
+from broker_core.config import BrokerConfig
+from broker_core.server.runtime import Broker, start_broker
+from tests.broker_core.server.raw_client import RawClient
+
+TIMEOUT_S = 30.0
+
+
+def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
+    """The event loop that `waylog broker` uses."""
+    return {"uvloop": uvloop.new_event_loop}
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at, below those of outgoing connections."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class Trio:
+    """Three brokers, by node id."""
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        self._folder = folder
+        ports = free_ports(6)
+        self.ports = dict(zip((1, 2, 3), ports[:3], strict=True))
+        self._controllers = dict(zip((1, 2, 3), ports[3:], strict=True))
+        self._properties = {name.replace("_", "."): value for name, value in properties.items()}
+        self.brokers: dict[int, Broker] = {}
+
+    def properties(self, node_id: int) -> dict[str, str]:
+        """The property file of a node."""
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in self._controllers.items())
+        return {
+            "node.id": str(node_id),
+            "process.roles": "broker,controller",
+            "listeners": (
+                f"PLAINTEXT://127.0.0.1:{self.ports[node_id]},"
+                f"CONTROLLER://127.0.0.1:{self._controllers[node_id]}"
+            ),
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": voters,
+            "log.dirs": str(self._folder / str(node_id)),
+            "default.replication.factor": "3",
+            "group.initial.rebalance.delay.ms": "0",
+            "controller.quorum.election.timeout.ms": "300",
+            "auto.create.topics.enable": "false",
+        } | self._properties
+
+    async def start(self, *node_ids: int) -> None:
+        """Start nodes, all of them if none is named."""
+        wanted = node_ids or (1, 2, 3)
+        async with asyncio.timeout(TIMEOUT_S):
+            started = await asyncio.gather(
+                *(
+                    start_broker(BrokerConfig.from_properties(self.properties(node_id)))
+                    for node_id in wanted
+                )
+            )
+        self.brokers |= dict(zip(wanted, started, strict=True))
+
+    async def stop(self, *node_ids: int) -> None:
+        """Stop nodes in order."""
+        for node_id in node_ids:
+            await self.brokers.pop(node_id).close()
+
+    @property
+    def active(self) -> int:
+        """The node whose controller is active."""
+        return next(
+            node_id
+            for node_id, broker in self.brokers.items()
+            if broker.cluster is not None and broker.cluster.is_active
+        )
+
+    async def until(self, condition: Callable[[Broker], bool]) -> None:
+        """Wait until something holds on all brokers that run."""
+        async with asyncio.timeout(TIMEOUT_S):
+            while not all(condition(broker) for broker in self.brokers.values()):
+                await asyncio.sleep(0.01)
+
+
+StartTrio = Callable[..., Awaitable[Trio]]
+
+
+@pytest.fixture
+async def start_trio(tmp_path: Path) -> AsyncIterator[StartTrio]:
+    """Starts three brokers with properties of the test's; they are stopped after it."""
+    trios: list[Trio] = []
+
+    async def start(**properties: str) -> Trio:
+        trio = Trio(tmp_path, **properties)
+        trios.append(trio)
+        await trio.start()
+        return trio
+
+    yield start
+    for trio in trios:
+        await asyncio.gather(*(broker.close() for broker in trio.brokers.values()))
+
+
+@pytest.fixture
+async def trio(start_trio: StartTrio) -> Trio:
+    """Three brokers."""
+    return await start_trio()
+
+
+@pytest.fixture
+async def connect() -> AsyncIterator[Callable[[Broker], Awaitable[RawClient]]]:
+    """Opens raw connections; they are closed after the test."""
+    clients: list[RawClient] = []
+
+    async def open_one(broker: Broker) -> RawClient:
+        client = await RawClient.connect(broker.endpoint)
+        clients.append(client)
+        return client
+
+    yield open_one
+    for client in clients:
+        await client.close()
