@@ -99,6 +99,9 @@ def update(arguments: argparse.Namespace) -> int:
 
     if arguments.changes and len(arguments.extract) > 1:
         raise CommandError("--changes are those of one extract")
+    from geoservice.importer.memory import keep_little
+
+    keep_little()
     try:
         from geoservice.importer.build import ImportFailed, build_index
         from geoservice.importer.reading import SourceError

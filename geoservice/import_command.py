@@ -70,6 +70,9 @@ def run_import(arguments: argparse.Namespace) -> int:
     """Build an index."""
     import msgspec
 
+    from geoservice.importer.memory import keep_little
+
+    keep_little()
     try:
         from geoservice.importer.build import ImportFailed, build_index
         from geoservice.importer.reading import SourceError

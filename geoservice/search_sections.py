@@ -33,6 +33,7 @@ BLOCK_WORDS: Final = 16
 _BLOCK_WIDTH: Final = 3
 _VARINT_BYTES_MAX: Final = 5
 _NUMBER_MAX: Final = 2**31 - 1
+_ENCODED_AT_ONCE: Final = 1 << 16
 
 Named = tuple[int, Iterable[str]]  # number, names
 Numbers = NDArray[np.int32]
@@ -54,16 +55,28 @@ class _Pairs:
 
     def encoded(self, places: NDArray[np.int64]) -> tuple[bytes, list[int]]:
         """The owners of all words in their sorted order, and the length of each word's."""
-        words = places[np.frombuffer(self._words, dtype=np.int32)]
-        owners = np.frombuffer(self._owners, dtype=np.int32).astype(np.int64)
-        order = np.lexsort((owners, words))
-        words, owners = words[order], owners[order]
-        gaps = np.diff(owners, prepend=0)
-        firsts = np.flatnonzero(np.diff(words, prepend=-1))
-        gaps[firsts] = owners[firsts]
-        data, sizes = encode_varints(gaps)
-        lengths = np.bincount(words, weights=sizes, minlength=len(places))
-        return data, lengths.astype(np.int64).tolist()
+        # Word and owner in one number: sorted in place, encoded in pieces.
+        keys = places[np.frombuffer(self._words, dtype=np.int32)]
+        keys <<= 32
+        keys |= np.frombuffer(self._owners, dtype=np.int32)
+        keys.sort()
+        data = bytearray()
+        lengths = np.zeros(len(places), dtype=np.int64)
+        before = -1
+        for start in range(0, len(keys), _ENCODED_AT_ONCE):
+            piece = keys[start : start + _ENCODED_AT_ONCE]
+            words, owners = piece >> 32, piece & _NUMBER_MAX
+            gaps = owners - np.concatenate([[before & _NUMBER_MAX], owners[:-1]])
+            is_first = words != np.concatenate([[before >> 32], words[:-1]])
+            gaps[is_first] = owners[is_first]
+            encoded, sizes = encode_varints(gaps)
+            data += encoded
+            # The words of a piece follow each other.
+            lengths[words[0] : words[-1] + 1] += np.bincount(
+                words - words[0], weights=sizes
+            ).astype(np.int64)
+            before = int(piece[-1])
+        return bytes(data), lengths.tolist()
 
 
 def build_search_sections(objects: Iterable[Named], contexts: Iterable[Named]) -> dict[str, bytes]:

@@ -18,6 +18,7 @@ from geoservice.search_query import Box, House
 from geoservice.search_sections import Named, Numbers, WordIndex, build_search_sections, integers
 from geoservice.search_words import plain, split_words
 
+_NAMED_COLUMNS: Final = ("names", "text", "ranks")
 _OBJECT: Final = {name: number for number, name in enumerate(sections.OBJECT_COLUMNS)}
 _SHAPE: Final = {name: number for number, name in enumerate(sections.SHAPE_COLUMNS)}
 _TAIL: Final = {name: number for number, name in enumerate(sections.TAIL_COLUMNS)}
@@ -54,11 +55,10 @@ class _Texts:
 
     def named_objects(self) -> Iterator[Named]:
         """What has a name. A house is found by its street."""
-        columns = self._objects[:, [_OBJECT["names"], _OBJECT["text"], _OBJECT["ranks"]]]
-        for number, (names, text, ranks) in enumerate(columns.tolist()):
-            is_linked = ranks >> 16 & sections.FLAG_LINKED
-            if (names >= 0 or text >= 0) and not is_linked:
-                yield number, self._object_names(names, text)
+        names, texts, ranks = (self._objects[:, _OBJECT[name]] for name in _NAMED_COLUMNS)
+        is_linked = ranks >> 16 & sections.FLAG_LINKED != 0
+        for number in np.flatnonzero(((names >= 0) | (texts >= 0)) & ~is_linked):
+            yield int(number), self._object_names(int(names[number]), int(texts[number]))
 
     def tails(self) -> Iterator[Named]:
         """What each address has behind house number and street."""

@@ -141,6 +141,8 @@ class Hierarchy:
                     self._finish(area)
         for number, area in enumerate(self._areas):
             area.number = number
+        # What makes the search quick takes more memory than the outlines.
+        shapely.destroy_prepared([area.geometry for area in self._polygons])
 
     def _finish(self, area: Area) -> None:
         if area.linked_to is not None:

@@ -6,7 +6,6 @@ rest is written to disk once and read where it is needed, through the page cache
 
 from __future__ import annotations
 
-import ctypes
 import mmap
 from array import array
 from collections.abc import Iterable, Sequence
@@ -17,6 +16,8 @@ import msgspec
 import numpy as np
 import shapely
 from numpy.typing import NDArray
+
+from geoservice.importer.memory import give_back
 
 NODE: Final = 0
 WAY: Final = 1
@@ -241,10 +242,7 @@ class Rows:
         """Give memory back that reading has brought in."""
         self._geometries.release()
         self._tags.release()
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
-        if trim is not None:
-            # glibc keeps what is free between pieces in use, and in the heap of each thread.
-            trim(0)
+        give_back()
 
     def close(self) -> None:
         """Remove the temporary files."""
