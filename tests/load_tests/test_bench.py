@@ -6,6 +6,7 @@ import pytest
 from load_tests.bench import main
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_log_resolver_and_history_are_measured_on_the_same_fixes(
     capsys: pytest.CaptureFixture[str],

