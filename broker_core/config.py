@@ -82,6 +82,15 @@ def _authorizer(text: str) -> str:
     return text
 
 
+_RACK_AWARE: Final = "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+
+
+def _replica_selector(text: str) -> str:
+    if text != _RACK_AWARE:
+        raise ValueError(f"{_RACK_AWARE} is expected")
+    return text
+
+
 class IpOverrides(tuple[tuple[str, int], ...]):
     """(address, connections that it may have), ..."""
 
@@ -277,6 +286,8 @@ class BrokerConfig:
     replica_fetch_response_max_bytes: int = _setting(
         "replica.fetch.response.max.bytes", 10 * 1024 * 1024, int, low=1024
     )
+    #: Which replica a consumer that says where it is reads from; None is the leader.
+    replica_selector: str | None = _setting("replica.selector.class", None, _replica_selector)
     replica_fetch_wait_max_ms: int = _setting("replica.fetch.wait.max.ms", 500, int, low=1)
     replica_fetch_min_bytes: int = _setting("replica.fetch.min.bytes", 1, int, low=1)
 
@@ -328,6 +339,11 @@ class BrokerConfig:
     def is_controller(self) -> bool:
         """Whether this node has a vote about the metadata."""
         return "controller" in self.roles
+
+    @property
+    def selects_replicas_by_rack(self) -> bool:
+        """Whether consumers are sent to replicas in their own rack."""
+        return self.replica_selector is not None
 
     @property
     def broker_principal(self) -> Principal:

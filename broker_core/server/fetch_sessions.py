@@ -95,7 +95,7 @@ class FetchSession:
 
     def _is_news(self, key: TopicKey, result: dict[str, Any]) -> bool:
         place = key, result["partition_index"]
-        if result["error_code"]:
+        if result["error_code"] or "preferred_read_replica" in result:
             # Once it is all right again, that is news.
             self.told.pop(place, None)
             return True

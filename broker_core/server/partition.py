@@ -100,6 +100,9 @@ class Partition:
     def check_is_led(self) -> None:
         """Raise NotLeaderOrFollower where another broker leads."""
 
+    def check_is_readable(self, *, from_follower: bool) -> None:
+        """Raise NotLeaderOrFollower where consumers have to read from another broker."""
+
     def check_offsets_are_known(self) -> None:
         """Raise OffsetNotAvailable where a new leader does not know yet what is committed."""
 

@@ -157,9 +157,9 @@ class ReplicatedPartition(Partition):
         if self.leader is None:
             raise errors.NotLeaderOrFollower()
 
-    def check_is_served(self) -> None:
-        """Raise NotLeaderOrFollower where it can't be read here, nor written."""
-        if self.leader is None and self.follower is None:
+    def check_is_readable(self, *, from_follower: bool) -> None:
+        """See Partition."""
+        if self.leader is None and (self.follower is None or not from_follower):
             raise errors.NotLeaderOrFollower()
 
     def check_offsets_are_known(self) -> None:

@@ -247,6 +247,12 @@ class Broker:
         else:
             done(None)
 
+    def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
+        """A broker in a rack that a consumer there may read from; None for this one."""
+        if self.replication is None:
+            return None
+        return self.replication.nearest_replica(partition, offset, rack)
+
     def appended(self, partition: Partition) -> None:
         """Something was appended that nobody waits for: flush it if it is time by count."""
         log = partition.log

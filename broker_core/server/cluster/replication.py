@@ -13,6 +13,7 @@ from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
 from broker_core.protocol.schema import Api
+from broker_core.server.partition import Partition
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import FetchLimits
 from broker_core.server.replicas import Replicas
@@ -93,6 +94,22 @@ class Replication:
             described = image.partition(*place)
             if described is not None and isinstance(partition, ReplicatedPartition):
                 yield partition, described
+
+    def nearest_replica(self, partition: Partition, offset: int, rack: str) -> int | None:
+        """See Broker."""
+        leader = partition.leader if isinstance(partition, ReplicatedPartition) else None
+        if leader is None:
+            return None
+        brokers = self.image.brokers
+        nearest = next(
+            (
+                each
+                for each in leader.readable_replicas(offset)
+                if self.image.is_active(each) and brokers[each].rack == rack
+            ),
+            None,
+        )
+        return None if nearest == self.node_id else nearest
 
     # ------------------------------------------------------------------ the cluster, to replicas
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
@@ -11,6 +12,7 @@ from broker_core.environment import FileSlice
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.server.authorization import may_read
 from broker_core.server.fetch_sessions import FetchSession
+from broker_core.server.leader_hints import add_leaders
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 
@@ -21,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 _TOPIC_IDS_FROM: Final = 13
 _READ_COMMITTED: Final = 1
+#: Versions in which clients say where they are, and may read from followers.
+_FROM_FOLLOWERS_FROM: Final = 11
 
 
 def handle(broker: Broker, request: Request) -> None:
@@ -133,8 +137,19 @@ class _Fetch:
                     final = True
                     continue
                 self._partitions.append(partition)
+                elsewhere = self._preferred(partition, asked)
+                if elsewhere is not None:
+                    results.append(elsewhere)
+                    final = True
+                    continue
                 result = _read(
-                    partition, asked, left, first=size == 0, committed=committed, unread=unread
+                    partition,
+                    asked,
+                    left,
+                    first=size == 0,
+                    committed=committed,
+                    unread=unread,
+                    version=self._request.version,
                 )
                 results.append(result)
                 if result["error_code"]:
@@ -143,7 +158,33 @@ class _Fetch:
                     length = len(result["records"])
                     size += length
                     left -= length
-        return {"responses": responses}, size, final or not self._partitions
+        response: dict[str, Any] = {"responses": responses}
+        if final:
+            add_leaders(self._broker, self._request, response, self._results(responses))
+        return response, size, final or not self._partitions
+
+    def _preferred(self, partition: Partition, asked: dict[str, Any]) -> dict[str, Any] | None:
+        """The answer for a client that had better read from a replica nearer to it (KIP-392)."""
+        rack = self._request.body["rack_id"]
+        if not rack or not self._broker.config.selects_replicas_by_rack:
+            return None
+        replica = self._broker.nearest_replica(partition, asked["fetch_offset"], rack)
+        if replica is None:
+            return None
+        return _refused(partition.index, errors.NONE) | {
+            "high_watermark": partition.high_watermark,
+            "log_start_offset": partition.log.log_start_offset,
+            "preferred_read_replica": replica,
+        }
+
+    def _results(
+        self, responses: list[dict[str, Any]]
+    ) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        for each in responses:
+            topic = self._topics.by_id(each["topic_id"])
+            name = each["topic"] if topic is None else topic.name
+            for result in each["partitions"]:
+                yield name, result["partition_index"], result
 
     def answer(self, response: dict[str, Any]) -> None:
         """Send what was read, within a session without what the client knows already."""
@@ -216,12 +257,14 @@ def _read(
     first: bool,
     committed: bool,
     unread: bool,
+    version: int,
 ) -> dict[str, Any]:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
     aborted: list[dict[str, int]] | None = None
     try:
         partition.check_leader_epoch(asked["current_leader_epoch"])
+        partition.check_is_readable(from_follower=version >= _FROM_FOLLOWERS_FROM)
     except errors.BrokerError as error:
         return _refused(index, error.code)
     records: bytes | FileSlice = b""

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
 from broker_core.protocol.records import transactional_producer
+from broker_core.server.leader_hints import add_leaders
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 from broker_core.server.topics import Topic
@@ -28,9 +30,21 @@ _BROKER_ADDS_PARTITIONS_FROM: Final = 12
 class _Acknowledgement:
     """Answers a request when all its partitions are committed, or its time is up."""
 
-    __slots__ = ("_request", "_response", "_timeout_ms", "_timer", "_waits", "waiting_for")
+    __slots__ = (
+        "_broker",
+        "_request",
+        "_response",
+        "_timeout_ms",
+        "_timer",
+        "_waits",
+        "has_failed",
+        "waiting_for",
+    )
 
-    def __init__(self, request: Request, response: dict[str, Any]) -> None:
+    def __init__(self, broker: Broker, request: Request, response: dict[str, Any]) -> None:
+        self._broker = broker
+        #: Whether a partition's answer is an error.
+        self.has_failed = False
         self._request = request
         self._response = response
         self._timeout_ms: int = request.body["timeout_ms"]
@@ -59,7 +73,16 @@ class _Acknowledgement:
             if self._timer is not None:
                 self._timer.cancel()
             self._waits.clear()
+            if self.has_failed:
+                add_leaders(self._broker, self._request, self._response, self._results())
             self._request.reply(self._response)
+
+    def _results(self) -> Iterator[tuple[str, int, dict[str, Any]]]:
+        for each in self._response["responses"]:
+            topic = self._broker.topics.by_id(each["topic_id"])
+            name = each["name"] if topic is None else topic.name
+            for result in each["partition_responses"]:
+                yield name, result["index"], result
 
     def _time_out(self) -> None:
         self._timer = None
@@ -83,6 +106,7 @@ class _PartitionWait:
     def failed(self, code: int) -> None:
         """See AppendWaiter."""
         if self._acknowledgement is not None:
+            self._acknowledgement.has_failed = True
             self._result["error_code"] = code
             self._result["base_offset"] = -1
         self._finish()
@@ -121,7 +145,7 @@ class _Produce:
         """Append what the request has, and answer or wait."""
         request = self._request
         response: dict[str, Any] = {"responses": []}
-        self._acknowledgement = _Acknowledgement(request, response)
+        self._acknowledgement = _Acknowledgement(self._broker, request, response)
         for each in request.body["topic_data"]:
             topic, error = self._find(each)
             results: list[dict[str, Any]] = []
@@ -147,6 +171,7 @@ class _Produce:
             request.reply_nothing()
 
     def _refuse(self, topic: str, result: dict[str, Any], refusal: errors.BrokerError) -> None:
+        self._acknowledgement.has_failed = True
         result["error_code"] = refusal.code
         result["error_message"] = str(refusal)
         if isinstance(refusal, errors.InvalidRecord):
