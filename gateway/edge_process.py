@@ -13,10 +13,12 @@ from typing import Final
 from gateway.auth import Authenticator
 from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
 from gateway.mqtt.certificates import listen_with_tls
-from gateway.mqtt.edge import EdgeSubmitter, NoAddresses, RelayClient, RelayUnavailable
+from gateway.mqtt.edge import NoAddresses, RelayClient
 from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.mqtt.membership import DoubtingSubmitter, join
 from gateway.mqtt.options import within_file_limit
+from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription
 from gateway.process import GatewaySettings
@@ -74,9 +76,12 @@ async def _start(
     )
     nothing = NoAddresses()
     options = settings.mqtt_options
+    submitter = DoubtingSubmitter(
+        producer, telemetry, loop, is_stored=partial(relay.request, "known")
+    )
     server = await start_mqtt(
         settings.mqtt,
-        submitter=EdgeSubmitter(producer, telemetry, loop, relay=relay),
+        submitter=submitter,
         authenticator=authenticator,
         address_view=nothing,
         location_view=nothing,
@@ -87,7 +92,12 @@ async def _start(
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
         reuse_port=settings.share_ports,
     )
-    _join(server, relay)
+    server.channel.chooses_members = False
+    _ask_for_retained(server, relay)
+    neighbours = join(server, journal, relay, submitter)
+    relay.on_frame = neighbours.on_frame
+    relay.on_open = neighbours.opened
+    neighbours.opened()
     stack.push_async_callback(server.close)
     await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
     if not settings.open_mode:
@@ -98,7 +108,7 @@ async def _start(
     return server, producer
 
 
-def _join(server: MqttServer, relay: RelayClient) -> None:
+def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     """Have subscriptions looked after by the gateway that has the views."""
     asking: set[asyncio.Task[None]] = set()
 

@@ -20,6 +20,8 @@ from gateway.known_fixes import KnownFixes, fix_key
 from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.mqtt.crossing import Crossing
+from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
 from gateway.mqtt.options import MqttOptions, within_file_limit
 from gateway.notices import Notices, OncePerMachine, event_of
 from gateway.pipeline import GroupLag, Pipeline
@@ -116,9 +118,24 @@ class _Gateway:
         self.viewers = Viewers((self.location_view, self.address_view), self.metrics)
         self.location_view.watch(self.viewers)
         self.address_view.watch(self.viewers)
-        self.submitter = Submitter(
-            self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
-        )
+        #: Where other workers meet this one.
+        self.channel: LocalChannel | None = None
+        self.crossing: Crossing | None = None
+        if settings.relay is None:
+            self.submitter = Submitter(
+                self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
+            )
+        else:
+            self.crossing = Crossing(loop.call_later, self._is_known)
+            self.channel = LocalChannel(self.crossing)
+            self.submitter = DoubtingSubmitter(
+                self.producer,
+                telemetry,
+                loop,
+                known_fixes=known_fixes,
+                metrics=self.metrics,
+                is_stored=partial(self.channel.request, "known"),
+            )
         self.places = Places(settings.places)
         once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
@@ -246,8 +263,11 @@ class _Gateway:
         self.places.on_change(waypoints.changed)
         self.revocations.subscribe(partial(end_mqtt_connections, server))
         self._stack.push_async_callback(server.close)
-        if self._settings.relay is not None:
-            relay = Relay(server.channel, self.address_view, self._is_known)
+        if self._settings.relay is not None and self.crossing is not None and self.channel:
+            neighbours = join(server, journal, self.channel, self.submitter)
+            self.channel.on_frame = neighbours.on_frame
+            neighbours.opened()
+            relay = Relay(server.channel, self.address_view, self.crossing)
             self.pusher.register(relay)
             self._stack.push_async_callback(relay.close)
             await relay.start(self._settings.relay)

@@ -147,6 +147,10 @@ cdef class FixAppender:
         self.metrics.repeated += 1
         return receipt
 
+    def receipt_of(self, int64_t key):
+        """The same for those who only want to know."""
+        return self._stored if self.known_fixes.holds(key) else self._in_flight.get(key)
+
     cdef bytes start_trace(self):
         """A `traceparent` of a new trace, not sampled (W3C Trace Context, level 1)."""
         cdef bytes text = PyBytes_FromStringAndSize(self._trace_head, TRACE_BYTES)

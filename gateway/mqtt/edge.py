@@ -3,29 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import logging
 from collections import Counter
 from collections.abc import Callable, Iterable
-from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from gateway.known_fixes import fix_key
 from gateway.mqtt.relay import FrameProtocol, watched
-from gateway.receipts import Receipt
-from gateway.submit import Submitter
-from waylog.messages import Fix
+from gateway.mqtt.requests import RelayUnavailable, Requests
 
 logger = logging.getLogger(__name__)
 
-_ANSWER_S: Final = 5.0
 _RETRY_S: Final = 0.2
-_REQUESTS_MAX: Final = 10_000
-
-
-class RelayUnavailable(Exception):
-    """The gateway with the views does not answer now."""
 
 
 class NoAddresses:
@@ -58,8 +47,10 @@ class RelayClient:
         self._on_arrival = on_arrival
         self._wanted: Counter[str] = Counter()
         self._changed: dict[str, None] = {}
-        self._requests: dict[int, asyncio.Future[Any]] = {}
-        self._number = 0
+        self._requests = Requests(self.send)
+        #: Take what the other workers say, and that they can be spoken to (again).
+        self.on_frame: Callable[[str, list[Any]], None] | None = None
+        self.on_open: Callable[[], None] | None = None
         self._connection: FrameProtocol | None = None
         self._connected_before = False
         self._lost = asyncio.Event()
@@ -84,6 +75,8 @@ class RelayClient:
                     "watch", [(name, True) for name in self._wanted], self._connected_before
                 )
                 self._connected_before = True
+                if self.on_open is not None:
+                    self.on_open()
                 self.connected.set()
                 await self._lost.wait()
                 self.connected.clear()
@@ -115,20 +108,19 @@ class RelayClient:
 
     async def request(self, kind: str, *arguments: Any) -> Any:
         """Ask the gateway; raises RelayUnavailable."""
-        if self._connection is None or len(self._requests) >= _REQUESTS_MAX:
+        if self._connection is None:
             raise RelayUnavailable
-        self._number += 1
-        number = self._number
-        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-        self._requests[number] = future
-        self._connection.send(kind, number, *arguments)
-        try:
-            async with asyncio.timeout(_ANSWER_S):
-                return await future
-        except TimeoutError as error:
-            raise RelayUnavailable from error
-        finally:
-            self._requests.pop(number, None)
+        return await self._requests.ask(kind, *arguments)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether there is somebody to speak to."""
+        return self._connection is not None
+
+    def send(self, *frame: Any) -> None:
+        """Say something to the other workers, if that is possible now."""
+        if self._connection is not None:
+            self._connection.send(*frame)
 
     def _on_frame(self, _: FrameProtocol, frame: list[Any]) -> None:
         kind, *arguments = frame
@@ -138,45 +130,11 @@ class RelayClient:
         elif kind == "arrived":
             self._on_arrival(*arguments)
         elif kind == "answer":
-            future = self._requests.get(arguments[0])
-            if future is not None and not future.done():
-                future.set_result(arguments[1])
+            self._requests.answered(*arguments)
+        elif self.on_frame is not None:
+            self.on_frame(kind, arguments)
 
     def _on_lost(self, _: FrameProtocol) -> None:
         self._connection = None
         self._lost.set()
-        for future in self._requests.values():
-            if not future.done():
-                future.set_exception(RelayUnavailable())
-
-
-class EdgeSubmitter(Submitter):
-    """Knows only the fixes that came by this worker: of repeats it asks the gateway."""
-
-    def __init__(self, *arguments: Any, relay: RelayClient, **options: Any) -> None:
-        super().__init__(*arguments, **options)
-        self.doubts_repeats = True
-        self._relay = relay
-        self._asking: set[asyncio.Task[None]] = set()
-
-    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
-        """Append a fix, unless a client repeats it and another worker has appended it."""
-        if not self.repeated:
-            return super().submit_location(fix, traceparent)
-        receipt = Receipt()
-        task = asyncio.get_running_loop().create_task(self._ask(fix, traceparent, receipt))
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
-        return receipt
-
-    async def _ask(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
-        # Without an answer a fix that is there twice is better than one that is not there.
-        with contextlib.suppress(RelayUnavailable):
-            if await self._relay.request("known", fix.device, fix.id):
-                self.known_fixes.add(fix_key(fix.device, fix.id))
-        appended = super().submit_location(fix, traceparent)
-        appended.add_done_callback(partial(_finish, receipt))
-
-
-def _finish(receipt: Receipt, appended: Receipt) -> None:
-    receipt.finish(appended.exception())
+        self._requests.fail()

@@ -15,6 +15,9 @@ cdef class Hub:
         self.retained = retained
         self.sources = []
         self.subscriptions = SubscriptionTree()
+        #: What clients of other workers may want, and what takes such a message there.
+        self.elsewhere = ElsewhereInterest()
+        self.pass_on = None
         self.counters = counters
         self._publishes_in_flight_max = settings.publishes_in_flight_max
         self._topic_levels_max = settings.topic_levels_max
@@ -26,6 +29,8 @@ cdef class Hub:
             self.retained.put(message)
         if found:
             self.deliver(message, found, publisher, now)
+        if self.elsewhere.wants(message.topic):
+            self.pass_on(message)
 
     cpdef deliver(self, Message message, list subscriptions, Session publisher, double now):
         """Take a message to some subscriptions; overlapping ones of a client are one delivery."""

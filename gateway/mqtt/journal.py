@@ -207,6 +207,30 @@ class Journal:
         session = self._decoder.decode(value)
         return session if _alive(session, self._wall_ms()) else None
 
+    def owner_of(self, key: SessionKey) -> str | None:
+        """The other worker that has the session of a client, if one has."""
+        value = self._sessions.get(key)
+        if value is None:
+            return None
+        worker = self._decoder.decode(value).worker
+        return None if worker == self.worker else worker
+
+    def claimed(self, key: SessionKey, value: bytes) -> None:
+        """Another worker has handed over a session, with what waits for its client."""
+        stored = self._decoder.decode(value)
+        stored.worker = self.worker
+        value = msgspec.json.encode(stored)
+        self._remember(key, value)
+        self._append(_key(SESSION, *key), value)
+
+    def hand_over(self, key: SessionKey, session: Session | None) -> bytes | None:
+        """The record of a session for the worker that its client has come to now."""
+        if session is not None:
+            self._changed.pop(session, None)
+            return msgspec.json.encode(self._stored_session(session, True))
+        # Claimed before, by a client that went before it was connected.
+        return self._sessions.get(key) if self.owner_of(key) is None else None
+
     def stored_retained(self) -> Iterable[Message]:
         """The retained messages that were read before there was a host."""
         retained, self._retained = self._retained, {}

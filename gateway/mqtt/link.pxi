@@ -178,7 +178,7 @@ cdef class Link:
         if code == 0:
             found = self._router.subscriptions.match(packet.topic)
             # Most of what devices send is for the log alone: no message is made of that.
-            if found or packet.retain:
+            if found or packet.retain or self._router.elsewhere.wants(packet.topic):
                 self._router.publish_to(
                     found,
                     message_of(

@@ -11,7 +11,7 @@ import logging
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
@@ -30,7 +30,7 @@ from gateway.mqtt.application import (
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.ingest import Ingest
-from gateway.mqtt.journal import Journal
+from gateway.mqtt.journal import Journal, SessionKey
 from gateway.mqtt.mapping import TopicRule
 from gateway.mqtt.packets import Auth, Connect, Properties, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
@@ -87,6 +87,8 @@ class MqttServer(Shell):
         self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
+        #: Fetches the session of a client from the worker that has it.
+        self.claim: Callable[[SessionKey], Awaitable[None]] | None = None
         self._log_lines = Allowance(_LOG_LINES_PER_S)
         self._refusals = Allowance(settings.refusals_recorded_per_s)
         self._servers: list[asyncio.Server] = []
@@ -292,6 +294,7 @@ class MqttServer(Shell):
         if identity is None:
             self._refuse(connection, packet)
         else:
+            await self._claim(identity, packet)
             connection.accept(packet, identity, self.time(), assigned_client_id=assigned)
         if connection.owner is not None:
             connection.owner.process(self.time())
@@ -300,9 +303,14 @@ class MqttServer(Shell):
         self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
     ) -> None:
         """Let in somebody whom a mechanism has found out; `proof` is its last word."""
+        await self._claim(identity, packet)
         connection.accept(
             packet, identity, self.time(), assigned_client_id=_new_client_id(), proof=proof
         )
+
+    async def _claim(self, identity: Identity, packet: Connect) -> None:
+        if self.claim is not None and packet.client_id:
+            await self.claim((identity.user, packet.client_id))
 
     def note_refusal(self, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""

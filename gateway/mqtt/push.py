@@ -35,6 +35,9 @@ class MqttAddressChannel:
         wake: Callable[[], None],
     ) -> None:
         self._router = router
+        #: Whether members of shared subscriptions are chosen here; with several workers that is
+        #: done by the one that sees all addresses.
+        self.chooses_members = True
         self._addresses = address_view
         self._locations = location_view
         self._clock = clock
@@ -48,15 +51,23 @@ class MqttAddressChannel:
         """Take a new address to its subscribers: what the log has is what they get."""
         router = self._router
         topic = f"devices/{device}/address"
-        found = router.subscriptions.match(topic)
+        found = self._subscribed(topic)
         if found:
             message = Message(topic, value, _QOS, True, latest_only=True)
             router.deliver(message, found, None, self._clock())
         topic = f"owntracks/{device}/info"
-        found = router.subscriptions.match(topic)
+        found = self._subscribed(topic)
         if found:
             self._card_changed(topic, found, decode_address(value))
         self._wake()
+
+    def _subscribed(self, topic: str) -> list[Subscription]:
+        subscriptions = self._router.subscriptions
+        return (
+            subscriptions.match(topic)
+            if self.chooses_members
+            else subscriptions.match_unshared(topic)
+        )
 
     def _card_changed(self, topic: str, found: list[Subscription], address: Address) -> None:
         street = street_of(address)
@@ -74,7 +85,7 @@ class MqttAddressChannel:
         """
         router = self._router
         topic = f"owntracks/{device.partition('/')[0]}/places/event"
-        found = router.subscriptions.match(topic)
+        found = self._subscribed(topic)
         if found:
             router.deliver(Message(topic, transition, _QOS, False), found, None, self._clock())
         self._wake()

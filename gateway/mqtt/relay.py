@@ -2,8 +2,8 @@
 
 Each worker says which devices its clients want to hear of; the gateway passes on those addresses
 and no others, so that an address costs one reader, not one for each worker. A worker also asks here
-what is retained, and whether a fix that a client repeats is in the log. Frames on a Unix socket: a
-length of four bytes, then MessagePack.
+what is retained. What workers say to each other goes the same way (gateway.mqtt.crossing). Frames
+on a Unix socket: a length of four bytes, then MessagePack.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.session import Message
 
 logger = logging.getLogger(__name__)
@@ -122,20 +123,19 @@ class AddressView(Protocol):
 
 
 class Relay:
-    """The gateway's side, a channel of its pusher.
-
-    `is_known(device, fix_id)` says whether the log has a fix, as far as the view reaches back.
+    """The gateway's side, a channel of its pusher. What workers say to each other goes to
+    `crossing`.
     """
 
     def __init__(
         self,
         source: RetainedSource,
         addresses: AddressView,
-        is_known: Callable[[str, str], bool],
+        crossing: Crossing,
     ) -> None:
         self._source = source
         self._addresses = addresses
-        self._is_known = is_known
+        self._crossing = crossing
         self._server: asyncio.AbstractServer | None = None
         # Who watches what; nearly always one worker watches one device.
         self._watchers: dict[str, dict[FrameProtocol, None]] = {}
@@ -201,9 +201,8 @@ class Relay:
                     break
                 found.append((message.topic, message.payload))
             worker.send("answer", number, found)
-        elif kind == "known":
-            number, device, fix_id = arguments
-            worker.send("answer", number, self._is_known(device, fix_id))
+        else:
+            self._crossing.on_frame(worker, kind, arguments)
 
     def _watch(self, worker: FrameProtocol, names: list[tuple[str, bool]], again: bool) -> None:
         watching = self._workers.setdefault(worker, set())
@@ -230,3 +229,4 @@ class Relay:
         for name in self._workers.pop(worker, ()):
             self._forget(name, worker)
         self._waiting.pop(worker, None)
+        self._crossing.leave(worker)

@@ -35,6 +35,7 @@ from gateway.mqtt.topics import (
 
 if TYPE_CHECKING:
     from gateway.mqtt.connection import Connection
+    from gateway.mqtt.neighbours import Neighbours
 
 logger = logging.getLogger(__name__)
 
@@ -69,6 +70,8 @@ class Router(Hub):
         #: where the views are, when they are not here.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
         self.ask_retained: Callable[[Subscription], None] | None = None
+        #: The other workers, where there are some.
+        self.neighbours: Neighbours | None = None
 
     def keep(self, journal: Journal, now: float) -> None:
         """Begin with what a journal has, and have it write what changes."""
@@ -131,6 +134,7 @@ class Router(Hub):
             self._restore(session, stored, self._journal)
         self._offline.pop(session, None)
         self.timers.cancel(session)
+        self._shares_changed(session)
         session.will = None  # the client is back before its delay was over
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
@@ -179,13 +183,36 @@ class Router(Hub):
         if session is None:
             return
         session.ended = True
-        if session.connection is not None:
+        connection = session.connection
+        if connection is not None:
             self.counters["takeovers"] += 1
-            session.connection.close(
+            connection.close(
                 ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
             )
+            will, connection.will = connection.will, None
+            if will is not None and not (will.properties or {}).get(PropertyId.WILL_DELAY_INTERVAL):
+                self.wills.append(WillDue(session.identity, will))
             session.connection = None
         self._remove(session)
+
+    def hand_over(self, key: tuple[str, str]) -> bytes | None:
+        """Give up a session to the worker that its client has come to; None if it is not here."""
+        if self._journal is None:
+            return None
+        record = self._journal.hand_over(key, self.sessions.get(key))
+        self.give_up(key)
+        return record
+
+    def all_subscriptions(self) -> Iterator[Subscription]:
+        """Of all sessions."""
+        for session in self.sessions.values():
+            yield from session.subscriptions.values()
+
+    def _shares_changed(self, session: Session) -> None:
+        if self.neighbours is not None:
+            for subscription in session.subscriptions.values():
+                if subscription.share is not None:
+                    self.neighbours.shares_changed(subscription)
 
     def take_retained(self, message: Message) -> None:
         """For the journal: another worker has published a retained message."""
@@ -205,6 +232,7 @@ class Router(Hub):
         if session is None or session.connection is not connection:
             return
         session.connection = None
+        self._shares_changed(session)
         will, connection.will = connection.will, None
         delay = 0
         if will is not None:
@@ -317,13 +345,18 @@ class Router(Hub):
 
     def _add(self, subscription: Subscription) -> None:
         self.subscriptions.add(subscription)
-        if self.watch is not None:
-            self.watch(subscription.granted_filters, True)
+        self._announce(subscription, True)
 
     def _drop(self, subscription: Subscription) -> None:
         self.subscriptions.remove(subscription)
-        if self.watch is not None:
-            self.watch(subscription.granted_filters, False)
+        self._announce(subscription, False)
+
+    def _announce(self, subscription: Subscription, wanted: bool) -> None:
+        # Of shared subscriptions the worker that has the views chooses the member.
+        if self.watch is not None and subscription.share is None:
+            self.watch(subscription.granted_filters, wanted)
+        if self.neighbours is not None:
+            self.neighbours.subscribed(subscription, wanted)
 
     def unsubscribe(self, session: Session, topic_filter: str) -> int:
         """The UNSUBACK code of one filter."""

@@ -3,7 +3,7 @@
 from libc.stdint cimport uint32_t
 
 from gateway.mqtt.codec cimport Acknowledgement, Decoder, Publish
-from gateway.mqtt.topics cimport Subscription, SubscriptionTree
+from gateway.mqtt.topics cimport ElsewhereInterest, Subscription, SubscriptionTree
 
 cdef enum:
     STATE_AWAITING_CONNECT = 0
@@ -73,6 +73,8 @@ cdef class Hub:
     cdef readonly object retained
     cdef readonly list sources
     cdef readonly SubscriptionTree subscriptions
+    cdef readonly ElsewhereInterest elsewhere
+    cdef public object pass_on
     cdef readonly object counters
     cdef int _publishes_in_flight_max
     cdef int _topic_levels_max

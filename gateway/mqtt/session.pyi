@@ -1,5 +1,5 @@
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from gateway.mqtt.acl import AccessRules
@@ -10,7 +10,7 @@ from gateway.mqtt.retained import RetainedSource, RetainedStore
 from gateway.mqtt.router import WillDue
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.timers import TimerWheel
-from gateway.mqtt.topics import Subscription, SubscriptionTree
+from gateway.mqtt.topics import ElsewhereInterest, Subscription, SubscriptionTree
 
 NEVER: Final = 0xFFFFFFFF
 AWAITING_CONNECT: Final = 0
@@ -100,6 +100,8 @@ class Hub:
     retained: RetainedStore
     sources: list[RetainedSource]
     subscriptions: SubscriptionTree
+    elsewhere: ElsewhereInterest
+    pass_on: Callable[[Message], None] | None
     counters: Counter[str]
     def __init__(
         self,

@@ -9,7 +9,7 @@ cimport cython
 from collections import deque
 
 from gateway.mqtt.codec cimport Acknowledgement, Decoder, Publish, encode_puback, encode_publish
-from gateway.mqtt.topics cimport Subscription, SubscriptionTree
+from gateway.mqtt.topics cimport ElsewhereInterest, Subscription, SubscriptionTree
 
 from gateway.mqtt.codec import encode_acknowledgement, encode_pingresp
 from gateway.mqtt.packets import PingRequest, PropertyId, ReasonCode, RemoteProtocolError

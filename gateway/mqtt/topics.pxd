@@ -7,6 +7,7 @@ cdef class Subscription:
     cdef public bint retain_as_published
     cdef public long long identifier
     cdef public str share
+    cdef public bint elsewhere
 
 
 cdef class SharedGroup:
@@ -21,3 +22,9 @@ cdef class SubscriptionTree:
 
     cpdef list match(self, str topic)
     cdef int _walk(self, str topic, list found) except -1
+
+
+cdef class ElsewhereInterest:
+    cdef set _keys
+
+    cpdef bint wants(self, str topic)

@@ -2,6 +2,9 @@
 
 SHARE_PREFIX = "$share/"
 
+#: The key of an interest in all topics (gateway.mqtt.interest).
+EVERYTHING = "#"
+
 
 def filter_is_valid(str topic_filter, int levels_max):
     """Whether wildcards stand where they may, and there are not too many levels."""
@@ -67,6 +70,7 @@ cdef class Subscription:
         self.retain_as_published = retain_as_published
         self.identifier = identifier  # 0 = none
         self.share = share
+        self.elsewhere = False  # stands for subscribers at another worker
 
 
 cdef class SharedGroup:
@@ -75,13 +79,22 @@ cdef class SharedGroup:
     def __init__(self):
         self.members = {}
 
-    def choose(self):
-        """The member whose turn it is; those on line come first."""
+    def choose(self, bint here=False):
+        """The member whose turn it is; those on line come first.
+
+        `here`: of those alone that are connected to this worker, or were; None if there are none.
+        """
+        chosen = None
         for subscription in self.members:
-            if subscription.session.connection is not None:
-                break
-        else:
-            subscription = next(iter(self.members))
+            if here and subscription.elsewhere:
+                continue
+            if chosen is None or subscription.session.connection is not None:
+                chosen = subscription
+                if subscription.session.connection is not None:
+                    break
+        subscription = chosen
+        if subscription is None:
+            return None
         # Round robin: whoever was chosen goes to the end.
         del self.members[subscription]
         self.members[subscription] = None
@@ -167,6 +180,36 @@ cdef class SubscriptionTree:
             for subscriber in found
         ]
 
+    def match_unshared(self, str topic):
+        """The same without shared subscriptions."""
+        cdef list found = []
+        exact = self._exact.get(topic)
+        if exact is not None:
+            found.extend(exact if type(exact) is dict else (exact,))
+        if self._wildcards:
+            self._walk(topic, found)
+        return [subscriber for subscriber in found if type(subscriber) is Subscription]
+
+    def choose_here(self, str share, str topic_filter):
+        """The member of a group whose turn it is at this worker; None if there is none."""
+        group = self._groups.get((share, topic_filter))
+        return None if group is None else group.choose(True)
+
+    def group_state(self, str share, str topic_filter):
+        """Of a group's members at this worker: 0 there are none, 1 all are away, 2 some are not."""
+        group = self._groups.get((share, topic_filter))
+        state = 0
+        for subscription in () if group is None else group.members:
+            if not subscription.elsewhere:
+                if subscription.session.connection is not None:
+                    return 2
+                state = 1
+        return state
+
+    def groups_here(self):
+        """Share name and filter of each group with members at this worker."""
+        return [key for key in self._groups if self.group_state(*key)]
+
     cdef int _walk(self, str topic, list found) except -1:
         cdef list nodes = [self._root], following
         cdef _Node node, child
@@ -244,3 +287,40 @@ def merge(subscriptions):
     for subscription in subscriptions:
         merged.setdefault(subscription.session, []).append(subscription)
     return merged
+
+
+cdef class ElsewhereInterest:
+    """What clients of other workers may want, by the keys of gateway.mqtt.interest."""
+
+    def __init__(self):
+        self._keys = set()
+
+    def __len__(self):
+        return len(self._keys)
+
+    def change(self, changes):
+        """Take pairs of a key and whether it is wanted."""
+        for key, wanted in changes:
+            if wanted:
+                self._keys.add(key)
+            else:
+                self._keys.discard(key)
+
+    def clear(self):
+        """Nothing is known any more."""
+        self._keys.clear()
+
+    cpdef bint wants(self, str topic):
+        """Whether somebody elsewhere may want a message of this topic."""
+        cdef Py_ssize_t first, second
+        if not self._keys:
+            return False
+        if EVERYTHING in self._keys:
+            return True
+        first = topic.find("/")
+        if first < 0:
+            return topic in self._keys or topic + "/" in self._keys
+        second = topic.find("/", first + 1)
+        return (topic if second < 0 else topic[:second]) in self._keys or (
+            topic[:first + 1] in self._keys
+        )

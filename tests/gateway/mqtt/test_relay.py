@@ -5,14 +5,18 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import msgspec
 import pytest
 
-from gateway.mqtt.edge import EdgeSubmitter, RelayClient, RelayUnavailable
+from gateway.mqtt.crossing import Crossing
+from gateway.mqtt.edge import RelayClient
+from gateway.mqtt.membership import DoubtingSubmitter
 from gateway.mqtt.relay import EVERYBODY, Relay, watched
+from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
@@ -61,11 +65,16 @@ class Views:
         return (device, fix_id) in self.known
 
 
+def relay_of(views: Views) -> Relay:
+    loop = asyncio.get_running_loop()
+    return Relay(views, views, Crossing(loop.call_later, views.is_known))
+
+
 @contextlib.asynccontextmanager
 async def relayed(
     path: Path, views: Views
 ) -> AsyncIterator[tuple[Relay, RelayClient, list[tuple[str, bytes]]]]:
-    relay = Relay(views, views, views.is_known)
+    relay = relay_of(views)
     await relay.start(path)
     received: list[tuple[str, bytes]] = []
 
@@ -107,7 +116,7 @@ async def test_a_worker_that_was_cut_off_gets_what_it_missed(tmp_path: Path) -> 
         with pytest.raises(RelayUnavailable):
             await client.request("known", "ada/phone", "1")
         views.addresses["ada/phone"] = b"meanwhile"
-        again = Relay(views, views, views.is_known)
+        again = relay_of(views)
         await again.start(path)
         await eventually(lambda: received == [("ada/phone", b"meanwhile")])
         await again.close()
@@ -127,7 +136,9 @@ async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path
     log = MemoryLog()
     async with relayed(tmp_path / "relay", views) as (_, client, _received):
         loop = asyncio.get_running_loop()
-        submitter = EdgeSubmitter(log, MemoryTelemetry(), loop, relay=client)
+        submitter = DoubtingSubmitter(
+            log, MemoryTelemetry(), loop, is_stored=partial(client.request, "known")
+        )
         submitter.submit_location(fix())
         assert len(log.appended) == 1
         log.acknowledge()
@@ -170,7 +181,24 @@ async def test_addresses_reach_clients_of_a_worker_without_views(
         message = await phone.message()
         assert message.topic == "devices/eve/phone/address"
         assert message.payload == encode(address("eve/phone"))
+        # And what clients say to each other crosses, both ways.
+        laptop = PahoClient(gateway.port, "laptop")
+        await laptop.connect("eve")
+        await laptop.subscribe("devices/eve/+/note")
+        await phone.subscribe("devices/eve/+/call")
+        for sender, reader, last in ((phone, laptop, "note"), (laptop, phone, "call")):
+            await _until_it_comes(sender, reader, f"devices/eve/phone/{last}")
+        await laptop.close()
         await phone.close()
     finally:
         edge.close()
         gateway.close()
+
+
+async def _until_it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
+    """A subscription is known elsewhere a moment after it is acknowledged."""
+    async with asyncio.timeout(10):
+        while reader.messages.empty():
+            await sender.publish(topic, "?")
+            await asyncio.sleep(0.02)
+    assert (await reader.message()).topic == topic

@@ -1,0 +1,132 @@
+"""What makes an MQTT server one of several workers: its channel, and what it asks the others."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from gateway.known_fixes import fix_key
+from gateway.mqtt.crossing import Crossing
+from gateway.mqtt.journal import Journal, SessionKey
+from gateway.mqtt.listener import MqttServer
+from gateway.mqtt.neighbours import Channel, Neighbours
+from gateway.mqtt.requests import RelayUnavailable, Requests
+from gateway.receipts import Receipt
+from gateway.submit import Submitter
+from waylog.messages import Fix
+
+
+class AskingChannel(Channel, Protocol):
+    """A channel that also takes questions."""
+
+    async def request(self, kind: str, *arguments: Any) -> Any: ...
+
+
+class LocalChannel:
+    """The channel of the worker in whose process the workers meet."""
+
+    is_open = True
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
+        self._requests = Requests(self.send)
+        self._inbox = _Inbox(self)
+        self.on_frame: Callable[[str, list[Any]], None] | None = None
+
+    def send(self, *frame: Any) -> None:
+        """Say something to the others."""
+        kind, *arguments = frame
+        self._crossing.on_frame(self._inbox, kind, arguments)
+
+    async def request(self, kind: str, *arguments: Any) -> Any:
+        """Ask something; raises RelayUnavailable."""
+        return await self._requests.ask(kind, *arguments)
+
+    def take(self, kind: str, arguments: list[Any]) -> None:
+        """For the other end: something was said to this worker."""
+        if kind == "answer":
+            self._requests.answered(*arguments)
+        elif self.on_frame is not None:
+            self.on_frame(kind, arguments)
+
+
+class _Inbox:
+    """What a LocalChannel is to the others."""
+
+    def __init__(self, channel: LocalChannel) -> None:
+        self._channel = channel
+
+    def send(self, *frame: Any) -> None:
+        """Say something to this worker."""
+        kind, *arguments = frame
+        self._channel.take(kind, arguments)
+
+
+class DoubtingSubmitter(Submitter):
+    """Knows only the fixes that came by this worker: of what clients repeat it asks the others.
+
+    `is_stored(device, fix_id)` raises RelayUnavailable.
+    """
+
+    def __init__(
+        self, *arguments: Any, is_stored: Callable[[str, str], Awaitable[bool]], **options: Any
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.doubts_repeats = True
+        self._is_stored = is_stored
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
+        """Append a fix, unless a client repeats it and another worker has appended it."""
+        if not self.repeated or self.receipt_of(fix_key(fix.device, fix.id)) is not None:
+            return super().submit_location(fix, traceparent)
+        receipt = Receipt()
+        task = asyncio.get_running_loop().create_task(self._ask(fix, traceparent, receipt))
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return receipt
+
+    async def _ask(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
+        # Without an answer a fix that is there twice is better than one that is not there.
+        with contextlib.suppress(RelayUnavailable):
+            if await self._is_stored(fix.device, fix.id):
+                self.known_fixes.add(fix_key(fix.device, fix.id))
+        appended = super().submit_location(fix, traceparent)
+        appended.add_done_callback(partial(_finish, receipt))
+
+
+def _finish(receipt: Receipt, appended: Receipt) -> None:
+    receipt.finish(appended.exception())
+
+
+def join(
+    server: MqttServer, journal: Journal, channel: AskingChannel, submitter: Submitter
+) -> Neighbours:
+    """Make a server one of several workers; `opened` of what is returned follows."""
+    loop = asyncio.get_running_loop()
+
+    def receipt_of(device: str, fix_id: str) -> Receipt | None:
+        return submitter.receipt_of(fix_key(device, fix_id))
+
+    async def claim(key: SessionKey) -> None:
+        owner = journal.owner_of(key)
+        if owner is None or key in server.router.sessions:
+            return
+        with contextlib.suppress(RelayUnavailable):
+            stored = await channel.request("claim", owner, *key)
+            if stored is not None:
+                journal.claimed(key, stored)
+
+    server.claim = claim
+    return Neighbours(
+        server.router,
+        channel,
+        journal.worker,
+        clock=loop.time,
+        schedule=loop.call_soon,
+        wake=server.wake,
+        in_flight=receipt_of,
+    )

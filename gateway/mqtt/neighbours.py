@@ -1,0 +1,249 @@
+"""A worker among others: messages, shared subscriptions and sessions that cross between them.
+
+What clients subscribe to here is announced, and what clients elsewhere want is known here; only
+such messages leave the worker, once each, to the one that knows all others (`crossing`). Of a
+shared subscription the worker where a message is published chooses the member, here or elsewhere.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from collections.abc import Callable
+from typing import Any, Final, Protocol
+
+from gateway.mqtt.application import Completion
+from gateway.mqtt.interest import OwnInterest
+from gateway.mqtt.packets import Properties, PropertyId
+from gateway.mqtt.router import Router, StoredIdentity
+from gateway.mqtt.session import Link, Message, Session
+from gateway.mqtt.topics import Subscription
+
+logger = logging.getLogger(__name__)
+
+#: Messages that wait while the other workers cannot be reached.
+_WAITING_MAX: Final = 10_000
+_WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
+_AWAY, _ONLINE = 1, 2
+
+#: Worker, share name and filter: the group a message is meant for; None: all who subscribed.
+Target = tuple[int, str, str] | None
+#: Target, topic, payload, QoS, retain, properties, seconds until it expires.
+Crossing = tuple[Target, str, bytes, int, bool, Properties | None, float | None]
+
+
+class Channel(Protocol):
+    """The way to the other workers."""
+
+    @property
+    def is_open(self) -> bool: ...
+
+    def send(self, *frame: Any) -> None: ...
+
+
+class _Elsewhere(Session):
+    """Stands for the members of a shared subscription at another worker."""
+
+    def __init__(self, neighbours: Neighbours, target: tuple[int, str, str]) -> None:
+        router = neighbours.router
+        super().__init__("", StoredIdentity("", None, False), router.settings)
+        self._neighbours = neighbours
+        self._target = target
+        self._link = Link(router, None, 0.0)
+
+    def set_online(self, online: bool) -> None:
+        """Whether one of them is connected."""
+        self.connection = self._link if online else None
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,  # theirs is decided there
+        retain: bool,
+        identifiers: list[int] | None,
+        now: float,
+    ) -> bool:
+        """Pass a message on to one of them."""
+        self._neighbours.pass_on(message, self._target)
+        return True
+
+
+class Neighbours:
+    """See above. `schedule` calls back at the end of the event loop's turn, `clock` is the router's
+    monotonic one (s), `in_flight(device, fix_id)` gives the receipt of a fix that came here.
+    """
+
+    def __init__(
+        self,
+        router: Router,
+        channel: Channel,
+        name: str,
+        *,
+        clock: Callable[[], float],
+        schedule: Callable[[Callable[[], None]], object],
+        wake: Callable[[], None],
+        in_flight: Callable[[str, str], Completion | None],
+    ) -> None:
+        self.router = router
+        self._channel = channel
+        self._name = name
+        self._clock = clock
+        self._schedule = schedule
+        self._wake = wake
+        self._in_flight = in_flight
+        self._interest = OwnInterest()
+        self._shares: dict[tuple[str, str], int] = {}  # as announced
+        self._shares_changed: dict[tuple[str, str], None] = {}
+        self._groups: dict[tuple[int, str, str], Subscription] = {}
+        self._waiting: deque[Crossing] = deque()
+        self._waiting_bytes = 0
+        self._scheduled = False
+        for subscription in router.all_subscriptions():
+            self.subscribed(subscription, True)
+        router.neighbours = self
+        router.pass_on = self.pass_on
+
+    # --- from here ------------------------------------------------------------------------------
+
+    def subscribed(self, subscription: Subscription, wanted: bool) -> None:
+        """For the router: a client has a subscription, or has it no more."""
+        if subscription.share is None:
+            self._interest.count(subscription.granted_filters, wanted)
+            self._send_soon()
+        else:
+            self.shares_changed(subscription)
+
+    def shares_changed(self, subscription: Subscription) -> None:
+        """For the router: a member of a group has come or gone."""
+        assert subscription.share is not None
+        for topic_filter in subscription.granted_filters:
+            self._shares_changed[(subscription.share, topic_filter)] = None
+        self._send_soon()
+
+    def pass_on(self, message: Message, target: tuple[int, str, str] | None = None) -> None:
+        """Have a message delivered elsewhere, after this turn of the loop."""
+        expires_s = None
+        if message.expires_at is not None:
+            expires_s = message.expires_at - self._clock()
+        self._waiting.append(
+            (
+                target,
+                message.topic,
+                message.payload,
+                message.qos,
+                message.retain,
+                message.properties,
+                expires_s,
+            )
+        )
+        self._waiting_bytes += len(message.payload)
+        while len(self._waiting) > _WAITING_MAX or self._waiting_bytes > _WAITING_BYTES_MAX:
+            self._waiting_bytes -= len(self._waiting.popleft()[2])
+            self.router.counters["crossings_dropped"] += 1
+        self._send_soon()
+
+    def opened(self) -> None:
+        """The channel is open again: say everything to somebody who knows nothing."""
+        for group in list(self._groups):
+            self._group_changed(*group, 0)
+        self.router.elsewhere.clear()
+        self._channel.send("hello", self._name)
+        self._channel.send("interest", self._interest.all())
+        self._shares = {}
+        self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
+        self._flush()
+
+    def _send_soon(self) -> None:
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self._flush)
+
+    def _flush(self) -> None:
+        self._scheduled = False
+        if not self._channel.is_open:
+            return
+        changes = self._interest.take_changes()
+        if changes:
+            self._channel.send("interest", changes)
+        shares, self._shares_changed = self._shares_changed, {}
+        for key in shares:
+            state = self.router.subscriptions.group_state(*key)
+            if state != self._shares.get(key, 0):
+                self._shares[key] = state
+                if not state:
+                    del self._shares[key]
+                self._channel.send("share", *key, state)
+        if self._waiting:
+            waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
+            self._channel.send("messages", list(waiting))
+
+    # --- from elsewhere -------------------------------------------------------------------------
+
+    def on_frame(self, kind: str, arguments: list[Any]) -> None:
+        """Take a frame of the worker that knows all others."""
+        if kind == "messages":
+            for crossing in arguments[0]:
+                self._deliver(crossing)
+            self._wake()
+        elif kind == "interest":
+            self.router.elsewhere.change(arguments[0])
+        elif kind == "group":
+            self._group_changed(*arguments)
+        elif kind == "claim":
+            number, user, client_id = arguments
+            self._channel.send("answered", number, self.router.hand_over((user, client_id)))
+            self._wake()
+        elif kind == "stored":
+            self._answer_when_stored(*arguments)
+
+    def _deliver(self, crossing: Crossing) -> None:
+        target, topic, payload, qos, retain, properties, expires_s = crossing
+        now = self._clock()
+        expires_at = None if expires_s is None else now + expires_s
+        message = Message(topic, payload, qos, retain, decoded(properties), expires_at)
+        if target is None:
+            found = self.router.subscriptions.match_unshared(topic)
+        else:
+            _, share, topic_filter = target
+            chosen = self.router.subscriptions.choose_here(share, topic_filter)
+            found = [] if chosen is None else [chosen]
+        if found:
+            self.router.deliver(message, found, None, now)
+
+    def _group_changed(self, worker: int, share: str, topic_filter: str, state: int) -> None:
+        key = (worker, share, topic_filter)
+        subscription = self._groups.get(key)
+        if not state:
+            if subscription is not None:
+                del self._groups[key]
+                self.router.subscriptions.remove(subscription)
+            return
+        if subscription is None:
+            session = _Elsewhere(self, key)
+            subscription = Subscription(session, "", (topic_filter,), qos=2, share=share)
+            subscription.elsewhere = True
+            self._groups[key] = subscription
+            self.router.subscriptions.add(subscription)
+        elsewhere = subscription.session
+        assert isinstance(elsewhere, _Elsewhere)
+        elsewhere.set_online(state == _ONLINE)
+
+    def _answer_when_stored(self, number: int, device: str, fix_id: str) -> None:
+        """Say whether the log has a fix that came here, as soon as the log has said so."""
+        receipt = self._in_flight(device, fix_id)
+        if receipt is None:
+            self._channel.send("answered", number, False)
+        else:
+            receipt.add_done_callback(
+                lambda done: self._channel.send("answered", number, done.exception() is None)
+            )
+
+
+def decoded(properties: dict[int, Any] | None) -> Properties | None:
+    """Properties as a message has them: what has crossed has lists in place of pairs."""
+    if properties is None:
+        return None
+    return {
+        name: [tuple(pair) for pair in value] if name == PropertyId.USER_PROPERTY else value
+        for name, value in properties.items()
+    }
