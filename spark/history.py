@@ -243,7 +243,7 @@ class HistoryJob:
         if committed.rows:
             self._new_rows.set()
         logger.info(
-            "batch %d: %d fixes in %d files, %.1f s%s%s",
+            "batch %d: %d fixes in %d files, %.2f s%s%s",
             self._batches,
             committed.rows,
             committed.files,

@@ -101,7 +101,9 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
         deadline = time.monotonic() + SILENCE_MAX_S
         while position < wanted.end:
             records: list[Message] = []
-            for message in consumer.consume(_BATCH_RECORDS, timeout=0.2):
+            # Not more than there are: `consume` waits for as many as it is asked for.
+            count = min(_BATCH_RECORDS, wanted.end - position)
+            for message in consumer.consume(count, timeout=0.2):
                 error = message.error()
                 if error is None:
                     records.append(message)
