@@ -44,7 +44,8 @@ class BrokerControl:
         self._heard = {
             broker.id: now for broker in writer.image.brokers.values() if not broker.fenced
         }
-        self._disconnected: set[int] = set()
+        # Who is not connected here, or has not yet been heard by this controller.
+        self._disconnected = set(self._heard)
 
     @property
     def _image(self) -> ClusterImage:
@@ -155,9 +156,14 @@ class BrokerControl:
         if broker is not None and broker.epoch == epoch:
             self._lost(broker_id, "its address refuses connections")
 
+    def is_missing(self, broker_id: int) -> bool:
+        """Whether a broker that should be there has not been heard since it was disconnected."""
+        return broker_id in self._disconnected
+
     def disconnected(self, broker_id: int) -> None:
         """The broker's connection has closed: until it is back another process may take its id."""
-        self._disconnected.add(broker_id)
+        if broker_id in self._heard:
+            self._disconnected.add(broker_id)
 
     def _lost(self, broker_id: int, reason: str) -> None:
         self._heard.pop(broker_id, None)

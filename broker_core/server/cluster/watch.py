@@ -18,6 +18,8 @@ from broker_core.server.request import Request
 logger = logging.getLogger(__name__)
 
 _CONNECT_TIMEOUT_S: Final = 1.0
+_PAUSE_FIRST_S: Final = 0.02
+_PAUSE_LONGEST_S: Final = 0.5
 
 
 async def is_refused(host: str, port: int) -> bool:
@@ -73,7 +75,19 @@ class BrokerWatch:
         self._probes.add(task)
         task.add_done_callback(self._probes.discard)
 
+    def _is_missing(self, broker_id: int) -> bool:
+        controller = self._shell.node.controller
+        return controller is not None and controller.brokers.is_missing(broker_id)
+
     async def _look(self, broker_id: int) -> None:
+        pause_s = _PAUSE_FIRST_S
+        # A process that is being killed closes its connections and its listeners one by one.
+        while self._is_missing(broker_id):
+            await self._look_once(broker_id)
+            await asyncio.sleep(pause_s)
+            pause_s = min(2 * pause_s, _PAUSE_LONGEST_S)
+
+    async def _look_once(self, broker_id: int) -> None:
         broker = self._shell.image.brokers.get(broker_id)
         if broker is None or broker.fenced:
             return
