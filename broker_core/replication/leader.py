@@ -61,9 +61,12 @@ class PartitionLeader:
         log_end_offset: int,
         now_ms: int,
         lag_ms: int,
-        is_eligible: Callable[[int], bool],
+        is_eligible: Callable[[int, int], bool],
     ) -> None:
-        """`lag_ms` is `replica.lag.time.max.ms`; `is_eligible` says which brokers are alive."""
+        """`lag_ms` is `replica.lag.time.max.ms`.
+
+        `is_eligible` says whether a broker is alive, in the life that an epoch stands for.
+        """
         self.image = image
         #: Where the log ended when this leader epoch began: before, nothing is known to be whole.
         self.epoch_start_offset = log_end_offset
@@ -118,7 +121,7 @@ class PartitionLeader:
                 or (
                     follower.log_end_offset != _UNKNOWN
                     and follower.is_caught_up(log_end_offset, now_ms, self._lag_ms)
-                    and self._is_eligible(broker_id)
+                    and self._is_eligible(broker_id, follower.broker_epoch)
                 )
             ):
                 committed = follower.log_end_offset
@@ -195,10 +198,18 @@ class PartitionLeader:
             or follower is None
             or broker_id in self.image.isr
             or follower.log_end_offset < max(high_watermark, self.epoch_start_offset)
-            or not self._is_eligible(broker_id)
+            or not self._is_eligible(broker_id, follower.broker_epoch)
         ):
             return None
         return self._propose((*self.image.isr, broker_id))
+
+    def propose_any_growth(self, high_watermark: int) -> IsrProposal | None:
+        """As `propose_growth`, for the first follower that can be in sync."""
+        for broker_id in self._followers:
+            proposal = self.propose_growth(broker_id, high_watermark)
+            if proposal is not None:
+                return proposal
+        return None
 
     def propose_shrink(self, log_end_offset: int, now_ms: int) -> IsrProposal | None:
         """Followers that have not caught up for too long are not in sync."""

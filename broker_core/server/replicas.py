@@ -127,7 +127,11 @@ class Replicas:
                 self._follow(partition, image)
 
     def brokers_changed(self, broker_ids: Iterable[int]) -> None:
-        """Brokers have registered anew, or are gone: connections to them are made again."""
+        """Brokers have registered anew, serve, or are gone."""
+        broker_ids = list(broker_ids)
+        if any(self._cluster.image.is_active(each) for each in broker_ids):
+            for partition in self._led:
+                partition.propose_growth()
         for broker_id in broker_ids:
             fetcher = self._fetchers.get(broker_id)
             peer = self._cluster.peer(broker_id) if fetcher is not None else None
@@ -221,9 +225,10 @@ class Replicas:
 
     # ------------------------------------------------------------------------------ what is wanted
 
-    def is_eligible(self, broker_id: int) -> bool:
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """See IsrControl."""
-        return self._cluster.image.is_active(broker_id)
+        broker = self._cluster.image.brokers.get(broker_id)
+        return broker is not None and broker.is_active and broker_epoch in {-1, broker.epoch}
 
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
         """See IsrControl."""

@@ -47,8 +47,8 @@ class IsrControl(Protocol):
     def lag_ms(self) -> int:
         """`replica.lag.time.max.ms`."""
 
-    def is_eligible(self, broker_id: int) -> bool:
-        """Whether a broker may be in sync."""
+    def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
+        """Whether a broker may be in sync, in the life that an epoch stands for."""
 
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
         """Ask the controller for another ISR."""
@@ -94,6 +94,7 @@ class ReplicatedPartition(Partition):
             self.leader.apply(image, now_ms)
             self.image = self.leader.image
             self.advance()
+            self.propose_growth()
             return False
         self.image = image
         self._leave_role()
@@ -283,6 +284,11 @@ class ReplicatedPartition(Partition):
         self._propose(leader.propose_growth(broker_id, self.high_watermark))
         self.advance()
 
+    def propose_growth(self) -> None:
+        """Propose a follower that could not be proposed when it fetched."""
+        if self.leader is not None:
+            self._propose(self.leader.propose_any_growth(self.high_watermark))
+
     def check_isr(self) -> None:
         """Propose to leave followers out that do not keep up; call now and then."""
         leader = self.leader
@@ -310,12 +316,14 @@ class ReplicatedPartition(Partition):
             leader.apply(image, monotonic_ms())
             self.image = leader.image
             self.advance()
+            self.propose_growth()
 
     def isr_refused(self, proposal: IsrProposal) -> None:
         """The controller has refused a proposal."""
         if self.leader is not None:
             self.leader.refused(proposal)
             self.advance()
+            self.propose_growth()
 
     def _propose(self, proposal: IsrProposal | None) -> None:
         if proposal is not None:

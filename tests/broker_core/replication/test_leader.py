@@ -27,7 +27,9 @@ class Bench:
             log_end_offset=log_end_offset,
             now_ms=self.now,
             lag_ms=LAG_MS,
-            is_eligible=lambda broker_id: broker_id not in self.dead,
+            is_eligible=lambda broker_id, epoch: (
+                broker_id not in self.dead and epoch in {-1, 30 + broker_id}
+            ),
         )
 
     def fetch(self, broker_id: int, offset: int) -> bool:
@@ -109,7 +111,7 @@ def test_nothing_is_committed_while_too_few_are_in_sync() -> None:
 def test_a_partition_never_needs_more_replicas_than_it_has() -> None:
     image = PartitionImage((1,), (1,), 1)
     leader = PartitionLeader(
-        1, image, log_end_offset=9, now_ms=0, lag_ms=LAG_MS, is_eligible=lambda _: True
+        1, image, log_end_offset=9, now_ms=0, lag_ms=LAG_MS, is_eligible=lambda *_: True
     )
     assert leader.required_in_sync(2) == 1
     assert leader.committed_offset(9, 0, 2) == 9
@@ -147,6 +149,17 @@ def test_who_is_in_sync_or_not_alive_is_not_proposed() -> None:
     assert bench.leader.propose_growth(2, 0) is None
     bench.dead.add(3)
     assert bench.leader.propose_growth(3, 0) is None
+
+
+def test_a_follower_that_has_everything_is_proposed_as_soon_as_it_can_be() -> None:
+    """It may be silent since: of an idle partition it has told everything there is to tell."""
+    bench = Bench(isr=(1,))
+    bench.dead.add(3)
+    bench.fetch(2, 90)
+    bench.fetch(3, 100)
+    assert bench.leader.propose_any_growth(100) is None
+    bench.dead.clear()
+    assert bench.leader.propose_any_growth(100) == IsrProposal((1, 3), 4, 7)
 
 
 def test_a_follower_that_is_proposed_counts_already() -> None:
