@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from waylog.broker_processes import BrokerProcesses
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import (
     DEFAULT_HTTP,
@@ -26,7 +27,6 @@ from waylog.config import (
     DataDirectory,
     Endpoint,
     parse_endpoint,
-    save_properties,
 )
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
@@ -40,6 +40,7 @@ _FREE_PORTS: Final = range(20_000, 32_000)
 _EXAMPLES: Final = """examples:
   waylog up                                  broker, gateway, resolver, history; data in ./data
   waylog up --data /srv/waylog --http 0.0.0.0:8080 --mqtt 0.0.0.0:1883
+  waylog up --brokers 3                      three brokers: one may die, nothing is lost
   waylog up --bootstrap-servers kafka1:9092  on an Apache Kafka cluster
   waylog up --no-history --open              for a load test: no Spark, every user accepted
 """
@@ -63,7 +64,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="H:P",
         help="broker's listener (default %(default)s)",
     )
-    add("--brokers", type=int, default=1, metavar="N", help="broker processes (this version: 1)")
+    add(
+        "--brokers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="broker processes (default 1); with 3, every record is on all three",
+    )
     add("--bootstrap-servers", metavar="LIST", help="use this Kafka cluster, start no broker")
     add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
     add("--resolvers", type=int, default=1, metavar="N", help="resolver processes (default 1)")
@@ -114,13 +121,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, then stop everything."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
-    if arguments.brokers != 1:
-        raise CommandError(
-            "this version runs one broker; for replication use an Apache Kafka cluster "
-            "with --bootstrap-servers"
-        )
-    if min(arguments.gateway_workers, arguments.resolvers) < 1:
-        raise CommandError("--gateway-workers and --resolvers must be at least 1")
+    if min(arguments.brokers, arguments.gateway_workers, arguments.resolvers) < 1:
+        raise CommandError("--brokers, --gateway-workers and --resolvers must be at least 1")
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
     data.root.mkdir(parents=True, exist_ok=True)
     with _lock(data.root / "lock"):
@@ -160,6 +162,14 @@ def _lock(path: Path) -> IO[str]:
     return handle
 
 
+def _free_or_other(endpoint: Endpoint) -> Endpoint:
+    """The address if it is free, else one with another port."""
+    try:
+        return _with_port(str(endpoint))
+    except CommandError:
+        return _with_port(f"{endpoint.host}:0")
+
+
 def _with_port(text: str) -> Endpoint:
     """The address with a free port in place of port 0: it must stay the same over restarts."""
     endpoint = parse_endpoint(text)
@@ -195,9 +205,8 @@ class _Platform:
     data: DataDirectory
     http: Endpoint
     mqtt: Endpoint
-    kafka: Endpoint | None  # None: somebody else's cluster
+    brokers: BrokerProcesses | None  # None: somebody else's cluster
     bootstrap_servers: str
-    broker_metrics: Endpoint | None
     geo_http: Endpoint
     geo: Path | None
     resolver_options: tuple[str, ...]
@@ -211,15 +220,19 @@ class _Platform:
     @classmethod
     def plan(cls, arguments: argparse.Namespace, data: DataDirectory) -> _Platform:
         """Settle addresses and folders; raises CommandError when a port is taken."""
-        kafka = None if arguments.bootstrap_servers else _with_port(arguments.kafka)
+        brokers = None
+        if not arguments.bootstrap_servers:
+            first = _with_port(arguments.kafka)
+            brokers = BrokerProcesses.plan(data.broker, first, arguments.brokers, _free_or_other)
         history = None if arguments.no_history else arguments.history or str(data.history)
         return cls(
             data=data,
             http=_with_port(arguments.http),
             mqtt=_with_port(arguments.mqtt),
-            kafka=kafka,
-            bootstrap_servers=arguments.bootstrap_servers or str(kafka),
-            broker_metrics=None if kafka is None else _with_port("127.0.0.1:0"),
+            brokers=brokers,
+            bootstrap_servers=(
+                arguments.bootstrap_servers if brokers is None else brokers.bootstrap_servers
+            ),
             geo_http=_with_port("127.0.0.1:0"),
             geo=arguments.geo,
             resolver_options=tuple(_words("--resolver-options", arguments.resolver_options)),
@@ -255,9 +268,11 @@ class _Platform:
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()
-        if self.kafka is not None:
-            supervisor.start(self._broker(self.kafka))
-            await supervisor.wait_ready("broker")
+        if self.brokers is not None:
+            brokers = self.brokers.specs()
+            for spec in brokers:
+                supervisor.start(spec)
+            await asyncio.gather(*(supervisor.wait_ready(spec.name) for spec in brokers))
         preparing = loop.run_in_executor(None, self._prepare)
         await self._ensure_demo_user()
         await preparing
@@ -307,8 +322,9 @@ class _Platform:
         if not self.open:
             print(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
         print(f"data, logs   {self.data.root.resolve()}")
-        if self.broker_metrics is not None:
-            print(f"metrics      http://{self.http}/metrics, http://{self.broker_metrics}/metrics")
+        if self.brokers is not None:
+            places = [self.http, *(broker.metrics for broker in self.brokers.brokers)]
+            print("metrics     " + ",".join(f" http://{place}/metrics" for place in places))
         print(
             f"waylog ready http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}",
             flush=True,
@@ -319,27 +335,6 @@ class _Platform:
 
     def _geo_index(self, option: str) -> list[str]:
         return [option, str(self.geo)] if self.geo else []
-
-    def _broker(self, listener: Endpoint) -> ProcessSpec:
-        folder = self.data.broker / "0"
-        config = folder / "server.properties"
-        save_properties(
-            config,
-            {
-                "node.id": "0",
-                "listeners": f"PLAINTEXT://{listener}",
-                "advertised.listeners": f"PLAINTEXT://{listener}",
-                "log.dirs": str((folder / "logs").resolve()),
-                "auto.create.topics.enable": "false",
-                # One broker has nobody else who could still hold a record after a power cut, so it
-                # acknowledges after fdatasync; one fdatasync covers all appends that wait.
-                "log.flush.interval.messages": "1",
-                "group.initial.rebalance.delay.ms": "0",
-                "offsets.topic.num.partitions": "4",
-                "metrics.listener": str(self.broker_metrics),
-            },
-        )
-        return ProcessSpec("broker", self._waylog("broker", "--config", str(config)))
 
     def _gateway(self, number: int) -> ProcessSpec:
         words = [

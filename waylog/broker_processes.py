@@ -1,0 +1,144 @@
+"""The brokers that `waylog up` starts: one by itself, or several that replicate."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from waylog.cli import CommandError
+from waylog.config import Endpoint, save_properties
+from waylog.supervisor import ProcessSpec
+
+#: So many of the brokers vote about the metadata: three bear the loss of one.
+_VOTERS_MAX: Final = 3
+_REPLICATION_FACTOR_MAX: Final = 3
+
+
+@dataclass(frozen=True)
+class BrokerProcess:
+    """One broker: where its clients, its controller and its metrics are."""
+
+    node_id: int
+    listener: Endpoint
+    metrics: Endpoint
+    controller: Endpoint | None = None
+
+
+@dataclass(frozen=True)
+class BrokerProcesses:
+    """All of them, with their folders below `folder`."""
+
+    folder: Path
+    brokers: tuple[BrokerProcess, ...]
+
+    @classmethod
+    def plan(
+        cls, folder: Path, first: Endpoint, count: int, free: Callable[[Endpoint], Endpoint]
+    ) -> BrokerProcesses:
+        """Settle addresses, the further ones at the ports behind the first where those are free.
+
+        `free` gives an address that nobody has, the one asked for if possible. Raises CommandError.
+        """
+        if count == 1:
+            _check_folder(folder, 1)
+            alone = BrokerProcess(0, first, free(Endpoint("127.0.0.1", 0)))
+            return cls(folder, (alone,))
+        _check_folder(folder, count)
+        taken: set[Endpoint] = {first}
+
+        def another(wanted: Endpoint) -> Endpoint:
+            endpoint = free(wanted)
+            while endpoint in taken:
+                endpoint = free(Endpoint(wanted.host, 0))
+            taken.add(endpoint)
+            return endpoint
+
+        brokers = []
+        for number in range(count):
+            port = first.port + number
+            brokers.append(
+                BrokerProcess(
+                    number + 1,
+                    first if number == 0 else another(Endpoint(first.host, port)),
+                    another(Endpoint("127.0.0.1", 0)),
+                    another(Endpoint(first.host, 0)),
+                )
+            )
+        return cls(folder, tuple(brokers))
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """Where clients begin."""
+        return ",".join(str(broker.listener) for broker in self.brokers)
+
+    @property
+    def _voters(self) -> tuple[BrokerProcess, ...]:
+        # Two that vote would need each other: worse than one.
+        return self.brokers[: _VOTERS_MAX if len(self.brokers) >= _VOTERS_MAX else 1]
+
+    def specs(self) -> list[ProcessSpec]:
+        """Write the property files; the processes to start."""
+        return [self._spec(broker) for broker in self.brokers]
+
+    def _spec(self, broker: BrokerProcess) -> ProcessSpec:
+        folder = self.folder / str(broker.node_id)
+        config = folder / "server.properties"
+        properties = {
+            "node.id": str(broker.node_id),
+            "listeners": f"PLAINTEXT://{broker.listener}",
+            "advertised.listeners": f"PLAINTEXT://{broker.listener}",
+            "log.dirs": str((folder / "logs").resolve()),
+            "auto.create.topics.enable": "false",
+            "group.initial.rebalance.delay.ms": "0",
+            "offsets.topic.num.partitions": "4",
+            "metrics.listener": str(broker.metrics),
+        }
+        if len(self.brokers) == 1:
+            # One broker has nobody else who could still hold a record after a power cut, so it
+            # acknowledges after fdatasync; one fdatasync covers all appends that wait.
+            properties["log.flush.interval.messages"] = "1"
+        else:
+            properties |= self._cluster_properties(broker)
+        save_properties(config, properties)
+        words = [sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)]
+        name = "broker" if len(self.brokers) == 1 else f"broker-{broker.node_id}"
+        return ProcessSpec(name, words)
+
+    def _cluster_properties(self, broker: BrokerProcess) -> dict[str, str]:
+        factor = min(len(self.brokers), _REPLICATION_FACTOR_MAX)
+        properties = {
+            "process.roles": "broker",
+            "controller.listener.names": "CONTROLLER",
+            "controller.quorum.voters": ",".join(
+                f"{each.node_id}@{each.controller}" for each in self._voters
+            ),
+            "default.replication.factor": str(factor),
+            "min.insync.replicas": str(max(factor - 1, 1)),
+            "offsets.topic.replication.factor": str(factor),
+            "transaction.state.log.replication.factor": str(factor),
+        }
+        if broker in self._voters:
+            properties["process.roles"] = "broker,controller"
+            properties["listeners"] = (
+                f"PLAINTEXT://{broker.listener},CONTROLLER://{broker.controller}"
+            )
+        return properties
+
+
+def _check_folder(folder: Path, count: int) -> None:
+    """A broker alone keeps its topics itself, several keep them together: one cannot become the
+    other, and of several none can be left out. Raises CommandError.
+    """
+    there = sorted(path.parent.parent.name for path in folder.glob("*/logs/meta.properties"))
+    if not there:
+        return
+    is_alone = there == ["0"]
+    if is_alone != (count == 1) or len(there) > count:
+        present = "one broker" if is_alone else f"{len(there)} brokers"
+        raise CommandError(
+            f"{folder} has the data of {present}: --brokers {count} cannot take it over; give the "
+            "number that there was, or another folder with --data"
+        )
