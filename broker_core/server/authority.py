@@ -5,10 +5,11 @@ Handlers say what they want by `Broker.administer`, and answer when it is durabl
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from broker_core import errors
+from broker_core.cluster.image import PartitionImage
 from broker_core.log.config import LogConfig
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
@@ -82,6 +83,20 @@ class Authority(Protocol):
         validate_only: bool,
     ) -> None:
         """Grow a topic to `count` partitions."""
+
+    def all_partitions(self) -> list[dict[str, Any]]:
+        """All partitions, as ElectLeaders names them."""
+
+    def elect(self, topic: str, index: int, kind: int) -> None:
+        """Elect a partition's leader: the preferred one (0), or any replica (1)."""
+
+    def reassign(
+        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+    ) -> None:
+        """Move a partition's replicas; None takes back what is going on."""
+
+    def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
+        """What is going on."""
 
     def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
         """A topic's own settings, and all as they hold."""
@@ -173,6 +188,35 @@ class LocalAuthority:
         self._check_assignments(assignments or ())
         if not validate_only:
             self._broker.topics.add_partitions(self._topic(name), count)
+
+    def all_partitions(self) -> list[dict[str, Any]]:
+        """See Authority."""
+        return [
+            {"topic": topic.name, "partitions": [each.index for each in topic.partitions]}
+            for topic in self._broker.topics
+        ]
+
+    def elect(self, topic: str, index: int, kind: int) -> None:
+        """See Authority: the only replica leads already."""
+        self._partition(topic, index)
+        raise errors.ElectionNotNeeded("Leader election not needed for topic partition.")
+
+    def _partition(self, topic: str, index: int) -> None:
+        if self._broker.topics.partition(topic, index) is None:
+            raise errors.UnknownTopicOrPartition()
+
+    def reassign(
+        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+    ) -> None:
+        """See Authority: every replica can only stay where it is."""
+        self._partition(topic, index)
+        if replicas is None:
+            raise errors.NoReassignmentInProgress()
+        self._check_assignments([replicas])
+
+    def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
+        """See Authority."""
+        yield from ()
 
     def topic_settings(self, name: str) -> tuple[dict[str, str], LogConfig]:
         """See Authority."""

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from broker_core.cluster.controller import Controller
-from broker_core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE
+from broker_core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage
 from broker_core.cluster.settings_records import (
     acl_records,
     quota_records,
@@ -122,6 +122,29 @@ class ClusterAuthority:
         """See Authority."""
         topics = self.controller.topics
         topics.grow(topics.find(name, b""), count, assignments, validate_only=validate_only)
+
+    def all_partitions(self) -> list[dict[str, Any]]:
+        """See Authority."""
+        return [
+            {"topic": name, "partitions": range(len(topic.partitions))}
+            for name, topic in self.controller.image.topics.items()
+        ]
+
+    def elect(self, topic: str, index: int, kind: int) -> None:
+        """See Authority."""
+        self.controller.partitions.elect(topic, index, kind)
+
+    def reassign(
+        self, topic: str, index: int, replicas: list[int] | None, *, may_resize: bool
+    ) -> None:
+        """See Authority."""
+        self.controller.partitions.reassign(topic, index, replicas, may_resize=may_resize)
+
+    def reassignments(self) -> Iterator[tuple[str, int, PartitionImage]]:
+        """See Authority."""
+        for topic, index, partition in self.controller.image.partitions():
+            if partition.is_reassigning:
+                yield topic.name, index, partition
 
     # ------------------------------------------------------------------------------------ settings
 

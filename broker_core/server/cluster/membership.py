@@ -36,6 +36,7 @@ from broker_core.server.cluster.forwarding import (
     open_envelope,
 )
 from broker_core.server.cluster.lifecycle import BrokerLifecycle
+from broker_core.server.cluster.quorum_description import quorum_description
 from broker_core.server.cluster.quorum_shell import QuorumShell
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
@@ -171,6 +172,10 @@ class Cluster:
     def quorum(self) -> QuorumShell:
         """This node's part of the quorum."""
         return self._shell
+
+    def describe_quorum(self) -> dict[str, Any] | None:
+        """What DescribeQuorum says of the metadata log; None where another node leads it."""
+        return quorum_description(self._shell, self._broker.now_ms())
 
     def brokers(self) -> list[BrokerImage]:
         """The brokers that serve, or are about to stop."""

@@ -33,7 +33,8 @@ METADATA_TOPIC: Final = "__cluster_metadata"
 _NOBODY: Final = -1
 
 
-def _id(directory_id: str) -> bytes:
+def directory_bytes(directory_id: str) -> bytes:
+    """A directory id on the wire; zeroes for a voter that has none."""
     return uuid.UUID(directory_id).bytes if directory_id else bytes(16)
 
 
@@ -62,8 +63,8 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
                 {
                     "replica_epoch": request.epoch,
                     "replica_id": request.candidate.node_id,
-                    "replica_directory_id": _id(request.candidate.directory_id),
-                    "voter_directory_id": _id(request.voter.directory_id),
+                    "replica_directory_id": directory_bytes(request.candidate.directory_id),
+                    "voter_directory_id": directory_bytes(request.voter.directory_id),
                     "last_offset_epoch": request.last_epoch,
                     "last_offset": request.end_offset,
                     "pre_vote": request.pre_vote,
@@ -87,7 +88,7 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
                     "preferred_candidates": [
                         {
                             "candidate_id": each.node_id,
-                            "candidate_directory_id": _id(each.directory_id),
+                            "candidate_directory_id": directory_bytes(each.directory_id),
                         }
                         for each in request.successors
                     ],
@@ -98,7 +99,7 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
             return FETCH_METADATA, body | {
                 "epoch": request.epoch,
                 "replica_id": request.replica.node_id,
-                "replica_directory_id": _id(request.replica.directory_id),
+                "replica_directory_id": directory_bytes(request.replica.directory_id),
                 "fetch_offset": request.fetch_offset,
                 "last_fetched_epoch": request.last_epoch,
                 "high_watermark": request.high_watermark,
@@ -108,7 +109,7 @@ def encode_request(request: Request, cluster_id: str | None, max_wait_ms: int) -
             return FETCH_METADATA_SNAPSHOT, body | {
                 "epoch": request.epoch,
                 "replica_id": request.replica.node_id,
-                "replica_directory_id": _id(request.replica.directory_id),
+                "replica_directory_id": directory_bytes(request.replica.directory_id),
                 "snapshot_epoch": request.snapshot.epoch,
                 "snapshot_end_offset": request.snapshot.end_offset,
                 "position": request.position,
@@ -179,7 +180,10 @@ def encode_answer(answer: Answer) -> Body:
                 "size": answer.size,
                 "chunk": answer.chunk,
                 "voters": [
-                    {"voter_id": each.node_id, "voter_directory_id": _id(each.directory_id)}
+                    {
+                        "voter_id": each.node_id,
+                        "voter_directory_id": directory_bytes(each.directory_id),
+                    }
                     for each in sorted(answer.voters)
                 ],
             }

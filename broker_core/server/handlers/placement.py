@@ -1,82 +1,112 @@
-"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: for one broker."""
+"""ElectLeaders, AlterPartitionReassignments, ListPartitionReassignments: who has which replicas."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from functools import partial
+from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.server.authority import Authority
+from broker_core.server.handlers.administration import answer_each
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
+_PREFERRED: Final = 0
+
+
+def _attempt(action: Callable[[], None]) -> dict[str, Any]:
+    try:
+        action()
+    except errors.BrokerError as error:
+        return {"error_code": error.code, "error_message": str(error)}
+    return {"error_code": errors.NONE, "error_message": None}
+
 
 def handle_elect(broker: Broker, request: Request) -> None:
-    """ElectLeaders: the only replica leads already."""
-    asked = request.body["topic_partitions"]
-    if asked is None:
-        # Of all partitions only those are told whose leader has changed.
-        request.reply({"replica_election_results": []})
-        return
-    request.reply(
-        {
-            "replica_election_results": [
-                {
-                    "topic": topic["topic"],
-                    "partition_result": [
-                        _elect(broker, topic["topic"], index) for index in topic["partitions"]
-                    ],
-                }
-                for topic in asked
+    """ElectLeaders."""
+    body = request.body
+    kind = body["election_type"] if request.version else _PREFERRED
+    topics: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
+
+    def elect(authority: Authority) -> None:
+        asked = body["topic_partitions"]
+        everything = asked is None
+        if asked is None:
+            asked = authority.all_partitions()
+        for topic in asked:
+            elected = [
+                {"partition_id": index}
+                | _attempt(partial(authority.elect, topic["topic"], index, kind))
+                for index in topic["partitions"]
             ]
-        }
-    )
+            if everything:
+                # Of all partitions only those are told whose leader has changed, or should have.
+                needed = errors.ElectionNotNeeded.code
+                elected = [each for each in elected if each["error_code"] != needed]
+            if elected:
+                topics.append({"topic": topic["topic"], "partition_result": elected})
+                results.extend(elected)
 
-
-def _elect(broker: Broker, topic: str, index: int) -> dict[str, Any]:
-    error: errors.BrokerError = errors.ElectionNotNeeded(
-        "Leader election not needed for topic partition."
-    )
-    if broker.topics.partition(topic, index) is None:
-        error = errors.UnknownTopicOrPartition()
-    return {"partition_id": index, "error_code": error.code, "error_message": str(error)}
+    broker.administer(elect, answer_each(request, {"replica_election_results": topics}, results))
 
 
 def handle_reassign(broker: Broker, request: Request) -> None:
-    """AlterPartitionReassignments: every replica can only stay where it is."""
-    request.reply(
-        {
-            "error_message": None,
-            "allow_replication_factor_change": request.body["allow_replication_factor_change"],
-            "responses": [
-                {
-                    "name": topic["name"],
-                    "partitions": [
-                        _reassign(broker, topic["name"], asked) for asked in topic["partitions"]
-                    ],
-                }
-                for topic in request.body["topics"]
-            ],
-        }
-    )
+    """AlterPartitionReassignments (KIP-455)."""
+    body = request.body
+    may_resize = body["allow_replication_factor_change"]
+    responses: list[dict[str, Any]] = []
+    results: list[dict[str, Any]] = []
 
+    def reassign(authority: Authority) -> None:
+        for topic in body["topics"]:
+            partitions = []
+            for asked in topic["partitions"]:
+                index = asked["partition_index"]
+                move = partial(
+                    authority.reassign,
+                    topic["name"],
+                    index,
+                    asked["replicas"],
+                    may_resize=may_resize,
+                )
+                partitions.append({"partition_index": index} | _attempt(move))
+            responses.append({"name": topic["name"], "partitions": partitions})
+            results.extend(partitions)
 
-def _reassign(broker: Broker, topic: str, asked: dict[str, Any]) -> dict[str, Any]:
-    index, replicas = asked["partition_index"], asked["replicas"]
-    error: errors.BrokerError | None = None
-    if broker.topics.partition(topic, index) is None:
-        error = errors.UnknownTopicOrPartition()
-    elif replicas is None:
-        error = errors.NoReassignmentInProgress()
-    elif replicas != [broker.node_id]:
-        error = errors.InvalidReplicaAssignment(f"broker {broker.node_id} is the only one")
-    return {
-        "partition_index": index,
-        "error_code": errors.NONE if error is None else error.code,
-        "error_message": None if error is None else str(error),
+    answer = {
+        "error_message": None,
+        "allow_replication_factor_change": may_resize,
+        "responses": responses,
     }
+    broker.administer(reassign, answer_each(request, answer, results))
 
 
 def handle_list_reassignments(broker: Broker, request: Request) -> None:
-    """ListPartitionReassignments: there are never any."""
-    request.reply({"error_message": None, "topics": []})
+    """ListPartitionReassignments."""
+    asked = request.body["topics"]
+    topics: list[dict[str, Any]] = []
+
+    def find(authority: Authority) -> None:
+        wanted = None
+        if asked is not None:
+            wanted = {
+                (each["name"], index) for each in asked for index in each["partition_indexes"]
+            }
+        found: dict[str, list[dict[str, Any]]] = {}
+        for name, index, partition in authority.reassignments():
+            if wanted is None or (name, index) in wanted:
+                found.setdefault(name, []).append(
+                    {
+                        "partition_index": index,
+                        "replicas": partition.replicas,
+                        "adding_replicas": partition.adding,
+                        "removing_replicas": partition.removing,
+                    }
+                )
+        topics.extend({"name": name, "partitions": each} for name, each in found.items())
+
+    broker.administer(find, answer_each(request, {"error_message": None, "topics": topics}, []))

@@ -1,11 +1,13 @@
-"""DescribeQuorum: who keeps the metadata. One broker keeps its own."""
+"""DescribeQuorum: who keeps the metadata."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.server.request import Request
+from waylog.config import Endpoint
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -16,23 +18,7 @@ _EPOCH: Final = 1
 
 def handle(broker: Broker, request: Request) -> None:
     """DescribeQuorum."""
-    now_ms = broker.now_ms()
-    # Every change of the metadata counts as a record.
-    end_offset = broker.topics.version
-    voter = {
-        "replica_id": broker.node_id,
-        "replica_directory_id": bytes(16),
-        "log_end_offset": end_offset,
-        "last_fetch_timestamp": now_ms,
-        "last_caught_up_timestamp": now_ms,
-    }
-    leads = {
-        "leader_id": broker.node_id,
-        "leader_epoch": _EPOCH,
-        "high_watermark": end_offset,
-        "current_voters": [voter],
-        "observers": [],
-    }
+    leads = _alone(broker) if broker.cluster is None else broker.cluster.describe_quorum()
     request.reply(
         {
             "error_message": None,
@@ -48,24 +34,46 @@ def handle(broker: Broker, request: Request) -> None:
             ],
             "nodes": [
                 {
-                    "node_id": broker.node_id,
-                    "listeners": [
-                        {
-                            "name": "CONTROLLER",
-                            "host": request.advertised.host,
-                            "port": request.advertised.port,
-                        }
-                    ],
+                    "node_id": node_id,
+                    "listeners": [{"name": "CONTROLLER", "host": each.host, "port": each.port}],
                 }
+                for node_id, each in _controllers(broker, request)
             ],
         }
     )
 
 
-def _describe(topic: str, index: int, leads: dict[str, Any]) -> dict[str, Any]:
-    if (topic, index) == (_METADATA_TOPIC, 0):
+def _controllers(broker: Broker, request: Request) -> Sequence[tuple[int, Endpoint]]:
+    return broker.config.voters or ((broker.node_id, request.advertised),)
+
+
+def _alone(broker: Broker) -> dict[str, Any]:
+    """One broker keeps its own metadata."""
+    now_ms = broker.now_ms()
+    # Every change of the metadata counts as a record.
+    end_offset = broker.topics.version
+    voter = {
+        "replica_id": broker.node_id,
+        "replica_directory_id": bytes(16),
+        "log_end_offset": end_offset,
+        "last_fetch_timestamp": now_ms,
+        "last_caught_up_timestamp": now_ms,
+    }
+    return {
+        "leader_id": broker.node_id,
+        "leader_epoch": _EPOCH,
+        "high_watermark": end_offset,
+        "current_voters": [voter],
+        "observers": [],
+    }
+
+
+def _describe(topic: str, index: int, leads: dict[str, Any] | None) -> dict[str, Any]:
+    error: errors.BrokerError = errors.UnknownTopicOrPartition()
+    if leads is None:
+        error = errors.NotLeaderOrFollower()
+    elif (topic, index) == (_METADATA_TOPIC, 0):
         return {"partition_index": index, "error_message": None} | leads
-    error = errors.UnknownTopicOrPartition()
     return {
         "partition_index": index,
         "error_code": error.code,
