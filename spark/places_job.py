@@ -258,11 +258,13 @@ class _PlacesRun:
     def _spread(self, sources: list[NewFile], buckets: int) -> list[Shard]:
         tasks: list[_SpreadTask] = []
         chunk: list[NewFile] = []
+        filled = 0
         for new in sources:
             chunk.append(new)
-            if sum(each.bytes for each in chunk) >= self._task_bytes:
+            filled += new.bytes
+            if filled >= self._task_bytes:
                 tasks.append(self._spread_task(len(tasks), buckets, chunk))
-                chunk = []
+                chunk, filled = [], 0
         if chunk:
             tasks.append(self._spread_task(len(tasks), buckets, chunk))
         return [shard for shards in self._engine.run(spread_fixes, tasks) for shard in shards]
