@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.environment import FileSlice
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.request import Request
@@ -185,6 +186,7 @@ class ReplicaSession:
                 asked["last_fetched_epoch"],
                 max(min(asked["partition_max_bytes"], left), 0),
                 first=first,
+                unread=self._request is not None and self._request.sends_files,
             )
         except errors.BrokerError as error:
             if error.code == errors.KafkaStorageError.code:
@@ -258,7 +260,7 @@ class ReplicaSession:
 
 
 def _result(
-    followed: _Followed, records: bytes, diverging: tuple[int, int] | None
+    followed: _Followed, records: bytes | FileSlice, diverging: tuple[int, int] | None
 ) -> dict[str, Any]:
     partition = followed.partition
     followed.sent = (partition.high_watermark, partition.log.log_start_offset)

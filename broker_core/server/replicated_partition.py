@@ -14,6 +14,7 @@ from typing import Protocol
 from broker_core import errors
 from broker_core.cluster.image import PartitionImage
 from broker_core.cluster.records import NO_LEADER
+from broker_core.environment import FileSlice
 from broker_core.log.log import AppendResult, Log
 from broker_core.protocol.control_records import EndMarker
 from broker_core.replication.follower import PartitionFollower
@@ -339,11 +340,19 @@ class ReplicatedPartition(Partition):
         return None
 
     def read_as_leader(
-        self, asked_epoch: int, offset: int, last_epoch: int, max_bytes: int, *, first: bool
-    ) -> tuple[bytes, tuple[int, int] | None]:
+        self,
+        asked_epoch: int,
+        offset: int,
+        last_epoch: int,
+        max_bytes: int,
+        *,
+        first: bool,
+        unread: bool,
+    ) -> tuple[bytes | FileSlice, tuple[int, int] | None]:
         """What a follower asks for: (batches, None), or (b"", where its log leaves this one).
 
-        Raises NotLeaderOrFollower, FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange.
+        `unread`: batches may be given as where they are in a file. Raises NotLeaderOrFollower,
+        FencedLeaderEpoch, UnknownLeaderEpoch, OffsetOutOfRange.
         """
         self.check_leader_epoch(asked_epoch)
         self.check_is_led()
@@ -352,6 +361,9 @@ class ReplicatedPartition(Partition):
             return b"", diverging
         if offset == log.log_end_offset:
             return b"", None
+        sliced = self.slice(offset, max_bytes, log.log_end_offset) if unread else None
+        if sliced is not None:
+            return sliced[0], None
         data = log.read(offset, max_bytes, min_one_message=first)
         self.bytes_out += len(data)
         return data, None
