@@ -23,6 +23,7 @@ EXTENSIONS = [
     "geoservice/streets.pyx",
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",
+    "waylog/librdkafka.pyx",
 ]
 
 # The set-up installs the packages first and compiles afterwards, so that a change of one .pyx does

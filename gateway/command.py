@@ -74,6 +74,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     add("--open", action="store_true", help="accept every user: demonstrations and load tests only")
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
+    add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
     add("--data", type=Path, default=data.root, metavar="DIR", help="default: %(default)s")
     add(
@@ -168,6 +169,7 @@ def run(arguments: argparse.Namespace) -> int:
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
         places=arguments.places,
+        history=arguments.history,
         geo_url=arguments.geo_url,
         local_viewer=arguments.viewer == "local" and is_loopback(http.host),
         share_ports=arguments.workers_share_port,

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from gateway.addresses import TrustedProxies
+from gateway.archive import Archive
 from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
@@ -57,6 +58,7 @@ class GatewaySettings:
     users: Path
     open_mode: bool = False
     places: str | None = None
+    history: str | None = None
     geo_url: str | None = None
     local_viewer: bool = False
     share_ports: bool = False
@@ -137,6 +139,8 @@ class _Gateway:
                 is_stored=partial(self.channel.request, "known"),
             )
         self.places = Places(settings.places)
+        self.archive = Archive(settings.history, settings.places)
+        stack.push_async_callback(self.archive.close)
         once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
         stack.callback(once.close)
         self.notices = Notices(self.places, self.location_view, once)
@@ -207,6 +211,7 @@ class _Gateway:
             places=self.places,
             notices=self.notices,
             web_push=self.web_push,
+            archive=self.archive,
             quotas=Quotas(self.location_view),
             cards=CardBook(self.users),
             users=self.users,

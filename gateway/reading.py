@@ -3,18 +3,23 @@
 from __future__ import annotations
 
 import re
-from typing import Any, Final
+from collections.abc import Awaitable
+from typing import Any, Final, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
 
 from gateway.access import reader, require_device
 from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
+from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
 from gateway.formats.values import time_ms
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
+from gateway.track_store import merge_points
+
+_Read = TypeVar("_Read")
 
 _DEVICES_MAX: Final = 10_000
 _LATEST_MS: Final = 2**62
@@ -28,6 +33,7 @@ def routes() -> list[web.RouteDef]:
         web.get("/v1/devices/{device}/address", _address),
         web.get("/v1/devices/{device}/track", _track),
         web.get("/v1/devices/{device}/places", _places),
+        web.get("/v1/devices/{device}/visits", _visits),
         web.get("/v1/pipeline", _pipeline),
     ]
 
@@ -101,9 +107,10 @@ async def _track(request: web.Request) -> web.Response:
     track_format = FORMATS.get(name)
     if track_format is None:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
-    points = request.app[SERVICES].location_view.track(
-        device, _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
-    )
+    services = request.app[SERVICES]
+    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
+    stored = await _archived(services.archive.track(device, *times))
+    points = merge_points(stored, services.location_view.track(device, *times))
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
         body=track_format.encode(device, points),
@@ -118,6 +125,21 @@ async def _places(request: web.Request) -> web.Response:
     try:
         return json_answer(await request.app[SERVICES].places.of_device(device))
     except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+async def _visits(request: web.Request) -> web.Response:
+    device = await _allowed_device(request)
+    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
+    return json_answer(await _archived(request.app[SERVICES].archive.visits(device, *times)))
+
+
+async def _archived(reading: Awaitable[_Read]) -> _Read:
+    try:
+        return await reading
+    except ArchiveRefused as error:
+        raise Refused(400, str(error)) from error
+    except ArchiveUnavailable as error:
         raise unavailable(str(error)) from error
 
 

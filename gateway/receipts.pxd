@@ -1,9 +1,10 @@
 from libc.stdint cimport int64_t, uint64_t
 
 from gateway.known_fixes cimport KnownFixes
+from waylog.librdkafka cimport Delivery
 
 
-cdef class Receipt:
+cdef class Receipt(Delivery):
     cdef bint _done
     cdef object _error
     cdef object _callbacks

@@ -1,17 +1,18 @@
 from collections.abc import Callable
 from typing import Any, Final
 
-from confluent_kafka import KafkaError, Message
+from confluent_kafka import KafkaError
 
 from gateway.known_fixes import KnownFixes
 from gateway.metrics import GatewayMetrics
 from gateway.submit import Log
 from waylog.kafka import AppendError
+from waylog.librdkafka import Delivery
 from waylog.messages import Fix
 
 RECORD_BYTES_MAX: Final = 900_000
 
-class Receipt:
+class Receipt(Delivery):
     """What the log says to one record: a future for those who cannot afford a future."""
 
     def __init__(self) -> None: ...
@@ -19,7 +20,7 @@ class Receipt:
     def cancelled(self) -> bool: ...
     def exception(self) -> AppendError | None: ...
     def add_done_callback(self, callback: Callable[[Any], object]) -> None: ...
-    def __call__(self, error: KafkaError | None, message: Message) -> None: ...
+    def __call__(self, error: KafkaError | None, position: object) -> None: ...
     def finish(self, error: AppendError | None) -> None: ...
 
 class BatchReceipt(Receipt):

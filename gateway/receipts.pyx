@@ -11,9 +11,12 @@ from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from gateway.known_fixes cimport KnownFixes
+from waylog.librdkafka cimport Delivery
 
 import os
 from bisect import bisect_left
+
+from confluent_kafka import KafkaError
 
 from gateway.metrics import LATENCY_BUCKETS_S
 from waylog.kafka import AppendError
@@ -25,7 +28,6 @@ RECORD_BYTES_MAX = 900_000
 cdef enum:
     TRACE_BYTES = 55
 
-cdef str TRACE_HEADER = "traceparent"
 cdef str TOPIC = LOCATION
 cdef Py_ssize_t BYTES_MAX = RECORD_BYTES_MAX
 
@@ -38,7 +40,7 @@ cdef inline double monotonic_s() noexcept:
 
 # Lets go of its callbacks when it is done: no cycle outlives the log's answer.
 @cython.no_gc
-cdef class Receipt:
+cdef class Receipt(Delivery):
     """What the log says to one record: a future for those who cannot afford a future.
 
     Callbacks are called as soon as the log has answered, and not through the event loop: of the
@@ -69,8 +71,12 @@ cdef class Receipt:
         else:
             self._callbacks = [self._callbacks, callback]
 
-    def __call__(self, error, message):
-        """For Log.send: the log has answered."""
+    cdef int delivered(self, int code) except -1:
+        self.finish(None if code == 0 else AppendError(KafkaError(code).str()))
+        return 0
+
+    def __call__(self, error, position):
+        """For logs that call functions."""
         self.finish(None if error is None else AppendError(error.str()))
 
     cpdef finish(self, error):
@@ -181,7 +187,7 @@ cdef class FixAppender:
                 TOPIC,
                 value,
                 device,
-                [(TRACE_HEADER, self.start_trace() if traceparent is None else traceparent)],
+                self.start_trace() if traceparent is None else traceparent,
                 receipt,
             )
         except AppendError as error:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.addresses import Addresses, TrustedProxies
+from gateway.archive import Archive
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
@@ -46,6 +47,7 @@ class Services:
     bootstrap_servers: str
     geo_url: str | None = None
     web_push: WebPush | None = None
+    archive: Archive = field(default_factory=lambda: Archive(None, None))
     #: Reading without credentials is allowed to programs on this machine.
     local_viewer: bool = False
     limits: HttpLimits = field(default_factory=HttpLimits)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 from collections import deque
+from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
@@ -24,6 +25,45 @@ class TrackPoint(NamedTuple):
     accuracy: float | None
     speed: float | None
     course: float | None
+
+
+def pack_point(
+    time: int,
+    lat: float,
+    lon: float,
+    altitude: float | None,
+    accuracy: float | None,
+    speed: float | None,
+    course: float | None,
+) -> bytes:
+    """32 bytes. Raises struct.error, OverflowError for values that are no position."""
+    return _POINT.pack(
+        time,
+        round(lat * 1e7),
+        round(lon * 1e7),
+        _NAN if altitude is None else altitude,
+        _NAN if accuracy is None else accuracy,
+        _NAN if speed is None else speed,
+        _NAN if course is None else course,
+    )
+
+
+def unpack_points(packed: bytes) -> list[TrackPoint]:
+    """What `pack_point` packed, one after the other."""
+    return [
+        _point(time, lat, lon, measured) for time, lat, lon, *measured in _POINT.iter_unpack(packed)
+    ]
+
+
+def merge_points(*tracks: Iterable[TrackPoint]) -> list[TrackPoint]:
+    """The points of several tracks by time; one that is in several once, as the last has it."""
+    found = {(point.time, point.lat, point.lon): point for track in tracks for point in track}
+    return sorted(found.values(), key=lambda point: point.time)
+
+
+def _point(time: int, lat: int, lon: int, measured: Iterable[float]) -> TrackPoint:
+    values = (None if math.isnan(each) else round(each, 3) for each in measured)
+    return TrackPoint(time, lat / 1e7, lon / 1e7, *values)
 
 
 class TrackStore:
@@ -57,15 +97,7 @@ class TrackStore:
         course: float | None = None,
     ) -> None:
         """Add a point. Raises struct.error, OverflowError for values that are no position."""
-        packed = _POINT.pack(
-            time,
-            round(lat * 1e7),
-            round(lon * 1e7),
-            _NAN if altitude is None else altitude,
-            _NAN if accuracy is None else accuracy,
-            _NAN if speed is None else speed,
-            _NAN if course is None else course,
-        )
+        packed = pack_point(time, lat, lon, altitude, accuracy, speed, course)
         chunks = self._chunks.get(device)
         if chunks is None:
             chunks = self._chunks[device] = deque()
@@ -83,8 +115,7 @@ class TrackStore:
         for chunk in self._chunks.get(device, ()):
             for time, lat, lon, *measured in _POINT.iter_unpack(chunk):
                 if from_ms <= time <= to_ms:
-                    values = (None if math.isnan(each) else round(each, 3) for each in measured)
-                    found[(time, lat, lon)] = TrackPoint(time, lat / 1e7, lon / 1e7, *values)
+                    found[(time, lat, lon)] = _point(time, lat, lon, measured)
         return sorted(found.values(), key=lambda point: point.time)
 
     def forget(self, device: str) -> None:

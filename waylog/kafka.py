@@ -25,10 +25,10 @@ from confluent_kafka import (
     Message,
     TopicPartition,
 )
-from confluent_kafka import Producer as LibrdkafkaProducer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from waylog.kafka_properties import configured_properties
+from waylog.librdkafka import Delivery, RecordProducer
 from waylog.topics import TOPICS, Topic
 
 logger = logging.getLogger(__name__)
@@ -54,13 +54,8 @@ FETCH_MIN_BYTES: Final = 16 * 1024
 FETCH_WAIT_MS: Final = 25
 
 Headers = Sequence[tuple[str, bytes]]
-#: As librdkafka takes them.
-RecordHeaders = list[tuple[str, str | bytes | None]]
-#: Called with an error, or with None and the message that has its position.
-DeliveryCallback = Callable[[KafkaError | None, Message], None]
-
-
-_Gathered = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
+#: Pairs, or a `traceparent` alone.
+RecordHeaders = list[tuple[str, str | bytes | None]] | bytes
 
 
 class RecordPosition(NamedTuple):
@@ -69,6 +64,12 @@ class RecordPosition(NamedTuple):
     topic: str
     partition: int
     offset: int
+
+
+#: Called with an error, or with None and where the record is.
+DeliveryCallback = Callable[[KafkaError | None, Any], None] | Delivery
+
+_Gathered = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
 
 
 class AppendError(Exception):
@@ -235,9 +236,9 @@ class Producer:
         self._fatal: str | None = None
         self._down_said = -_SAY_AGAIN_S
         self._linger_s = more.pop("linger_ms", LINGER_MS) / 1000
-        self._producer = LibrdkafkaProducer(
-            producer_config(bootstrap_servers, client_id, linger_ms=_BURST_LINGER_MS, **more)
-            | {"error_cb": self._on_error}
+        self._producer = RecordProducer(
+            producer_config(bootstrap_servers, client_id, linger_ms=_BURST_LINGER_MS, **more),
+            self._on_error,
         )
         # What librdkafka does not have yet, and since when the first of it waits.
         self._gathered: deque[_Gathered] = deque()
@@ -308,12 +309,11 @@ class Producer:
 
     def _poll(self) -> None:
         try:
-            self._producer.poll(0)
+            self._producer.poll()
             if self._gathered and self._is_due():
                 self._hand_over()
         except Exception:
-            # One callback's mistake must not keep the others from being called.
-            logger.exception("a callback of a delivery failed")
+            logger.exception("records could not be given to librdkafka")
         self._idle = not len(self)
         self._timer = self._loop.call_later(_IDLE_POLL_S if self._idle else _POLL_S, self._poll)
 
@@ -325,39 +325,29 @@ class Producer:
 
     def _hand_over(self) -> None:
         """Give librdkafka what has been gathered; what it has no room for goes on waiting."""
-        gathered = self._gathered
-        produce = self._producer.produce
-        while gathered:
-            record = gathered.popleft()
-            topic, value, key, headers, on_delivery = record
-            try:
-                produce(topic, value, key, on_delivery=on_delivery, headers=headers)
-            except BufferError:
-                gathered.appendleft(record)
-                return
-            except KafkaException as error:
-                on_delivery(error.args[0], Message())
+        self._producer.take(self._gathered)
 
-    def _on_error(self, error: KafkaError) -> None:
-        if error.fatal():
-            self._fatal = error.str()
-            logger.critical("the producer cannot go on: %s", error.str())
-        elif error.code() == KafkaError._ALL_BROKERS_DOWN:
+    def _on_error(self, code: int, text: str) -> None:
+        if code == KafkaError._FATAL:
+            self._fatal = self._producer.fatal() or text
+            logger.critical("the producer cannot go on: %s", self._fatal)
+        elif code == KafkaError._ALL_BROKERS_DOWN:
             now = time.monotonic()
             if now - self._down_said > _SAY_AGAIN_S:
                 self._down_said = now
-                logger.warning("no broker can be reached: %s", error.str())
+                logger.warning("no broker can be reached: %s", text)
 
 
 def _resolve(
-    future: asyncio.Future[RecordPosition], error: KafkaError | None, message: Message
+    future: asyncio.Future[RecordPosition],
+    error: KafkaError | None,
+    position: tuple[str, int, int] | None,
 ) -> None:
     if future.done():
         return
     if error is None:
-        future.set_result(
-            RecordPosition(message.topic(), message.partition(), message.offset())  # type: ignore[arg-type]
-        )
+        assert position is not None
+        future.set_result(RecordPosition(*position))
     else:
         future.set_exception(AppendError(error.str()))
         # Whoever gave up waiting (a closed connection) does not retrieve the exception.

@@ -12,6 +12,8 @@ from waylog.messages import Address, Fix, encode
 
 NOW = 1_761_994_812_000
 
+Pairs = list[tuple[str, str | bytes | None]]
+
 
 @dataclass
 class StoredRecord:
@@ -67,7 +69,7 @@ class MemoryLog:
     """Takes appends; the test decides when they are acknowledged."""
 
     def __init__(self) -> None:
-        self.appended: list[tuple[str, bytes | None, bytes, RecordHeaders | None]] = []
+        self.appended: list[tuple[str, bytes | None, bytes, Pairs | None]] = []
         self.deliveries: list[DeliveryCallback] = []
         self.refuse_with: Exception | None = None
 
@@ -81,7 +83,8 @@ class MemoryLog:
     ) -> None:
         if self.refuse_with is not None:
             raise self.refuse_with
-        self.appended.append((topic, key, value, headers))
+        pairs: Pairs | None = [("traceparent", headers)] if isinstance(headers, bytes) else headers
+        self.appended.append((topic, key, value, pairs))
         self.deliveries.append(on_delivery)
 
     def acknowledge(self) -> None:
@@ -95,6 +98,7 @@ class MemoryLog:
     def _answer(self, error: KafkaError | None) -> None:
         deliveries, self.deliveries = self.deliveries, []
         for on_delivery in deliveries:
+            assert callable(on_delivery)
             on_delivery(error, Message())
 
 

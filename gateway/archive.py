@@ -1,0 +1,169 @@
+"""What is only in Parquet: tracks that memory does not reach back to, and visits to places.
+
+A process of its own reads it (gateway.archive_process), since what reads Parquet takes as much
+memory as a gateway. It starts with the first question and ends when none came for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from gateway.track_store import TrackPoint, unpack_points
+
+logger = logging.getLogger(__name__)
+
+#: A longer track has to be asked for in pieces.
+POINTS_MAX: Final = 250_000
+
+_ANSWER_S: Final = 60.0
+_IDLE_S: Final = 60.0
+_END_S: Final = 5.0
+#: Questions that wait for those before them; more are refused.
+_WAITING_MAX: Final = 16
+
+
+class ArchiveUnavailable(Exception):
+    """The archive cannot be read now; the text says why."""
+
+
+class ArchiveRefused(Exception):
+    """What was asked for can not be given; the text says why."""
+
+
+class Question(msgspec.Struct):
+    """What the reading process is asked, a line of JSON."""
+
+    kind: str  # "track" or "visits"
+    device: str
+    from_ms: int
+    to_ms: int
+    limit: int
+
+
+class AnswerHead(msgspec.Struct, omit_defaults=True):
+    """The line before an answer."""
+
+    bytes: int = 0  # that follow
+    error: str = ""
+    refused: bool = False
+
+
+_head: Final = msgspec.json.Decoder(AnswerHead)
+
+
+class Archive:
+    """Asks the reading process, one question at a time.
+
+    `history` and `places` are URLs, as `waylog history run` and `waylog places run` know them; with
+    None there is nothing of that kind.
+    """
+
+    def __init__(self, history: str | None, places: str | None) -> None:
+        self._urls = (history or "", places or "")
+        self._process: asyncio.subprocess.Process | None = None
+        self._asking = asyncio.Lock()
+        self._waiting = 0
+        self._ending: asyncio.TimerHandle | None = None
+        self._ended: set[asyncio.Task[None]] = set()
+
+    async def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
+        """Points of a device with from_ms <= time <= to_ms, by time.
+
+        Raises ArchiveUnavailable, and ArchiveRefused for more than POINTS_MAX.
+        """
+        if not self._urls[0]:
+            return []
+        question = Question("track", device, from_ms, to_ms, POINTS_MAX)
+        return unpack_points(await self._ask(question))
+
+    async def visits(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+        """Visits of a device that touch a time, by time; raises as `track` does."""
+        if not self._urls[1]:
+            return []
+        question = Question("visits", device, from_ms, to_ms, POINTS_MAX)
+        visits: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question))
+        return visits
+
+    async def close(self) -> None:
+        """End the process, if there is one."""
+        if self._ending is not None:
+            self._ending.cancel()
+        await self._end()
+        if self._ended:
+            await asyncio.wait(self._ended)
+
+    async def _ask(self, question: Question) -> bytes:
+        if self._waiting >= _WAITING_MAX:
+            raise ArchiveUnavailable("too many questions to the archive wait already")
+        self._waiting += 1
+        try:
+            async with self._asking:
+                if self._ending is not None:
+                    self._ending.cancel()
+                try:
+                    async with asyncio.timeout(_ANSWER_S):
+                        return await self._exchange(question)
+                except BaseException as error:
+                    if not isinstance(error, ArchiveRefused):
+                        # Its answer may still come: the next question must not get that one.
+                        await self._end()
+                    if isinstance(error, TimeoutError | OSError | EOFError):
+                        raise ArchiveUnavailable("the archive does not answer") from error
+                    raise
+                finally:
+                    loop = asyncio.get_running_loop()
+                    self._ending = loop.call_later(_IDLE_S, self._end_idle)
+        finally:
+            self._waiting -= 1
+
+    async def _exchange(self, question: Question) -> bytes:
+        process = await self._running()
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.write(msgspec.json.encode(question) + b"\n")
+        await process.stdin.drain()
+        head = _head.decode(await process.stdout.readuntil(b"\n"))
+        if head.refused:
+            raise ArchiveRefused(head.error)
+        if head.error:
+            raise ArchiveUnavailable(head.error)
+        return await process.stdout.readexactly(head.bytes)
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            pipe = asyncio.subprocess.PIPE
+            self._process = await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "gateway.archive_process", *self._urls),
+                stdin=pipe,
+                stdout=pipe,
+            )
+        return self._process
+
+    def _end_idle(self) -> None:
+        task = asyncio.ensure_future(self._end_unless_asked())
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
+
+    async def _end_unless_asked(self) -> None:
+        if not self._asking.locked():
+            await self._end()
+
+    async def _end(self) -> None:
+        process, self._process = self._process, None
+        if process is None:
+            return
+        assert process.stdin is not None
+        # It ends when nobody can ask any more.
+        process.stdin.close()
+        try:
+            async with asyncio.timeout(_END_S):
+                await process.communicate()
+        except TimeoutError:
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()

@@ -1,0 +1,140 @@
+"""`python -m gateway.archive_process HISTORY PLACES`: answers questions about what is in Parquet.
+
+A line of JSON on standard input is a question (gateway.archive.Question); the answer is a line of
+JSON (AnswerHead) and as many bytes as it says: points of a track as they are packed in memory, or
+JSON. Ends with its input.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from gateway.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
+from gateway.track_store import pack_point
+
+if TYPE_CHECKING:
+    from waylog.history_reader import HistoryReader
+    from waylog.storage import Storage
+
+#: Which files there are is looked up again after so long.
+_FRESH_S: Final = 5.0
+
+_VISITS: Final = (
+    *("arrival", "departure", "place_id", "lat", "lon"),
+    *("dwell_s", "silent_s", "fixes"),
+)
+
+
+class Reader:
+    """Answers questions; `history` or `places` may be empty."""
+
+    def __init__(self, history: str, places: str) -> None:
+        self._history_url = history
+        self._places_url = places
+        self._history: HistoryReader | None = None
+        self._looked = 0.0
+
+    def answer(self, question: Question) -> bytes:
+        """Raises ArchiveUnavailable and ArchiveRefused."""
+        if question.kind == "track":
+            return self._track(question)
+        return self._visits(question)
+
+    def _track(self, question: Question) -> bytes:
+        from waylog.config import ConfigError
+        from waylog.history_reader import HistoryReader, HistoryUnreadable, TrackTooLong
+
+        try:
+            if self._history is None:
+                self._history = HistoryReader(self._history_url)
+                self._looked = time.monotonic()
+            elif time.monotonic() - self._looked > _FRESH_S:
+                self._history.refresh()
+                self._looked = time.monotonic()
+            rows = self._history.track(
+                question.device, question.from_ms, question.to_ms, rows_max=question.limit
+            )
+        except TrackTooLong as error:
+            raise ArchiveRefused(
+                f"more than {question.limit} points: ask for a shorter time, with from and to"
+            ) from error
+        except (ConfigError, HistoryUnreadable, OSError) as error:
+            raise ArchiveUnavailable(str(error)) from error
+        return b"".join(pack_point(*row) for row in rows)
+
+    def _visits(self, question: Question) -> bytes:
+        from waylog.config import ConfigError
+        from waylog.storage import Storage
+
+        try:
+            storage = Storage(self._places_url)
+            found: list[dict[str, Any]] = []
+            for path in sorted(storage.list_files("visits")):
+                if path.endswith(".parquet"):
+                    found += _visits_in(storage, path, question)
+                if len(found) > question.limit:
+                    raise ArchiveRefused("too many visits: ask for a shorter time")
+        except (ConfigError, OSError) as error:
+            raise ArchiveUnavailable(str(error)) from error
+        found.sort(key=lambda visit: int(visit["arrival"]))
+        return msgspec.json.encode(found)
+
+
+def _visits_in(storage: Storage, path: str, question: Question) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    with storage.open_input(path) as stream:
+        parquet = pq.ParquetFile(stream)
+        column = parquet.schema_arrow.get_field_index("device")
+        groups = []
+        for group in range(parquet.num_row_groups):
+            statistics = parquet.metadata.row_group(group).column(column).statistics
+            known = statistics is not None and statistics.has_min_max
+            if not known or statistics.min <= question.device <= statistics.max:
+                groups.append(group)
+        if not groups:
+            return []
+        table = parquet.read_row_groups(groups, ["device", *_VISITS], use_threads=False)
+    own = pc.and_(
+        pc.equal(table["device"], question.device),
+        pc.and_(
+            pc.greater_equal(table["departure"], question.from_ms),
+            pc.less_equal(table["arrival"], question.to_ms),
+        ),
+    )
+    rows: list[dict[str, Any]] = table.filter(own).select(list(_VISITS)).to_pylist()
+    return rows
+
+
+def main(history: str, places: str) -> None:
+    """Answer until there are no more questions."""
+    # Ctrl-C reaches the whole process group; the gateway says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reader = Reader(history, places)
+    output = sys.stdout.buffer
+    for line in sys.stdin.buffer:
+        content = b""
+        try:
+            content = reader.answer(msgspec.json.decode(line, type=Question))
+            head = AnswerHead(bytes=len(content))
+        except ArchiveRefused as error:
+            head = AnswerHead(error=str(error), refused=True)
+        except ArchiveUnavailable as error:
+            head = AnswerHead(error=str(error) or type(error).__name__)
+        except Exception as error:  # whatever a file holds must not end the process
+            head = AnswerHead(error=f"{type(error).__name__}: {error}")
+        output.write(msgspec.json.encode(head) + b"\n" + content)
+        output.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
+    # Arrow's threads that still start while the interpreter ends abort the process.
+    os._exit(0)

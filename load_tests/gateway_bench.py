@@ -1,0 +1,509 @@
+"""What the gateway's front doors cost: CPU of its processes for a request, a message, a fix.
+
+    python -m load_tests.gateway_bench                       HTTP, WebSocket, MQTT with 10,000
+    python -m load_tests.gateway_bench --only mqtt-100000    six workers, four minutes
+    python -m load_tests.gateway_bench --only mqtt-10000 --mosquitto    Mosquitto beside it
+    python -m load_tests.gateway_bench --only storm          workers killed under load
+
+One broker and the gateway run, nothing else: no resolver, no history. Everything that a fix costs
+the gateway is in the figures, the view that reads it back included; the broker is not. HTTP needs
+`wrk`. Run it on a quiet machine; CPU holds up better on a busy one than rates and latencies do.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import json
+import multiprocessing
+import os
+import re
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from multiprocessing.connection import Connection
+from pathlib import Path
+from typing import Any, Final
+
+from load_tests.broker_processes import MeasuredBroker, free_port
+from load_tests.latency import Pairs, merged, percentile_ms
+from load_tests.own_platform import environment
+from load_tests.processor_time import read_process
+from waylog.cli import CommandError
+from waylog.kafka import ensure_topics
+
+_SETTLE_S: Final = 1.0
+_FLEET_MAX: Final = 16_700
+_CONNECT_S: Final = 120.0
+
+_WRK_SCRIPT: Final = """
+local count = {count}
+local head = '{{"device":"d%d","lat":47.14%d,"lon":9.52%d,"accuracy":5,"battery":80,"time":%d}}'
+local thread_number, time = 0, 0
+function setup(thread) thread:set("number", thread_number); thread_number = thread_number + 1 end
+function init() time = {start} + number * 100000000 end
+function request()
+  local items = {{}}
+  for index = 1, count do
+    time = time + 1
+    items[index] = string.format(head, time % 499, time % 1000, time % 997, time)
+  end
+  local body = count == 1 and items[1] or "[" .. table.concat(items, ",") .. "]"
+  return wrk.format("POST", "/v1/positions?u=bench", nil, body)
+end
+"""
+
+
+class Gateways:
+    """A gateway and perhaps edge workers, within `with`."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
+        self._folder = folder
+        self._common = [
+            *(sys.executable, "-m", "waylog.cli", "gateway", "--open"),
+            *("--bootstrap-servers", bootstrap_servers, "--data", str(folder)),
+        ]
+        self._workers = workers
+        self.processes: list[subprocess.Popen[bytes]] = []
+        self.http_port, self.mqtt_port = free_port(), free_port()
+
+    def __enter__(self) -> Gateways:
+        try:
+            for number in range(self._workers):
+                self.start(number)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self, number: int) -> None:
+        """Start a worker, or start it again, and wait until it serves."""
+        words = ["--http", f"127.0.0.1:{self.http_port}", "--mqtt", f"127.0.0.1:{self.mqtt_port}"]
+        if self._workers > 1:
+            role = "--edge" if number else "--relay"
+            words += ["--workers-share-port", role, str(self._folder / "relay.sock")]
+        log = self._folder / f"gateway-{number}-{time.monotonic_ns()}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*self._common, *words], stderr=output, stdout=output, env=environment()
+            )
+        if number < len(self.processes):
+            self.processes[number] = process
+        else:
+            self.processes.append(process)
+        deadline = time.monotonic() + 60
+        while b"gateway ready" not in log.read_bytes():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise CommandError(f"a gateway did not start: {log.read_text()[-1000:]}")
+            time.sleep(0.01)
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def cpu_s(self) -> float:
+        """Processor time of all workers so far."""
+        return sum(_cpu_s(process.pid) for process in self.processes)
+
+    def memory_kib(self) -> int:
+        """Anonymous memory of all workers: what is theirs alone."""
+        return sum(_anonymous_kib(process.pid) for process in self.processes)
+
+
+class Mosquitto:
+    """The Mosquitto of this machine, as it is installed, within `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.mqtt_port = free_port()
+        self.processes: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Mosquitto:
+        path = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
+        if path is None:
+            raise CommandError("mosquitto is not installed (apt-get install mosquitto)")
+        config = self._folder / "mosquitto.conf"
+        config.write_text(
+            f"listener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
+        )
+        self.processes = [subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL)]
+        time.sleep(0.5)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.processes[0].terminate()
+        self.processes[0].wait(20)
+
+    cpu_s = Gateways.cpu_s
+    memory_kib = Gateways.memory_kib
+
+
+def _cpu_s(pid: int) -> float:
+    process = read_process(pid)
+    return 0.0 if process is None else process.cpu_s
+
+
+def _anonymous_kib(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    match = re.search(r"RssAnon:\s+(\d+) kB", status)
+    return int(match[1]) if match else 0
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run the benchmarks; 1 when something was not acknowledged."""
+    parser = argparse.ArgumentParser(
+        prog="python -m load_tests.gateway_bench",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    names = ["http-1", "http-50", "websocket", "mqtt-10000", "mqtt-100000", "storm"]
+    parser.add_argument("--only", choices=names, action="append", help="may be repeated")
+    parser.add_argument("--seconds", type=float, default=5.0, help="default: %(default)s")
+    parser.add_argument("--rate", type=float, default=20_000.0, help="MQTT fixes a second")
+    parser.add_argument("--workers", type=int, help="default: 1, and 6 for 100,000 connections")
+    parser.add_argument("--connections", type=int, help="in place of the name's, for `storm` too")
+    parser.add_argument("--mosquitto", action="store_true", help="MQTT to Mosquitto instead")
+    parser.add_argument("--pause", type=float, default=0.0, metavar="S", help="before the load")
+    arguments = parser.parse_args(argv)
+    _raise_file_limit()
+    passed = True
+    for name in arguments.only or names[:4]:
+        with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
+            result = {"name": name} | _run(name, arguments, Path(folder))
+        passed = passed and result.get("passed", True)
+        print(json.dumps(result), flush=True)
+    return 0 if passed else 1
+
+
+def _raise_file_limit() -> None:
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+def _run(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
+    if arguments.mosquitto:
+        with Mosquitto(folder) as server:
+            return _mqtt(server, _connections(name, arguments), arguments)
+    workers = arguments.workers or (6 if name in {"mqtt-100000", "storm"} else 1)
+    with MeasuredBroker("Waylog", folder / "broker", flush=True) as broker:
+        ensure_topics(broker.bootstrap_servers)
+        with Gateways(folder, broker.bootstrap_servers, workers) as gateways:
+            pids = [process.pid for process in gateways.processes]
+            print(f"{name}: gateway processes {pids}", file=sys.stderr, flush=True)
+            time.sleep(arguments.pause)
+            if name.startswith("http"):
+                return _http(gateways, int(name.partition("-")[2]), arguments.seconds)
+            if name == "websocket":
+                return asyncio.run(_websocket(gateways, arguments.seconds))
+            connections = _connections(name, arguments)
+            if name == "storm":
+                return _storm(gateways, connections, arguments)
+            return _mqtt(gateways, connections, arguments)
+
+
+def _connections(name: str, arguments: argparse.Namespace) -> int:
+    number = name.partition("-")[2]
+    return int(arguments.connections or number or 100_000)
+
+
+# --- HTTP ---------------------------------------------------------------------------------------
+
+
+def _http(gateways: Gateways, fixes: int, seconds: float) -> dict[str, Any]:
+    if shutil.which("wrk") is None:
+        raise CommandError("wrk is not installed (apt-get install wrk)")
+    with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
+        script.write(_WRK_SCRIPT.format(count=fixes, start=int(time.time() * 1000) - 10**9))
+        script.flush()
+        url = f"http://127.0.0.1:{gateways.http_port}/"
+        before = gateways.cpu_s()
+        words = ["-t1", "-c100", f"-d{seconds:.0f}s", "--latency", "-s", script.name, url]
+        done = subprocess.run(["wrk", *words], capture_output=True, text=True, check=True)
+    time.sleep(_SETTLE_S)
+    used = gateways.cpu_s() - before
+    requests = int(re.findall(r"(\d+) requests in", done.stdout)[0])
+    bad = re.findall(r"Non-2xx.*: (\d+)", done.stdout)
+    return {
+        "requests": requests,
+        "requests_s": round(requests / seconds),
+        "cpu_us_per_request": round(used * 1e6 / requests, 1),
+        "cpu_us_per_fix": round(used * 1e6 / requests / fixes, 2),
+        "passed": not bad,
+    }
+
+
+# --- WebSocket ----------------------------------------------------------------------------------
+
+
+async def _websocket(gateways: Gateways, seconds: float) -> dict[str, Any]:
+    connections, window = 100, 16
+    until = time.monotonic() + seconds
+    before = gateways.cpu_s()
+    counts = await asyncio.gather(
+        *(
+            _websocket_client(gateways.http_port, number, window, until)
+            for number in range(connections)
+        )
+    )
+    await asyncio.sleep(_SETTLE_S)
+    used = gateways.cpu_s() - before
+    messages = sum(counts)
+    return {
+        "messages": messages,
+        "messages_s": round(messages / seconds),
+        "cpu_us_per_message": round(used * 1e6 / messages, 1),
+    }
+
+
+async def _websocket_client(port: int, number: int, window: int, until: float) -> int:
+    """Keep `window` messages under way; returns how many were acknowledged."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(
+        b"GET /v1/ws?topics=address&u=bench%d HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+        b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+        b"Authorization: Basic %b\r\n\r\n" % (number, b"YmVuY2g6eA==")
+    )
+    head = await reader.readuntil(b"\r\n\r\n")
+    if not head.startswith(b"HTTP/1.1 101"):
+        raise CommandError(f"no WebSocket: {head[:200]!r}")
+    await _frame(reader)  # ready
+    writer.write(_masked(b'{"type":"unsubscribe"}'))
+    fix_time = int(time.time() * 1000) - 10**9 + number * 10**6
+    acknowledged, under_way = 0, 0
+    while time.monotonic() < until or under_way:
+        if time.monotonic() < until and under_way <= window // 2:
+            frames = []
+            while under_way < window:
+                fix_time += 1
+                frames.append(
+                    _masked(
+                        b'{"type":"fix","device":"d%d","lat":47.14%d,"lon":9.52,"time":%d}'
+                        % (number, fix_time % 1000, fix_time)
+                    )
+                )
+                under_way += 1
+            writer.write(b"".join(frames))
+        answer = await _frame(reader)
+        if not answer.startswith(b'{"type":"ack"'):
+            raise CommandError(f"not acknowledged: {answer[:200]!r}")
+        acknowledged += 1
+        under_way -= 1
+    writer.close()
+    return acknowledged
+
+
+def _masked(payload: bytes) -> bytes:
+    # A mask of zeros is one, too.
+    size = len(payload)
+    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
+    return b"\x81" + length + b"\0\0\0\0" + payload
+
+
+async def _frame(reader: asyncio.StreamReader) -> bytes:
+    head = await reader.readexactly(2)
+    size = head[1] & 0x7F
+    if size == 126:
+        size = int.from_bytes(await reader.readexactly(2), "big")
+    return await reader.readexactly(size)
+
+
+# --- MQTT ---------------------------------------------------------------------------------------
+
+
+@dataclass
+class _Fleet:
+    """A process with many devices."""
+
+    process: Any
+    pipe: Connection
+    devices: int
+
+
+@dataclass
+class _Outcome:
+    """What a fleet has seen."""
+
+    sent: int
+    acknowledged: int
+    resent: int
+    latencies: list[tuple[int, int]] = field(default_factory=list)
+
+
+def _drive(pipe: Connection, port: int, devices: int, first: int, rate: float) -> None:
+    """A fleet's process: says when all devices are connected, sends when it is told to."""
+    from load_tests.fleet import Fleet
+
+    _raise_file_limit()
+    fleet = Fleet(
+        "127.0.0.1",
+        port,
+        devices=devices,
+        rate=rate,
+        run=f"r{os.getpid():08d}",
+        first_device=first,
+        subscribe=False,
+        connects_per_s=3000.0,
+    )
+    while not pipe.poll():
+        fleet.step()
+        if fleet.ready == devices:
+            pipe.send("ready")
+            break
+    while not pipe.poll():
+        fleet.step()
+    seconds = pipe.recv()
+    fleet.begin()
+    until = time.monotonic() + seconds
+    down: list[float] = []
+    while time.monotonic() < until:
+        fleet.step()
+        if pipe.poll():
+            # Asked how many are connected, which a storm is measured by.
+            pipe.recv()
+            pipe.send(fleet.ready)
+    fleet.end()
+    deadline = time.monotonic() + 60
+    while not fleet.settled and time.monotonic() < deadline:
+        fleet.step()
+    latencies = fleet.take_acknowledgement_latencies()
+    pipe.send((fleet.sent, fleet.acknowledged, fleet.resent, latencies, down))
+    pipe.recv()
+    fleet.close()
+
+
+@contextlib.contextmanager
+def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
+    """Connected fleets."""
+    context = multiprocessing.get_context("spawn")
+    count = -(-connections // _FLEET_MAX)
+    fleets = []
+    first = 0
+    for number in range(count):
+        devices = connections // count + (number < connections % count)
+        ours, theirs = context.Pipe()
+        share = rate * devices / connections
+        process = context.Process(target=_drive, args=(theirs, port, devices, first, share))
+        process.start()
+        fleets.append(_Fleet(process, ours, devices))
+        first += devices
+    try:
+        for fleet in fleets:
+            if not fleet.pipe.poll(_CONNECT_S):
+                raise CommandError("not all devices were connected in time")
+            fleet.pipe.recv()
+        yield fleets
+    finally:
+        for fleet in fleets:
+            fleet.process.terminate()
+            fleet.process.join(10)
+
+
+def _outcomes(fleets: list[_Fleet]) -> tuple[_Outcome, Pairs]:
+    total = _Outcome(0, 0, 0)
+    several = []
+    for fleet in fleets:
+        while isinstance(answer := fleet.pipe.recv(), int):
+            pass
+        sent, acknowledged, resent, latencies, _ = answer
+        total.sent += sent
+        total.acknowledged += acknowledged
+        total.resent += resent
+        several.append(latencies)
+        fleet.pipe.send("end")
+    return total, merged(several)
+
+
+def _mqtt(
+    server: Gateways | Mosquitto, connections: int, arguments: argparse.Namespace
+) -> dict[str, Any]:
+    empty_kib, idle_cpu_s = server.memory_kib(), server.cpu_s()
+    began = time.monotonic()
+    with _fleets(server.mqtt_port, connections, arguments.rate) as fleets:
+        connected_s = time.monotonic() - began
+        connect_cpu_s = server.cpu_s() - idle_cpu_s
+        time.sleep(_SETTLE_S)
+        connected_kib = server.memory_kib()
+        before = server.cpu_s()
+        for fleet in fleets:
+            fleet.pipe.send(arguments.seconds)
+        time.sleep(arguments.seconds)
+        # The last second's fixes are still on their way into views: both ends of the window
+        # are in the middle of them.
+        used = server.cpu_s() - before
+        total, latencies = _outcomes(fleets)
+    return {
+        "connections": connections,
+        "connected_in_s": round(connected_s, 1),
+        "cpu_us_per_connect": round(connect_cpu_s * 1e6 / connections, 1),
+        "kib_per_connection": round((connected_kib - empty_kib) / connections, 2),
+        "cpu_us_per_fix": round(used * 1e6 / max(1, total.acknowledged), 2),
+        "rate": round(total.acknowledged / arguments.seconds),
+        "sent": total.sent,
+        "acknowledged": total.acknowledged,
+        "ack_ms": {
+            name: percentile_ms(latencies, percent)
+            for name, percent in (("p50", 50), ("p99", 99), ("p99.9", 99.9))
+        },
+        "passed": total.sent == total.acknowledged,
+    }
+
+
+def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
+    """Kill -9 every worker but the first, one after the other, under load, then the first."""
+    seconds = max(arguments.seconds, 60.0)
+    with _fleets(gateways.mqtt_port, connections, arguments.rate) as fleets:
+        for fleet in fleets:
+            fleet.pipe.send(seconds)
+        until = time.monotonic() + seconds
+        time.sleep(5)
+        killed = time.monotonic()
+        for process in gateways.processes:
+            process.kill()
+        for process in gateways.processes:
+            process.wait()
+        for number in range(len(gateways.processes)):
+            gateways.start(number)
+        started = time.monotonic()
+        back = None
+        while time.monotonic() < until - 1 and back is None:
+            time.sleep(0.25)
+            for fleet in fleets:
+                fleet.pipe.send("?")
+            if sum(fleet.pipe.recv() for fleet in fleets) == connections:
+                back = time.monotonic()
+        total, latencies = _outcomes(fleets)
+    return {
+        "connections": connections,
+        "workers_back_s": round(started - killed, 1),
+        "all_back_s": None if back is None else round(back - killed, 1),
+        "sent": total.sent,
+        "acknowledged": total.acknowledged,
+        "resent": total.resent,
+        "ack_ms": {
+            name: percentile_ms(latencies, percent)
+            for name, percent in (("p50", 50), ("p99", 99), ("p99.9", 99.9))
+        },
+        "passed": back is not None and total.sent == total.acknowledged,
+    }
+
+
+if __name__ == "__main__":
+    sys.exit(main())

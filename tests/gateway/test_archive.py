@@ -1,0 +1,144 @@
+"""What only Parquet knows: tracks of long ago, and visits."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+
+from gateway.archive import Archive, ArchiveRefused, ArchiveUnavailable
+from spark.places_job import write_places
+from spark.tasks import LocalEngine
+from tests.gateway.running import Gateway, json_of
+from tests.gateway.test_reading import send
+from tests.spark.synthetic import START_MS, make_person
+from tests.spark.test_places_job import rows_of, table_of, write_history
+from waylog.cli import main
+from waylog.telemetry import now_ms
+
+DAY_MS = 86_400_000
+LATEST = 2**62
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two people for a week, one of them packed, and their places."""
+    folder = tmp_path_factory.mktemp("archive")
+    table = table_of({f"u{seed}/phone": make_person(seed, days=7) for seed in range(2)})
+    write_history(folder / "history", table, 0, table.num_rows // 2)
+    assert main(["history", "compact", "--out", str(folder / "history"), "--all"]) == 0
+    write_history(folder / "history", table, table.num_rows // 2)
+    write_places(LocalEngine(1), str(folder / "history"), str(folder / "places"))
+    return folder
+
+
+async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
+    archive = Archive(str(history / "history"), str(history / "places"))
+    expected = rows_of(make_person(1, days=7), "u1/phone")
+    try:
+        points = await archive.track("u1/phone", -LATEST, LATEST)
+        assert {point.time for point in points} == set(expected["time"].to_pylist())
+        assert [point.time for point in points] == sorted(point.time for point in points)
+        assert {(point.lat, point.lon) for point in points} == set(
+            zip(expected["lat"].to_pylist(), expected["lon"].to_pylist(), strict=True)
+        )
+        day = await archive.track("u1/phone", START_MS, START_MS + DAY_MS)
+        assert day == [point for point in points if START_MS <= point.time <= START_MS + DAY_MS]
+        assert await archive.track("nobody/phone", -LATEST, LATEST) == []
+        visits = await archive.visits("u1/phone", -LATEST, LATEST)
+        assert len(visits) > 7
+        assert visits == sorted(visits, key=lambda visit: visit["arrival"])
+        first, second, *_ = visits
+        assert await archive.visits("u1/phone", first["arrival"], second["arrival"]) == visits[:2]
+        # Questions at the same time get their own answers.
+        both = await asyncio.gather(
+            archive.track("u0/phone", START_MS, START_MS + DAY_MS),
+            archive.track("u1/phone", START_MS, START_MS + DAY_MS),
+        )
+        assert both[1] == day != both[0]
+    finally:
+        await archive.close()
+
+
+async def test_without_parquet_there_is_nothing_and_no_process(tmp_path: Path) -> None:
+    nowhere = Archive(None, None)
+    assert await nowhere.track("u/p", -LATEST, LATEST) == []
+    assert await nowhere.visits("u/p", -LATEST, LATEST) == []
+    await nowhere.close()
+    empty = Archive(str(tmp_path / "history"), str(tmp_path / "places"))
+    assert await empty.track("u/p", -LATEST, LATEST) == []
+    assert await empty.visits("u/p", -LATEST, LATEST) == []
+    await empty.close()
+
+
+async def test_what_can_not_be_read_or_is_too_long_is_explained(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "history"
+    (out / "date=2026-01-01").mkdir(parents=True)
+    (out / "date=2026-01-01" / f"location-0-{0:020d}-{9:020d}.parquet").write_bytes(b"PAR1 no")
+    broken = Archive(str(out), None)
+    with pytest.raises(ArchiveUnavailable, match="2026-01-01 cannot be read"):
+        await broken.track("u/p", -LATEST, LATEST)
+    await broken.close()
+    monkeypatch.setattr("gateway.archive.POINTS_MAX", 100)
+    archive = Archive(str(history / "history"), None)
+    with pytest.raises(ArchiveRefused, match="ask for a shorter time"):
+        await archive.track("u1/phone", -LATEST, LATEST)
+    assert await archive.track("u1/phone", START_MS, START_MS + 60_000)
+    await archive.close()
+
+
+def reading_processes() -> list[int]:
+    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
+    return [
+        int(pid)
+        for pid in children
+        if b"gateway.archive_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
+    ]
+
+
+async def test_a_process_that_dies_is_started_again(history: Path) -> None:
+    archive = Archive(str(history / "history"), None)
+    day = await archive.track("u1/phone", START_MS, START_MS + DAY_MS)
+    [reader] = reading_processes()
+    os.kill(reader, signal.SIGKILL)
+    for _ in range(3):
+        try:
+            assert await archive.track("u1/phone", START_MS, START_MS + DAY_MS) == day
+            break
+        except ArchiveUnavailable:
+            continue
+    else:
+        raise AssertionError("it does not come back")
+    await archive.close()
+
+
+async def test_the_gateway_joins_the_history_and_what_is_new(
+    history: Path, tmp_path: Path, gateway: Gateway
+) -> None:
+    own = Gateway(
+        tmp_path,
+        gateway.bootstrap_servers,
+        *("--history", str(history / "history"), "--places", str(history / "places")),
+    )
+    try:
+        user = own.user("u1")
+        await send(own, user, {"device": "phone", "lat": 47.5, "lon": 9.5, "time": now_ms()})
+        async with own.client(user) as client:
+            path = "/v1/devices/u1%2Fphone"
+            answer = await client.get(f"{path}/track")
+            [feature] = json.loads(await answer.read())["features"]
+            assert feature["geometry"]["coordinates"][-1] == [9.5, 47.5]
+            assert len(feature["geometry"]["coordinates"]) > 1000
+            visits = await json_of(await client.get(f"{path}/visits"))
+            places = await json_of(await client.get(f"{path}/places"))
+            known = {place["place_id"] for place in places}
+            assert known and {visit["place_id"] for visit in visits} & known
+            await json_of(await client.get("/v1/devices/u0%2Fphone/visits"), 403)
+    finally:
+        own.close()
