@@ -55,6 +55,10 @@ class HistoryUnreadable(Exception):
     """The history exists and cannot be read now; the text says why."""
 
 
+class TrackTooLong(Exception):
+    """A track has more rows than were asked for."""
+
+
 class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
     """Offsets first..last of one partition, both inclusive."""
 
@@ -308,10 +312,12 @@ class HistoryReader:
             for batch in parquet.iter_batches(row_groups=groups, columns=names, use_threads=False):
                 yield in_degrees(batch)
 
-    def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
+    def track(
+        self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
+    ) -> list[TrackRow]:
         """Points of a device with from_ms <= time <= to_ms, by time, none twice.
 
-        Raises HistoryUnreadable when a file cannot be read.
+        Raises HistoryUnreadable when a file cannot be read, TrackTooLong for more than `rows_max`.
         """
         found: dict[tuple[int, float, float], TrackRow] = {}
         for period in self.periods():
@@ -320,6 +326,8 @@ class HistoryReader:
                 continue
             for row in self._track_of(period, device, from_ms, to_ms):
                 found[(row.time, row.lat, row.lon)] = row
+            if rows_max is not None and len(found) > rows_max:
+                raise TrackTooLong(f"{device}: more than {rows_max} points")
         return sorted(found.values(), key=lambda row: row.time)
 
     def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:

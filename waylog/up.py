@@ -349,6 +349,8 @@ class _Platform:
             "--viewer", "local",
             *self.gateway_options,
         ]  # fmt: skip
+        if self.history is not None:
+            words += ["--history", self.history]
         if self.open:
             words.append("--open")
         if self.gateway_workers > 1:
