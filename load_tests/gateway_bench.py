@@ -28,7 +28,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from multiprocessing.connection import Connection
+from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
 
@@ -61,7 +61,22 @@ end
 """
 
 
-class Gateways:
+class _Server:
+    """Processes that are measured together."""
+
+    mqtt_port: int
+    processes: list[subprocess.Popen[bytes]]
+
+    def cpu_s(self) -> float:
+        """Processor time of all of them so far."""
+        return sum(_cpu_s(process.pid) for process in self.processes)
+
+    def memory_kib(self) -> int:
+        """Anonymous memory of all of them: what is theirs alone."""
+        return sum(_anonymous_kib(process.pid) for process in self.processes)
+
+
+class Gateways(_Server):
     """A gateway and perhaps edge workers, within `with`."""
 
     def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
@@ -71,7 +86,7 @@ class Gateways:
             *("--bootstrap-servers", bootstrap_servers, "--data", str(folder)),
         ]
         self._workers = workers
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes = []
         self.http_port, self.mqtt_port = free_port(), free_port()
 
     def __enter__(self) -> Gateways:
@@ -115,22 +130,14 @@ class Gateways:
                 process.kill()
                 process.wait()
 
-    def cpu_s(self) -> float:
-        """Processor time of all workers so far."""
-        return sum(_cpu_s(process.pid) for process in self.processes)
 
-    def memory_kib(self) -> int:
-        """Anonymous memory of all workers: what is theirs alone."""
-        return sum(_anonymous_kib(process.pid) for process in self.processes)
-
-
-class Mosquitto:
+class Mosquitto(_Server):
     """The Mosquitto of this machine, as it is installed, within `with`."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.mqtt_port = free_port()
-        self.processes: list[subprocess.Popen[bytes]] = []
+        self.processes = []
 
     def __enter__(self) -> Mosquitto:
         path = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
@@ -147,9 +154,6 @@ class Mosquitto:
     def __exit__(self, *_: object) -> None:
         self.processes[0].terminate()
         self.processes[0].wait(20)
-
-    cpu_s = Gateways.cpu_s
-    memory_kib = Gateways.memory_kib
 
 
 def _cpu_s(pid: int) -> float:
@@ -187,7 +191,7 @@ def main(argv: list[str] | None = None) -> int:
     for name in arguments.only or names[:4]:
         with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
             result = {"name": name} | _run(name, arguments, Path(folder))
-        passed = passed and result.get("passed", True)
+        passed = passed and bool(result.get("passed", True))
         print(json.dumps(result), flush=True)
     return 0 if passed else 1
 
@@ -332,8 +336,8 @@ async def _frame(reader: asyncio.StreamReader) -> bytes:
 class _Fleet:
     """A process with many devices."""
 
-    process: Any
-    pipe: Connection
+    process: SpawnProcess
+    pipe: Any
     devices: int
 
 
@@ -347,7 +351,7 @@ class _Outcome:
     latencies: list[tuple[int, int]] = field(default_factory=list)
 
 
-def _drive(pipe: Connection, port: int, devices: int, first: int, rate: float) -> None:
+def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
     """A fleet's process: says when all devices are connected, sends when it is told to."""
     from load_tests.fleet import Fleet
 
@@ -372,7 +376,6 @@ def _drive(pipe: Connection, port: int, devices: int, first: int, rate: float) -
     seconds = pipe.recv()
     fleet.begin()
     until = time.monotonic() + seconds
-    down: list[float] = []
     while time.monotonic() < until:
         fleet.step()
         if pipe.poll():
@@ -384,7 +387,7 @@ def _drive(pipe: Connection, port: int, devices: int, first: int, rate: float) -
     while not fleet.settled and time.monotonic() < deadline:
         fleet.step()
     latencies = fleet.take_acknowledgement_latencies()
-    pipe.send((fleet.sent, fleet.acknowledged, fleet.resent, latencies, down))
+    pipe.send((fleet.sent, fleet.acknowledged, fleet.resent, latencies))
     pipe.recv()
     fleet.close()
 
@@ -422,7 +425,7 @@ def _outcomes(fleets: list[_Fleet]) -> tuple[_Outcome, Pairs]:
     for fleet in fleets:
         while isinstance(answer := fleet.pipe.recv(), int):
             pass
-        sent, acknowledged, resent, latencies, _ = answer
+        sent, acknowledged, resent, latencies = answer
         total.sent += sent
         total.acknowledged += acknowledged
         total.resent += resent
@@ -431,9 +434,7 @@ def _outcomes(fleets: list[_Fleet]) -> tuple[_Outcome, Pairs]:
     return total, merged(several)
 
 
-def _mqtt(
-    server: Gateways | Mosquitto, connections: int, arguments: argparse.Namespace
-) -> dict[str, Any]:
+def _mqtt(server: _Server, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
     empty_kib, idle_cpu_s = server.memory_kib(), server.cpu_s()
     began = time.monotonic()
     with _fleets(server.mqtt_port, connections, arguments.rate) as fleets:
