@@ -1,0 +1,73 @@
+"""Three brokers in processes of their own, which keep their metadata together."""
+
+from __future__ import annotations
+
+import socket
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from tests.contract.broker_process import BrokerProcess
+
+NODES = (1, 2, 3)
+
+
+def free_ports(count: int) -> list[int]:
+    """Ports that nobody listens at."""
+    sockets = [socket.socket() for _ in range(count)]
+    for each in sockets:
+        each.bind(("127.0.0.1", 0))
+    ports = [int(each.getsockname()[1]) for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports
+
+
+class ClusterProcesses:
+    """Brokers 1, 2 and 3; each may be stopped, killed and started by itself."""
+
+    def __init__(self, folder: Path, **properties: str) -> None:
+        ports = free_ports(2 * len(NODES))
+        self.ports = dict(zip(NODES, ports, strict=False))
+        controllers = dict(zip(NODES, ports[len(NODES) :], strict=True))
+        voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
+        self.brokers: dict[int, BrokerProcess] = {}
+        for node in NODES:
+            (folder / str(node)).mkdir(parents=True)
+            # As `waylog up --brokers 3` writes them, but without acknowledging after fdatasync.
+            broker = BrokerProcess(folder / str(node), **properties)
+            broker.properties |= {
+                "node.id": str(node),
+                "process.roles": "broker,controller",
+                "listeners": (
+                    f"PLAINTEXT://127.0.0.1:{self.ports[node]},"
+                    f"CONTROLLER://127.0.0.1:{controllers[node]}"
+                ),
+                "controller.listener.names": "CONTROLLER",
+                "controller.quorum.voters": voters,
+                "default.replication.factor": "3",
+                "min.insync.replicas": "2",
+            }
+            del broker.properties["log.flush.interval.messages"]
+            self.brokers[node] = broker
+
+    @property
+    def bootstrap_servers(self) -> str:
+        """All three."""
+        return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
+
+    def start(self, *nodes: int) -> str:
+        """Start nodes, all if none is named; returns the bootstrap servers when they serve."""
+        with ThreadPoolExecutor() as executor:
+            list(executor.map(self._start, nodes or NODES))
+        return self.bootstrap_servers
+
+    def _start(self, node: int) -> None:
+        broker = self.brokers[node]
+        listeners = broker.properties["listeners"]
+        broker.start()
+        broker.properties["listeners"] = listeners
+
+    def stop(self) -> None:
+        """Stop all that run."""
+        for broker in self.brokers.values():
+            broker.stop()

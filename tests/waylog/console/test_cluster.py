@@ -1,0 +1,87 @@
+"""`waylog cluster`, as a person at a terminal uses it, on three real brokers."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from tests.contract.cluster_processes import ClusterProcesses
+from tests.waylog.console.test_console import Terminal
+
+TIMEOUT_S = 30.0
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ClusterProcesses]:
+    brokers = ClusterProcesses(tmp_path_factory.mktemp("cluster"))
+    brokers.start()
+    yield brokers
+    brokers.stop()
+
+
+@pytest.fixture(scope="module")
+def terminal(cluster: ClusterProcesses) -> Terminal:
+    terminal = Terminal(cluster.bootstrap_servers)
+    terminal.run("topics", "create", "trips", "--partitions", "3")
+    return terminal
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + TIMEOUT_S
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+
+
+def brokers(rows: list[dict[str, Any]]) -> dict[int, dict[str, Any]]:
+    return {row["broker"]: row for row in rows if "broker" in row}
+
+
+def test_the_cluster_describes_its_brokers_and_controllers(terminal: Terminal) -> None:
+    rows = terminal.rows("cluster", "describe")
+    assert brokers(rows).keys() == {1, 2, 3}
+    assert all(row["running"] and row["replicas"] == 3 for row in brokers(rows).values())
+    roles = sorted(row["role"] for row in rows if "controller" in row)
+    assert roles == ["active", "voter", "voter"]
+    assert "3 brokers, 3 partitions, 0 of them under-replicated" in terminal.run(
+        "cluster", "describe"
+    )
+
+
+def test_replicas_move_where_they_are_told(terminal: Terminal) -> None:
+    (row,) = terminal.rows("cluster", "reassign", "trips:0=2,3", "--wait")
+    assert (row["to"], row["refused"]) == ("2,3", None)
+    described = terminal.rows("topics", "describe", "trips")
+    assert next(row["replicas"] for row in described if row.get("partition") == 0) == "2,3"
+    assert "nothing is being moved" in terminal.run("cluster", "reassign", "--list")
+    moves = terminal.rows("cluster", "reassign", "trips", "--brokers", "1,2", "--dry-run")
+    assert {row["to"] for row in moves} <= {"1,2", "2,1"}
+    assert "no such topic" in terminal.run("cluster", "reassign", "none:0=1", status=1)
+    assert "say where to" in terminal.run("cluster", "reassign", "trips", status=1)
+
+
+def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
+    terminal: Terminal, cluster: ClusterProcesses
+) -> None:
+    assert "led by its preferred replica" in terminal.run("cluster", "elect")
+    led = brokers(terminal.rows("cluster", "describe"))
+    cluster.brokers[3].stop()
+    rows = terminal.rows("cluster", "describe")
+    assert not brokers(rows)[3]["running"]
+    behind = [row for row in rows if "in_sync" in row and "topic" in row]
+    assert behind
+    assert all("3" not in row["in_sync"].split(",") for row in behind)
+    cluster.start(3)
+    until(lambda: not any("topic" in row for row in terminal.rows("cluster", "describe")))
+    elected = terminal.rows("cluster", "elect")
+    assert all(row["elected"] for row in elected)
+    until(lambda: brokers(terminal.rows("cluster", "describe"))[3]["leads"] == led[3]["leads"])
+    assert "name the partitions" in terminal.run("cluster", "elect", "--unclean", status=1)
+
+
+def test_nobody_there_is_said_in_one_line() -> None:
+    said = Terminal("127.0.0.1:1").run("cluster", "describe", status=1)
+    assert "no Kafka broker answers at 127.0.0.1:1" in said

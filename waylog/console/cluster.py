@@ -1,0 +1,386 @@
+"""`waylog cluster`: who is in the cluster, who leads what, and moving it, on any Kafka cluster."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+from kafka import KafkaAdminClient, TopicPartition
+from kafka.errors import KafkaError
+
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.console.common import add_bootstrap, add_json, print_rows, say, security
+from waylog.console.placement import plan_moves
+from waylog.kafka_properties import configured_properties
+
+_EXAMPLES: Final = """examples:
+  waylog cluster describe
+  waylog cluster describe --bootstrap-servers kafka1:9092 --json
+  waylog cluster elect                              every partition to its preferred replica
+  waylog cluster elect location:2 --unclean         give up what only dead replicas have
+  waylog cluster reassign location:0=2,3,1          these replicas, the first to lead
+  waylog cluster reassign location address --brokers 1,2,3,4 --dry-run
+  waylog cluster reassign --list
+  waylog cluster reassign location:0 --cancel
+"""
+
+_PREFERRED: Final = 0
+_UNCLEAN: Final = 1
+_ELECTION_NOT_NEEDED: Final = 84
+_POLL_S: Final = 0.5
+_BOOTSTRAP_MS: Final = 3000
+
+#: librdkafka's properties and kafka-python's names for them.
+_OPTIONS: Final = {
+    "security.protocol": "security_protocol",
+    "sasl.mechanism": "sasl_mechanism",
+    "sasl.mechanisms": "sasl_mechanism",
+    "sasl.username": "sasl_plain_username",
+    "sasl.password": "sasl_plain_password",
+    "ssl.ca.location": "ssl_cafile",
+    "ssl.certificate.location": "ssl_certfile",
+    "ssl.key.location": "ssl_keyfile",
+    "ssl.key.password": "ssl_password",
+}
+
+Place = tuple[str, int]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The options of `waylog cluster`."""
+    parser.epilog = _EXAMPLES
+    actions = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    describe = actions.add_parser("describe", help="brokers, controllers, replicas behind")
+    elect = actions.add_parser("elect", help="elect leaders")
+    reassign = actions.add_parser("reassign", help="move replicas to other brokers")
+    for each in (describe, elect, reassign):
+        add_json(each)
+        add_bootstrap(each)
+    elect.add_argument(
+        "place", nargs="*", metavar="TOPIC[:PARTITION]", help="default: all partitions"
+    )
+    elect.add_argument(
+        "--unclean",
+        action="store_true",
+        help="let a replica lead that may lack acknowledged records; they are lost then",
+    )
+    reassign.add_argument(
+        "place",
+        nargs="*",
+        metavar="TOPIC[:PARTITION[=ID,ID...]]",
+        help="what to move; without ids --brokers says where to",
+    )
+    how = reassign.add_mutually_exclusive_group()
+    how.add_argument("--brokers", metavar="ID,...", help="spread evenly over these brokers")
+    how.add_argument("--list", action="store_true", help="what is being moved")
+    how.add_argument("--cancel", action="store_true", help="take back what is being moved")
+    reassign.add_argument(
+        "--replication-factor", type=int, metavar="N", help="with --brokers: other than now"
+    )
+    reassign.add_argument("--dry-run", action="store_true", help="show what would be moved")
+    reassign.add_argument("--wait", action="store_true", help="return when everything has moved")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do one of the actions."""
+    actions = {"describe": _describe, "elect": _elect, "reassign": _reassign}
+    with _connect(arguments) as admin:
+        try:
+            return actions[arguments.action](admin, arguments)
+        except KafkaError as error:
+            raise CommandError(str(error)) from None
+
+
+@contextmanager
+def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
+    given = configured_properties() | security(arguments)
+    options: dict[str, Any] = {_OPTIONS[name]: given[name] for name in given if name in _OPTIONS}
+    if given.get("ssl.endpoint.identification.algorithm") == "none":
+        options["ssl_check_hostname"] = False
+    # What it has to say of connections is in the errors that it raises.
+    logging.getLogger("kafka").setLevel(logging.CRITICAL)
+    try:
+        admin = KafkaAdminClient(
+            bootstrap_servers=arguments.bootstrap_servers.split(","),
+            client_id="waylog-console",
+            bootstrap_timeout_ms=_BOOTSTRAP_MS,
+            **options,
+        )
+    except (KafkaError, OSError, ValueError) as error:
+        raise CommandError(
+            f"no Kafka broker answers at {arguments.bootstrap_servers} ({error}); is `waylog up` "
+            "running there?"
+        ) from None
+    try:
+        yield admin
+    finally:
+        admin.close()
+
+
+def _partitions(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:
+    return {
+        (topic["name"], each["partition_index"]): each
+        for topic in admin.describe_topics()
+        for each in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
+    }
+
+
+# ---------------------------------------------------------------------------------------- describe
+
+
+def _describe(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
+    cluster = admin.describe_cluster()
+    partitions = _partitions(admin)
+    quorum = _quorum(admin)
+    behind = [
+        {
+            "topic": topic,
+            "partition": index,
+            "leader": each["leader_id"] if each["leader_id"] >= 0 else None,
+            "replicas": _ids(each["replica_nodes"]),
+            "in_sync": _ids(each["isr_nodes"]),
+        }
+        for (topic, index), each in sorted(partitions.items())
+        if len(each["isr_nodes"]) < len(each["replica_nodes"]) or each["leader_id"] < 0
+    ]
+    if not arguments.json:
+        print(
+            f"cluster {cluster['cluster_id']}: {len(cluster['brokers'])} brokers, "
+            f"{len(partitions)} partitions, {len(behind)} of them under-replicated; "
+            f"the active controller is {cluster['controller_id']}\n"
+        )
+    sections: list[tuple[str, Sequence[dict[str, Any]]]] = [
+        ("brokers", _brokers(cluster, partitions)),
+        ("controllers", quorum),
+        ("under-replicated partitions", behind),
+    ]
+    for title, rows in sections:
+        if not rows:
+            continue
+        if not arguments.json:
+            print(title)
+        print_rows(rows, as_json=arguments.json)
+        if not arguments.json:
+            print()
+    return EXIT_DONE
+
+
+def _brokers(
+    cluster: dict[str, Any], partitions: dict[Place, dict[str, Any]]
+) -> list[dict[str, Any]]:
+    leads = Counter(each["leader_id"] for each in partitions.values())
+    has = Counter(node for each in partitions.values() for node in each["replica_nodes"])
+    in_sync = Counter(node for each in partitions.values() for node in each["isr_nodes"])
+    running = {each["broker_id"]: each for each in cluster["brokers"]}
+    rows = []
+    for broker_id in sorted(running.keys() | has.keys()):
+        broker = running.get(broker_id)
+        rows.append(
+            {
+                "broker": broker_id,
+                "address": None if broker is None else f"{broker['host']}:{broker['port']}",
+                "rack": None if broker is None else broker["rack"],
+                "running": broker is not None,
+                "leads": leads[broker_id],
+                "replicas": has[broker_id],
+                "in_sync": in_sync[broker_id],
+            }
+        )
+    return rows
+
+
+def _quorum(admin: KafkaAdminClient) -> list[dict[str, Any]]:
+    try:
+        log = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]
+    except (KafkaError, LookupError):
+        # A cluster before KRaft, or no right to see it.
+        return []
+    now_ms = time.time() * 1000
+    rows = []
+    for kind in ("current_voters", "observers"):
+        for each in log[kind]:
+            leads = each["replica_id"] == log["leader_id"]
+            role = "observer" if kind == "observers" else "active" if leads else "voter"
+            fetched = each["last_fetch_timestamp"]
+            rows.append(
+                {
+                    "controller": each["replica_id"],
+                    "role": role,
+                    "epoch": log["leader_epoch"],
+                    "end_offset": each["log_end_offset"],
+                    "behind": max(0, log["high_watermark"] - each["log_end_offset"]),
+                    "seen_ms_ago": None if leads or fetched < 0 else int(now_ms - fetched),
+                }
+            )
+    return rows
+
+
+def _ids(nodes: Sequence[int]) -> str:
+    return ",".join(map(str, nodes))
+
+
+# ------------------------------------------------------------------------------------------- elect
+
+
+def _elect(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
+    if arguments.unclean and not arguments.place:
+        raise CommandError("--unclean gives up records: name the partitions")
+    asked: dict[str, list[int]] | None = None
+    if arguments.place:
+        asked = {}
+        for topic, index in _find(arguments.place, _partitions(admin)):
+            asked.setdefault(topic, []).append(index)
+    kind = _UNCLEAN if arguments.unclean else _PREFERRED
+    response = admin.elect_leaders(kind, asked, raise_errors=False)
+    rows = [
+        {
+            "topic": topic.topic,
+            "partition": each.partition_id,
+            "elected": each.error_code == 0,
+            "reason": None if each.error_code == 0 else each.error_message,
+        }
+        for topic in response.replica_election_results
+        for each in topic.partition_result
+        if asked is not None or each.error_code != _ELECTION_NOT_NEEDED
+    ]
+    if not rows:
+        say([], "every partition is led by its preferred replica", as_json=arguments.json)
+        return EXIT_DONE
+    print_rows(rows, as_json=arguments.json)
+    needed = [row for row in rows if not row["elected"]]
+    unmet = [row for row in needed if row["reason"] and "already" not in str(row["reason"])]
+    return EXIT_FAILED if unmet else EXIT_DONE
+
+
+def _find(words: Sequence[str], partitions: dict[Place, dict[str, Any]]) -> list[Place]:
+    """The partitions that TOPIC or TOPIC:PARTITION names; raises CommandError."""
+    found: list[Place] = []
+    for word in words:
+        topic, separator, number = word.partition(":")
+        if separator and not number.isdigit():
+            raise CommandError(f"{word}: TOPIC or TOPIC:PARTITION is expected")
+        meant = [
+            place
+            for place in partitions
+            if place[0] == topic and (not separator or place[1] == int(number))
+        ]
+        if not meant:
+            raise CommandError(f"{word}: there is no such topic or partition")
+        found += meant
+    return found
+
+
+# ---------------------------------------------------------------------------------------- reassign
+
+
+def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
+    if arguments.list:
+        _list(admin, arguments)
+        return EXIT_DONE
+    partitions = _partitions(admin)
+    if arguments.cancel:
+        moves: dict[Place, list[int] | None] = dict.fromkeys(
+            _find(arguments.place, partitions) or _moving(admin)
+        )
+    else:
+        moves = dict(_moves(arguments, partitions))
+    rows = [
+        {
+            "topic": topic,
+            "partition": index,
+            "from": _ids(partitions[topic, index]["replica_nodes"]),
+            "to": None if replicas is None else _ids(replicas),
+        }
+        for (topic, index), replicas in moves.items()
+    ]
+    if not moves:
+        say([], "nothing is to be moved", as_json=arguments.json)
+        return EXIT_DONE
+    if arguments.dry_run:
+        print_rows(rows, as_json=arguments.json)
+        return EXIT_DONE
+    answers = admin.alter_partition_reassignments(
+        {TopicPartition(*place): replicas for place, replicas in moves.items()}
+    )
+    failed = False
+    for row in rows:
+        error = answers.get(TopicPartition(row["topic"], row["partition"]))
+        row["refused"] = None if error is None else error.__name__
+        failed = failed or error is not None
+    print_rows(rows, as_json=arguments.json)
+    if arguments.wait and not arguments.cancel:
+        _wait(admin, len(moves))
+    return EXIT_FAILED if failed else EXIT_DONE
+
+
+def _moving(admin: KafkaAdminClient) -> list[Place]:
+    return [(each.topic, each.partition) for each in admin.list_partition_reassignments()]
+
+
+def _list(admin: KafkaAdminClient, arguments: argparse.Namespace) -> None:
+    rows = [
+        {
+            "topic": place.topic,
+            "partition": place.partition,
+            "replicas": _ids(each["replicas"]),
+            "adding": _ids(each["adding_replicas"]),
+            "removing": _ids(each["removing_replicas"]),
+        }
+        for place, each in sorted(admin.list_partition_reassignments().items())
+    ]
+    if rows:
+        print_rows(rows, as_json=arguments.json)
+    else:
+        say([], "nothing is being moved", as_json=arguments.json)
+
+
+def _moves(
+    arguments: argparse.Namespace, partitions: dict[Place, dict[str, Any]]
+) -> dict[Place, list[int]]:
+    named = [word for word in arguments.place if "=" in word]
+    if named and arguments.brokers:
+        raise CommandError("either TOPIC:PARTITION=ID,... or --brokers")
+    if arguments.brokers:
+        places = _find(arguments.place, partitions) if arguments.place else list(partitions)
+        present = {place: list(partitions[place]["replica_nodes"]) for place in places}
+        brokers = _numbers("--brokers", arguments.brokers)
+        factor = arguments.replication_factor
+        if factor is not None and not 1 <= factor <= len(brokers):
+            raise CommandError(f"--replication-factor {factor}: there are {len(brokers)} brokers")
+        return plan_moves(present, brokers, factor)
+    if not named or len(named) < len(arguments.place):
+        raise CommandError("say where to: TOPIC:PARTITION=ID,... or --brokers ID,...")
+    moves = {}
+    for word in named:
+        place, _, ids = word.partition("=")
+        for each in _find([place], partitions):
+            moves[each] = _numbers(word, ids)
+    return moves
+
+
+def _numbers(what: str, text: str) -> list[int]:
+    words = text.split(",")
+    if not all(word.strip().isdigit() for word in words):
+        raise CommandError(f"{what}: broker ids with commas between them are expected")
+    return [int(word) for word in words]
+
+
+def _wait(admin: KafkaAdminClient, count: int) -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    console = Console(stderr=True)
+    with Progress(console=console, disable=not sys.stderr.isatty(), transient=True) as progress:
+        task = progress.add_task("moving", total=count)
+        while True:
+            left = len(admin.list_partition_reassignments())
+            progress.update(task, completed=max(0, count - left))
+            if not left:
+                return
+            time.sleep(_POLL_S)
