@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from gateway.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
-from gateway.track_store import pack_point
+from gateway.archive_points import pack_points
 
 if TYPE_CHECKING:
     from waylog.history_reader import HistoryReader
@@ -57,7 +57,7 @@ class Reader:
             elif time.monotonic() - self._looked > _FRESH_S:
                 self._history.refresh()
                 self._looked = time.monotonic()
-            rows = self._history.track(
+            table = self._history.track_table(
                 question.device, question.from_ms, question.to_ms, rows_max=question.limit
             )
         except TrackTooLong as error:
@@ -66,7 +66,7 @@ class Reader:
             ) from error
         except (ConfigError, HistoryUnreadable, OSError) as error:
             raise ArchiveUnavailable(str(error)) from error
-        return b"".join(pack_point(*row) for row in rows)
+        return pack_points(table)
 
     def _visits(self, question: Question) -> bytes:
         from waylog.config import ConfigError

@@ -319,32 +319,44 @@ class HistoryReader:
 
         Raises HistoryUnreadable when a file cannot be read, TrackTooLong for more than `rows_max`.
         """
-        found: dict[tuple[int, float, float], TrackRow] = {}
+        table = self.track_table(device, from_ms, to_ms, rows_max=rows_max)
+        columns = (column.to_pylist() for column in table.columns)
+        return [TrackRow(*values) for values in zip(*columns, strict=True)]
+
+    def track_table(
+        self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
+    ) -> pa.Table:
+        """The same as a table with the members of TrackRow."""
+        import pyarrow as pa
+
+        found: list[pa.RecordBatch] = []
         for period in self.periods():
             start, stop = period_bounds_ms(period)
-            if start > to_ms or stop <= from_ms:
-                continue
-            for row in self._track_of(period, device, from_ms, to_ms):
-                found[(row.time, row.lat, row.lon)] = row
-            if rows_max is not None and len(found) > rows_max:
-                raise TrackTooLong(f"{device}: more than {rows_max} points")
-        return sorted(found.values(), key=lambda row: row.time)
+            if start <= to_ms and stop > from_ms:
+                found += self._track_of(period, device, from_ms, to_ms)
+            if rows_max is not None and sum(batch.num_rows for batch in found) > rows_max:
+                found = _each_once(pa.Table.from_batches(found)).to_batches()
+                if sum(batch.num_rows for batch in found) > rows_max:
+                    raise TrackTooLong(f"{device}: more than {rows_max} points")
+        schema = pa.schema(
+            [(name, pa.int64() if name == "time" else pa.float64()) for name in TrackRow._fields]
+        )
+        return _each_once(pa.Table.from_batches([batch.cast(schema) for batch in found], schema))
 
-    def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[TrackRow]:
+    def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[pa.RecordBatch]:
         import pyarrow as pa
         import pyarrow.compute as pc
 
         for attempt in range(_ATTEMPTS):
             try:
-                found: list[TrackRow] = []
+                found: list[pa.RecordBatch] = []
                 for file in self.files(period):
                     for rows in self._own_rows(file, device):
                         within = pc.and_(
                             pc.greater_equal(rows["time"], from_ms),
                             pc.less_equal(rows["time"], to_ms),
                         )
-                        columns = (column.to_pylist() for column in rows.filter(within))
-                        found += [TrackRow(*values) for values in zip(*columns, strict=True)]
+                        found.append(rows.filter(within))
                 return found
             except FileNotFoundError as error:
                 # A compaction has exchanged files since we looked.
@@ -383,6 +395,20 @@ class HistoryReader:
                     for batch in rows.to_batches():
                         yield in_degrees(batch.select(names)).select(TrackRow._fields)
                 start = stop
+
+
+def _each_once(table: pa.Table) -> pa.Table:
+    """Rows by time; of those with the same time and place the one that came last."""
+    import numpy as np
+    import pyarrow as pa
+
+    keys = [table[name].to_numpy() for name in ("time", "lat", "lon")]
+    order = np.lexsort(keys[::-1])
+    same = np.ones(max(0, len(order) - 1), np.bool_)
+    for key in keys:
+        same &= key[order][1:] == key[order][:-1]
+    # The sort is stable: the last of equal ones is the one that came last.
+    return table.take(pa.array(order[np.append(~same, True)[: len(order)]]))
 
 
 def _run_of(metadata: Any, device: str) -> DeviceRun | None:
