@@ -27,9 +27,9 @@ FAILOVER_S_MAX = 2.0
 class Processes:
     """The brokers of a trio as processes."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **properties: str) -> None:
         self.folder = folder
-        self.trio = Trio(folder)
+        self.trio = Trio(folder, **properties)
         self.running: dict[int, asyncio.subprocess.Process] = {}
 
     async def start(self, node_id: int) -> None:
