@@ -9,6 +9,7 @@ from setuptools import Extension, setup
 EXTENSIONS = [
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "gateway/fix_view.pyx",
     "gateway/formats/plain_positions.pyx",
     "gateway/known_fixes.pyx",
     "gateway/mqtt/codec.pyx",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import math
 import struct
 from collections import deque
@@ -97,7 +98,10 @@ class TrackStore:
         course: float | None = None,
     ) -> None:
         """Add a point. Raises struct.error, OverflowError for values that are no position."""
-        packed = pack_point(time, lat, lon, altitude, accuracy, speed, course)
+        self.append_packed(device, pack_point(time, lat, lon, altitude, accuracy, speed, course))
+
+    def append_packed(self, device: str, packed: builtins.bytes) -> None:
+        """Add a point as `pack_point` makes it."""
         chunks = self._chunks.get(device)
         if chunks is None:
             chunks = self._chunks[device] = deque()

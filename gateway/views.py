@@ -16,6 +16,7 @@ from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
+from gateway.fix_view import take_fixes
 from gateway.formats.values import live_time
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.track_store import TrackPoint, TrackStore
@@ -123,17 +124,17 @@ class _View:
         self.caught_up = asyncio.Event()
         self._devices_max = devices_max
         # (time by which "newest" is decided, value); the device heard of last is last.
-        self._newest: dict[str, tuple[int, bytes]] = {}
+        self.newest: dict[str, tuple[int, bytes]] = {}
         # The devices of a user: mostly one, and then without a set of its own.
         self._of_user: dict[str, str | set[str]] = {}
         self._value_bytes = 0
         self._watcher: Watcher | None = None
 
     def __len__(self) -> int:
-        return len(self._newest)
+        return len(self.newest)
 
     def __contains__(self, device: str) -> bool:
-        return device in self._newest
+        return device in self.newest
 
     def watch(self, watcher: Watcher) -> None:
         """Give `watcher` each batch of records that come in from now on."""
@@ -146,13 +147,13 @@ class _View:
 
     def newest_raw(self, device: str) -> bytes | None:
         """The JSON of `latest`."""
-        entry = self._newest.get(device)
+        entry = self.newest.get(device)
         return None if entry is None else entry[1]
 
     def devices(self, user: str | None = None) -> list[str]:
         """Names of the devices of a user, or of all, sorted."""
         if user is None:
-            return sorted(self._newest)
+            return sorted(self.newest)
         found = self._of_user.get(user)
         if found is None:
             return []
@@ -164,27 +165,31 @@ class _View:
 
     def _take(self, device: str, live: int, value: bytes) -> bool:
         """Keep a value unless a newer one is known; returns whether it was kept."""
-        entry = self._newest.pop(device, None)
+        entry = self.newest.pop(device, None)
         if entry is not None:
             if entry[0] > live:
-                self._newest[device] = entry
+                self.newest[device] = entry
                 return False
             self._value_bytes -= len(entry[1])
         else:
-            self._index(device)
-        self._newest[device] = (live, value)
+            self.index(device)
+        self.newest[device] = (live, value)
         self._value_bytes += len(value)
-        while len(self._newest) > self._devices_max or self._value_bytes > VALUE_BYTES_MAX:
-            self._drop(next(iter(self._newest)))
+        self._trim()
         return True
 
+    def _trim(self) -> None:
+        while len(self.newest) > self._devices_max or self._value_bytes > VALUE_BYTES_MAX:
+            self._drop(next(iter(self.newest)))
+
     def _drop(self, device: str) -> None:
-        entry = self._newest.pop(device, None)
+        entry = self.newest.pop(device, None)
         if entry is not None:
             self._value_bytes -= len(entry[1])
             self._unindex(device)
 
-    def _index(self, device: str) -> None:
+    def index(self, device: str) -> None:
+        """Note the user of a device that is new here."""
         user = device.partition("/")[0]
         others = self._of_user.get(user)
         if others is None:
@@ -244,40 +249,51 @@ class LocationView(_View):
     def on_records(self, records: Sequence[Record]) -> None:
         """Take records of topic `location`; for LogReader."""
         watcher = self._watched_by()
-        events: list[ViewEvent] = []
-        for record in records:
-            partition, offset = record.partition(), record.offset()
-            assert partition is not None and offset is not None
-            self.positions[partition] = offset + 1
-            key, value = record.key(), record.value()
-            try:
-                if key is None or value is None:
-                    raise ValueError("no key or no value")
-                device = key.decode()
-                head = _fix_head.decode(value)
-                live = live_time(head.time, head.received)
-                self.tracks.append(
-                    device,
-                    live,
-                    head.lat,
-                    head.lon,
-                    head.altitude,
-                    head.accuracy,
-                    head.speed,
-                    head.course,
-                )
-            except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
-                self._unreadable(record)
-                continue
-            self.known_fixes.add(fix_key(device, head.id))
-            self._take(device, live, value)
-            if watcher is not None:
-                events.append(
-                    ViewEvent(LOCATION, partition, offset, device, head.lat, head.lon, value)
-                )
+        events: list[ViewEvent] | None = None if watcher is None else []
+        take_fixes(self, records, self.known_fixes, events, _location_event)
         self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
+
+    def take_record(self, record: Record, events: list[ViewEvent] | None) -> None:
+        """Take one record that is not as our own gateway writes nearly all of them."""
+        partition, offset = record.partition(), record.offset()
+        assert partition is not None and offset is not None
+        key, value = record.key(), record.value()
+        try:
+            if key is None or value is None:
+                raise ValueError("no key or no value")
+            device = key.decode()
+            head = _fix_head.decode(value)
+            live = live_time(head.time, head.received)
+            self.tracks.append(
+                device,
+                live,
+                head.lat,
+                head.lon,
+                head.altitude,
+                head.accuracy,
+                head.speed,
+                head.course,
+            )
+        except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
+            self._unreadable(record)
+            return
+        self.known_fixes.add(fix_key(device, head.id))
+        self._take(device, live, value)
+        if events is not None:
+            events.append(_location_event(partition, offset, device, head.lat, head.lon, value))
+
+    def grew(self, size: int) -> None:
+        """Count bytes of values that were kept without `_take`, and stay within the bounds."""
+        self._value_bytes += size
+        self._trim()
+
+
+def _location_event(
+    partition: int, offset: int, device: str, lat: float, lon: float, value: bytes
+) -> ViewEvent:
+    return ViewEvent(LOCATION, partition, offset, device, lat, lon, value)
 
 
 class _Waiter:
@@ -317,7 +333,7 @@ class AddressView(_View):
         """Call back as soon as there is the address of a fix of that time or a newer one, or when
         that is late; at once when it is there.
         """
-        entry = self._newest.get(device)
+        entry = self.newest.get(device)
         if entry is not None and entry[0] >= time_ms:
             callback()
             return
@@ -336,7 +352,7 @@ class AddressView(_View):
 
         self.when(device, time_ms, timeout_s, done)
         await future
-        entry = self._newest.get(device)
+        entry = self.newest.get(device)
         return entry is not None and entry[0] >= time_ms
 
     def _late(self, device: str, waiter: _Waiter) -> None:

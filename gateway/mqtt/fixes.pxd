@@ -11,6 +11,21 @@ cdef struct Text:
     Py_ssize_t size
 
 
+cdef struct RecordHead:
+    Text identity
+    double lat
+    double lon
+    int64_t time
+    int64_t received
+    double altitude   # NaN where it is not known, as those below
+    double accuracy
+    double speed
+    double course
+
+
+cdef bint read_record(bytes value, RecordHead* head) except -1
+
+
 cdef class TopicRoute:
     cdef readonly str topic
     cdef readonly bint allowed
@@ -26,6 +41,10 @@ cdef class TopicRoute:
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes _made_id(
+        self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,
+        const Text* trigger,
+    )
     cdef char* _put_head(
         self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
         int64_t received,

@@ -5,6 +5,7 @@ same fix of (a test compares them on everything); whatever is the least unusual 
 """
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.math cimport NAN
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
@@ -51,6 +52,7 @@ cdef struct Value:
 
 
 include "scanner.pxi"
+include "records.pxi"
 
 
 cdef int64_t wall_clock_ms() noexcept:
@@ -87,6 +89,25 @@ cdef inline char* put_member(
     if value.start is NULL or value.size < 0:
         return out
     return put(put(out, name, size), value.start, value.size)
+
+
+cdef char* put_repr(char* out, const Text* text, double value) except NULL:
+    """repr(value) of a number that stands in JSON as `text`.
+
+    A decimal of at most 15 digits is the shortest that stands for its double, which is what repr
+    writes, once its last zeros are gone; and there are no exponents between 1e-4 and 1e15.
+    """
+    cdef Py_ssize_t size = text.size
+    cdef bint fraction = memchr(text.start, b".", size) is not NULL
+    cdef bytes written
+    if size > 15 or not 1e-4 <= (value if value >= 0 else -value) < 1e15:
+        written = repr(value).encode()
+        return put(out, PyBytes_AS_STRING(written), PyBytes_GET_SIZE(written))
+    if not fraction:
+        return put(put(out, text.start, size), b".0", 2)
+    while text.start[size - 1] == b"0" and text.start[size - 2] != b".":
+        size -= 1
+    return put(out, text.start, size)
 
 
 cdef class TopicRoute:
@@ -225,9 +246,12 @@ cdef class TopicRoute:
         if identity.start is NULL or identity.size < UNIQUE_BYTES:
             if identity.start is not NULL and not identity.size:
                 return None
-            made = fix_id(
-                self._device.decode(), time, lat, lon, string_of(&trigger), string_of(&identity)
-            ).encode()
+            if identity.start is NULL:
+                made = self._made_id(time, &lat_text, lat, &lon_text, lon, &trigger)
+            else:
+                made = fix_id(
+                    self._device.decode(), time, lat, lon, string_of(&trigger), string_of(&identity)
+                ).encode()
             identity.start = PyBytes_AS_STRING(made)
             identity.size = PyBytes_GET_SIZE(made)
         elif identity.size > ID_BYTES_MAX:
@@ -246,6 +270,27 @@ cdef class TopicRoute:
             end = put(put_member(end, b',"trigger":"', 12, &trigger), b'"', 1)
         end = put(end, b',"source":"positions"}', 22)
         return PyBytes_FromStringAndSize(out, end - out)
+
+    cdef bytes _made_id(
+        self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,
+        const Text* trigger,
+    ):
+        """waylog.messages.fix_id of a fix that has no name of its own."""
+        cdef char[DEVICE_BYTES_MAX + 96 + ID_BYTES_MAX] seed
+        cdef char* end = put(seed, PyBytes_AS_STRING(self._device), PyBytes_GET_SIZE(self._device))
+        end[0] = 0
+        end = put_integer(end + 1, time)
+        end[0] = 0
+        end = put_repr(end + 1, lat_text, lat)
+        end[0] = 0
+        end = put_repr(end + 1, lon_text, lon)
+        end[0] = 0
+        end += 1
+        if trigger.start is not NULL:
+            end = put(end, trigger.start, trigger.size)
+        return blake2b(
+            PyBytes_FromStringAndSize(seed, end - seed), digest_size=12
+        ).hexdigest().encode()
 
     cdef char* _put_head(
         self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
@@ -366,9 +411,7 @@ cdef class TopicRoute:
         ):
             return None
         if identity.start is NULL:
-            made = fix_id(
-                self._device.decode(), time, lat, lon, string_of(&trigger), None
-            ).encode()
+            made = self._made_id(time, &lat_text, lat, &lon_text, lon, &trigger)
         else:
             # waylog.messages.fix_id for an app's own message id.
             end = put(seed, PyBytes_AS_STRING(self._device), PyBytes_GET_SIZE(self._device))

@@ -5,14 +5,40 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from gateway.fix_view import take_fixes
 from gateway.known_fixes import fix_key
 from gateway.track_store import TrackStore
-from gateway.views import AddressView, LocationView, Rate, ViewEvent
+from gateway.views import AddressView, LocationView, Rate, ViewEvent, _location_event
 from tests.gateway.records import NOW, StoredRecord, address, fix, record
-from waylog.messages import encode
+from waylog.messages import Fix, encode
 
 DAY = 24 * 3600 * 1000
+
+_MEASURED = st.one_of(st.none(), st.floats(-1e4, 1e4), st.integers(-100, 100))
+FIXES = st.builds(
+    Fix,
+    id=st.text(min_size=1, max_size=30),
+    device=st.sampled_from(["ada/phone", "ada/bike", "bob/\u00e9", 'a"b/c']),
+    user=st.just("ada"),
+    lat=st.one_of(st.floats(-90, 90), st.integers(-90, 90)),
+    lon=st.floats(-180, 180),
+    time=st.one_of(st.integers(NOW - 3 * DAY, NOW + 3 * DAY), st.integers(-(2**40), 2**40)),
+    received=st.integers(NOW - DAY, NOW + DAY),
+    accuracy=_MEASURED,
+    altitude=_MEASURED,
+    speed=_MEASURED,
+    course=_MEASURED,
+    battery=_MEASURED,
+    trigger=st.one_of(st.none(), st.text(max_size=5)),
+    source=st.sampled_from([None, "positions"]),
+    attributes=st.one_of(
+        st.none(),
+        st.dictionaries(st.text(max_size=5), st.sampled_from([1, "x", [1], {"speed": 5}])),
+    ),
+)
 
 
 class Watcher:
@@ -150,3 +176,25 @@ def test_a_rate_is_the_mean_of_whole_seconds() -> None:
     assert rate.per_second() == 10
     now += 100
     assert rate.per_second() == 0
+
+
+@given(st.lists(FIXES, max_size=6), st.booleans())
+def test_what_is_plain_is_taken_as_anything_else(fixes: list[Fix], watched: bool) -> None:
+    records = [record(each, offset) for offset, each in enumerate(fixes)]
+    quick, complete = LocationView(), LocationView()
+    events: list[ViewEvent] | None = [] if watched else None
+    expected: list[ViewEvent] | None = [] if watched else None
+    take_fixes(quick, records, quick.known_fixes, events, _location_event)
+    for stored in records:
+        complete.take_record(stored, expected)
+    assert quick.newest == complete.newest
+    assert list(quick.newest) == list(complete.newest)
+    assert quick._value_bytes == complete._value_bytes
+    assert events == expected
+    for device in complete.devices():
+        # Not a number is never equal to itself.
+        tracks = [str(view.track(device, -(2**62), 2**62)) for view in (quick, complete)]
+        assert tracks[0] == tracks[1]
+    for each in fixes:
+        key = fix_key(each.device, each.id)
+        assert key in quick.known_fixes

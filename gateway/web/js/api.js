@@ -66,6 +66,12 @@ export async function places(name, signal) {
   return Array.isArray(body) ? body : (body?.places ?? []);
 }
 
+/** Visits that touch a time from `fromMs` to `toMs`, by time: `arrival`, `departure`, `place_id`. */
+export async function visits(name, fromMs, toMs, signal) {
+  const query = new URLSearchParams({ from: String(fromMs), to: String(toMs) });
+  return (await getJson(`${devicePath(name, "/visits")}?${query}`, signal)) ?? [];
+}
+
 export function pipeline(signal) {
   return getJson("/v1/pipeline", signal);
 }

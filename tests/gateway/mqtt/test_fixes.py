@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from gateway.formats import Context, owntracks, positions
 from gateway.known_fixes import fix_key
 from gateway.mqtt.fixes import FORM_OWNTRACKS, FORM_POSITION, TopicRoute, is_plain
-from waylog.messages import Fix, decode_fix
+from waylog.messages import Fix, decode_fix, fix_id
 
 RECEIVED = 1_761_994_805_123
 TIME_S = RECEIVED // 1000 - 7
@@ -178,3 +178,20 @@ def test_a_device_with_an_unusual_name_takes_the_long_way() -> None:
 def test_what_is_not_allowed_takes_the_long_way() -> None:
     route = TopicRoute("t", False, positions.parse, "ada/phone", FORM_POSITION)
     assert route.record_of(json.dumps(ORDINARY_POSITION).encode(), RECEIVED) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("47", "47.0", "47.10", "-0", "-0.0", "0.00001", "0.0001", "1.5000000", "-8.123456789012"),
+        *("47.1410000000000", "89.99999999999999", "0.1000", "-90", "12.34567890123456789"),
+    ],
+)
+def test_an_id_is_that_of_the_number_however_it_is_written(text: str) -> None:
+    body = b'{"lat":%b,"lon":7.10,"time":1761994805000}' % text.encode()
+    expected = fix_id("ada/phone", 1_761_994_805_000, float(text), 7.1)
+    made = POSITION.record_of(body, 1_761_994_806_000)
+    if made is not None:
+        assert decode_fix(made[0]).id == expected
+    else:
+        assert len(text) > 17

@@ -45,6 +45,7 @@ class PlayedGateway:
         self.rows: dict[str, dict[str, Any]] = {}
         self.tracks: dict[str, list[dict[str, Any]]] = {}
         self.places: list[dict[str, Any]] = []
+        self.visits: list[dict[str, Any]] = []
         self.found: list[dict[str, Any]] = []  # by /search
         self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
         self.credentials: str | None = None
@@ -131,6 +132,10 @@ class PlayedGateway:
         device, resource = request.match_info["device"], request.match_info["resource"]
         if resource == "places":
             return web.json_response(self.places)
+        if resource == "visits":
+            begin, end = int(request.query["from"]), int(request.query["to"])
+            touching = [v for v in self.visits if v["departure"] >= begin and v["arrival"] <= end]
+            return web.json_response(touching)
         if resource == "address":
             return web.json_response(self.rows[device].get("address"))
         features = [

@@ -294,6 +294,58 @@ async def test_track_places_and_accuracy_of_the_selected_device_are_drawn(
         await page.wait_for_function(drawn, arg=layer)
 
 
+async def test_a_place_shows_its_hours_its_year_and_its_visits(
+    visit: Visit, played: PlayedGateway
+) -> None:
+    fix = played.fix("demo/phone", *VADUZ)
+    hour, day = 3_600_000, 86_400_000
+    # The last four Mondays (UTC, as the browser's clock) from 9:30 to 11, and once somewhere else.
+    monday = (fix["time"] // day - (fix["time"] // day + 3) % 7) * day
+    played.places = [
+        {"place_id": "w", "lat": 47.13, "lon": 9.51, "label": "work", "name": None}
+        | {"visits": 4, "dwell_s": 21_600},
+        {"place_id": "x", "lat": 47.15, "lon": 9.53, "label": None, "name": "Lake"}
+        | {"visits": 2, "dwell_s": 7_200},
+    ]
+    played.visits = [
+        {
+            "place_id": "w",
+            "arrival": monday - week * 7 * day + 9 * hour + hour // 2,
+            "departure": monday - week * 7 * day + 11 * hour,
+        }
+        for week in range(4, 0, -1)
+    ]
+    played.visits.append({"place_id": None, "arrival": monday - day, "departure": monday})
+    await visit.open(played.url + "#13/47.135/9.52&device=demo/phone")
+    drawer = visit.page.locator("device-panel")
+    work = drawer.locator(".places li", has_text="Work")
+    await work.get_by_role("button").click()
+    details = work.locator("place-details")
+    await expect(details.locator(".summary")).to_have_text(
+        "4 visits in a year, 1 h 30 min each on average"
+    )
+    await expect(details.locator(".visits li")).to_have_count(4)
+    used = details.locator(".week-grid .cell:not([style*='--share: 0'])")
+    await expect(used).to_have_count(2)
+    await expect(used.first).to_have_attribute("title", "Mon 9:00, 2 h")
+    await expect(used.last).to_have_attribute("title", "Mon 10:00, 4 h")
+    await expect(details.get_by_role("img").first).to_have_accessible_name(
+        "Most time on Mon at 10:00"
+    )
+    await expect(details.get_by_role("img").last).to_have_accessible_name("Days with a visit: 4")
+    assert await details.locator(".week-grid .cell").count() == 168
+    # Another place closes the first.
+    lake = drawer.locator(".places li", has_text="Lake")
+    await lake.get_by_role("button").click()
+    await expect(lake.locator("place-details .summary")).to_have_text(
+        "No visit within the last year."
+    )
+    await expect(drawer.locator("place-details")).to_have_count(1)
+    await lake.get_by_role("button").click()
+    await expect(drawer.locator("place-details")).to_have_count(0)
+    assert visit.complaints == []
+
+
 async def test_keyboard_alone_is_enough(visit: Visit, played: PlayedGateway) -> None:
     for number in range(200):
         played.fix(f"demo/van-{number:03}", 47 + number / 100, 9.5)

@@ -3,8 +3,10 @@
 import * as api from "../api.js";
 import { ageClass, agePhrase, compass, coordinates, distance, duration, latency, moment, speed } from "../format.js";
 import { make, setText } from "./svg_icon.js";
+import "./place_details.js";
 
 const RANGES = { "30m": ["30 min", 1800e3], "6h": ["6 h", 6 * 3600e3], "24h": ["24 h", 86400e3], "7d": ["7 days", 7 * 86400e3] };
+const YEAR_MS = 371 * 86400e3;
 const LABELS = { home: "Home", work: "Work" };
 
 customElements.define("device-panel", class extends HTMLElement {
@@ -181,10 +183,30 @@ customElements.define("device-panel", class extends HTMLElement {
         make("svg-icon", { name: place.label === "home" ? "home" : place.label === "work" ? "work" : "pin" }),
         make("span", { className: "name", text: place.title }),
         make("span", { className: "dwell", text: [place.dwell_s && duration(place.dwell_s), place.visits && `${place.visits} ${place.visits === 1 ? "visit" : "visits"}`].filter(Boolean).join(" · ") }));
-      button.addEventListener("click", () => this.dispatchEvent(new CustomEvent("focus-map", { detail: place })));
-      return make("li", {}, button);
+      const item = make("li", {}, button);
+      button.setAttribute("aria-expanded", "false");
+      button.addEventListener("click", () => {
+        this.dispatchEvent(new CustomEvent("focus-map", { detail: place }));
+        this.togglePlace(record, place, button, item);
+      });
+      return item;
     }));
     this.dispatchEvent(new CustomEvent("details", { detail: { places } }));
+  }
+
+  /** Open what is known of a place below its button, or close it. */
+  async togglePlace(record, place, button, item) {
+    const open = button.getAttribute("aria-expanded") !== "true";
+    for (const other of this.places.querySelectorAll("[aria-expanded=true]")) other.setAttribute("aria-expanded", "false");
+    this.places.querySelector("place-details")?.remove();
+    button.setAttribute("aria-expanded", String(open));
+    if (!open) return;
+    const details = make("place-details", {});
+    item.append(details);
+    const now = Date.now();
+    let visits = [];
+    try { visits = await api.visits(record.device, now - YEAR_MS, now); } catch { /* no history */ }
+    if (details.isConnected) details.show(visits.filter((visit) => visit.place_id === place.place_id), now);
   }
 
   drawChart() {

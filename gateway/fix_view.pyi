@@ -1,0 +1,12 @@
+from collections.abc import Callable, Sequence
+
+from gateway.known_fixes import KnownFixes
+from gateway.views import LocationView, Record, ViewEvent
+
+def take_fixes(
+    view: LocationView,
+    records: Sequence[Record],
+    known_fixes: KnownFixes,
+    events: list[ViewEvent] | None,
+    make_event: Callable[[int, int, str, float, float, bytes], ViewEvent],
+) -> None: ...

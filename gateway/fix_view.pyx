@@ -1,0 +1,87 @@
+"""Records of topic `location` on their way into the view of fixes, as far as every one takes it."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.math cimport llrint
+from libc.stdint cimport int32_t, int64_t
+from libc.string cimport memcpy
+
+from gateway.known_fixes cimport KnownFixes, key_of
+from gateway.mqtt.fixes cimport RecordHead, read_record
+
+from gateway.formats.values import DAY_MS, YEAR_2000_MS
+
+cdef int64_t LATEST_AHEAD_MS = DAY_MS
+cdef int64_t EARLIEST_MS = YEAR_2000_MS
+
+
+cdef packed struct Point:
+    # As gateway.track_store packs it.
+    int64_t time
+    int32_t lat
+    int32_t lon
+    float altitude
+    float accuracy
+    float speed
+    float course
+
+
+def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
+    """Take records for a LocationView; `events` None where nobody watches.
+
+    What is not plain is left to `view.take_record`, and what is kept of devices that are new here
+    to its other methods.
+    """
+    cdef RecordHead head
+    cdef Point point
+    cdef bytes key, value
+    cdef str device
+    cdef tuple entry
+    cdef int64_t live
+    cdef Py_ssize_t grown = 0
+    cdef dict newest = view.newest
+    cdef dict positions = view.positions
+    append_packed = view.tracks.append_packed
+    for record in records:
+        raw_key, raw_value = record.key(), record.value()
+        partition, offset = record.partition(), record.offset()
+        positions[partition] = offset + 1
+        if (
+            type(raw_key) is not bytes or type(raw_value) is not bytes
+            or not read_record(<bytes> raw_value, &head)
+        ):
+            view.take_record(record, events)
+            continue
+        key, value = raw_key, raw_value
+        try:
+            device = key.decode()
+        except UnicodeDecodeError:
+            view.take_record(record, events)
+            continue
+        live = head.time
+        if live > head.received + LATEST_AHEAD_MS or live < EARLIEST_MS:
+            live = head.received
+        point.time = live
+        point.lat = <int32_t> llrint(head.lat * 1e7)
+        point.lon = <int32_t> llrint(head.lon * 1e7)
+        point.altitude = <float> head.altitude
+        point.accuracy = <float> head.accuracy
+        point.speed = <float> head.speed
+        point.course = <float> head.course
+        append_packed(device, PyBytes_FromStringAndSize(<char*> &point, sizeof(Point)))
+        known_fixes.add(key_of(key, head.identity.start, head.identity.size))
+        entry = newest.pop(device, None)
+        if entry is None:
+            view.index(device)
+        elif <int64_t> entry[0] > live:
+            newest[device] = entry
+            value = None
+        else:
+            grown -= PyBytes_GET_SIZE(<bytes> entry[1])
+        if value is not None:
+            newest[device] = (live, value)
+            grown += PyBytes_GET_SIZE(value)
+        if events is not None:
+            events.append(
+                make_event(partition, offset, device, head.lat, head.lon, raw_value)
+            )
+    view.grew(grown)
