@@ -101,25 +101,14 @@ class ReplicaSession:
             partition.readers.add(self)
         followed.asked = asked
         self._news[key] = None
-        partition = followed.partition
-        if (
-            asked["current_leader_epoch"] != partition.leader_epoch
-            or asked["fetch_offset"] > partition.log.log_end_offset
-        ):
-            return
-        last_epoch = asked["last_fetched_epoch"]
-        if last_epoch >= 0 and partition.diverging(last_epoch, asked["fetch_offset"]) is not None:
-            # What lies before its offset is not what lies there in this log.
-            return
-        try:
-            partition.fetched_by(
-                self.broker_id,
-                asked["fetch_offset"],
-                log_start_offset=asked["log_start_offset"],
-                broker_epoch=self._broker_epoch,
-            )
-        except errors.NotLeaderOrFollower:
-            return  # the answer says so
+        followed.partition.fetched_by(
+            self.broker_id,
+            asked["current_leader_epoch"],
+            asked["fetch_offset"],
+            asked["last_fetched_epoch"],
+            log_start_offset=asked["log_start_offset"],
+            broker_epoch=self._broker_epoch,
+        )
 
     def _find(self, key: _Key) -> ReplicatedPartition | None:
         topic = self._broker.topics.by_id(key[0])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
@@ -97,6 +98,10 @@ class Replicas:
     def node_id(self) -> int:
         """See IsrControl."""
         return self._cluster.node_id
+
+    def monotonic_ms(self) -> int:
+        """See IsrControl."""
+        return time.monotonic_ns() // 1_000_000
 
     def start(self) -> None:
         """Begin to look after followers that do not keep up."""

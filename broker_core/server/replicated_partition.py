@@ -6,7 +6,6 @@ The decisions are in `broker_core.replication`; here they meet the log and those
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Protocol
@@ -48,6 +47,9 @@ class IsrControl(Protocol):
     def lag_ms(self) -> int:
         """`replica.lag.time.max.ms`."""
 
+    def monotonic_ms(self) -> int:
+        """Time for durations."""
+
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
         """Whether a broker may be in sync, in the life that an epoch stands for."""
 
@@ -56,11 +58,6 @@ class IsrControl(Protocol):
 
     def removed(self, partition: ReplicatedPartition) -> None:
         """The replica here is about to be deleted."""
-
-
-def monotonic_ms() -> int:
-    """Time for durations."""
-    return time.monotonic_ns() // 1_000_000
 
 
 class ReplicatedPartition(Partition):
@@ -90,7 +87,7 @@ class ReplicatedPartition(Partition):
 
     def lead(self, image: PartitionImage) -> bool:
         """This broker leads; whether it did not in this leader epoch before."""
-        now_ms = monotonic_ms()
+        now_ms = self._control.monotonic_ms()
         if self.leader is not None and self.leader.epoch == image.leader_epoch:
             self.leader.apply(image, now_ms)
             self.image = self.leader.image
@@ -241,7 +238,7 @@ class ReplicatedPartition(Partition):
                 self.on_flushed(self)
             return
         committed = leader.committed_offset(
-            self._written_offset, monotonic_ms(), self.log.config.min_insync_replicas
+            self._written_offset, self._control.monotonic_ms(), self.log.config.min_insync_replicas
         )
         if committed is None or committed <= self.high_watermark:
             return
@@ -269,19 +266,35 @@ class ReplicatedPartition(Partition):
             fetch.grew(max(grown, 1))
 
     def fetched_by(
-        self, broker_id: int, offset: int, *, log_start_offset: int, broker_epoch: int
+        self,
+        broker_id: int,
+        asked_epoch: int,
+        offset: int,
+        last_epoch: int,
+        *,
+        log_start_offset: int,
+        broker_epoch: int,
     ) -> None:
-        """A follower has everything before an offset. Raises NotLeaderOrFollower."""
-        leader = self.leader
-        if leader is None or not leader.fetched(
-            broker_id,
-            offset,
-            log_start_offset=log_start_offset,
-            broker_epoch=broker_epoch,
-            log_end_offset=self.log.log_end_offset,
-            now_ms=monotonic_ms(),
+        """A follower asks for what comes after `offset`: it has everything before.
+
+        Unless it means another leader epoch, or its log is not a beginning of this one.
+        """
+        leader, log_end_offset = self.leader, self.log.log_end_offset
+        if (
+            leader is None
+            or asked_epoch != self.leader_epoch
+            or offset > log_end_offset
+            or (last_epoch >= 0 and self.diverging(last_epoch, offset) is not None)
+            or not leader.fetched(
+                broker_id,
+                offset,
+                log_start_offset=log_start_offset,
+                broker_epoch=broker_epoch,
+                log_end_offset=log_end_offset,
+                now_ms=self._control.monotonic_ms(),
+            )
         ):
-            raise errors.NotLeaderOrFollower()
+            return
         self._propose(leader.propose_growth(broker_id, self.high_watermark))
         self.advance()
 
@@ -294,7 +307,9 @@ class ReplicatedPartition(Partition):
         """Propose to leave followers out that do not keep up; call now and then."""
         leader = self.leader
         if leader is not None:
-            self._propose(leader.propose_shrink(self.log.log_end_offset, monotonic_ms()))
+            self._propose(
+                leader.propose_shrink(self.log.log_end_offset, self._control.monotonic_ms())
+            )
             self.advance()
 
     @property
@@ -314,7 +329,7 @@ class ReplicatedPartition(Partition):
         leader = self.leader
         if leader is not None and leader.epoch == leader_epoch:
             image = replace(leader.image, isr=isr, partition_epoch=partition_epoch)
-            leader.apply(image, monotonic_ms())
+            leader.apply(image, self._control.monotonic_ms())
             self.image = leader.image
             self.advance()
             self.propose_growth()
