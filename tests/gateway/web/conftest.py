@@ -248,6 +248,7 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
         viewport={"width": 1000, "height": 640},
         color_scheme="light",
         reduced_motion="no-preference",
+        timezone_id="UTC",
     )
     yield Visit(await context.new_page())
     await context.close()
