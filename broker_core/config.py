@@ -233,6 +233,35 @@ class BrokerConfig:
     )
     group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
 
+    group_share_session_timeout_ms: int = _setting(
+        "group.share.session.timeout.ms", 45_000, int, low=1
+    )
+    group_share_heartbeat_interval_ms: int = _setting(
+        "group.share.heartbeat.interval.ms", 5_000, int, low=1
+    )
+    group_share_max_size: int = _setting("group.share.max.size", 200, int, low=1)
+    group_share_sessions_max: int = _setting("group.share.max.share.sessions", 2_000, int, low=1)
+    group_share_record_lock_ms: int = _setting(
+        "group.share.record.lock.duration.ms", 30_000, int, low=1000
+    )
+    group_share_min_record_lock_ms: int = _setting(
+        "group.share.min.record.lock.duration.ms", 15_000, int, low=1000
+    )
+    group_share_max_record_lock_ms: int = _setting(
+        "group.share.max.record.lock.duration.ms", 60_000, int, low=1000
+    )
+    group_share_deliveries_max: int = _setting("group.share.delivery.count.limit", 5, int, low=2)
+    group_share_record_locks_max: int = _setting(
+        "group.share.partition.max.record.locks", 2_000, int, low=100
+    )
+    #: Kafka has 50, see offsets.topic.num.partitions.
+    share_state_topic_partitions: int = _setting(
+        "share.coordinator.state.topic.num.partitions", 4, int, low=1
+    )
+    share_state_topic_segment_bytes: int = _setting(
+        "share.coordinator.state.topic.segment.bytes", 100 * 1024 * 1024, int, low=1024
+    )
+
     #: Kafka has 50, see offsets.topic.num.partitions.
     transaction_topic_partitions: int = _setting(
         "transaction.state.log.num.partitions", 4, int, low=1

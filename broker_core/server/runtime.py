@@ -23,6 +23,7 @@ from broker_core.server.dispatch import HANDLERS
 from broker_core.server.dynamic_config import DynamicConfig
 from broker_core.server.fetch_sessions import FetchSessions
 from broker_core.server.flusher import Flusher
+from broker_core.server.group_settings import GroupSettings
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
 from broker_core.server.identity import DirectoryLock, load_cluster_id
@@ -34,6 +35,7 @@ from broker_core.server.producer_ids import ProducerIds, ProducerIdSource
 from broker_core.server.replica_sessions import ReplicaSessions
 from broker_core.server.request import Request
 from broker_core.server.settings_store import SettingsStore
+from broker_core.server.share_groups import ShareGroups
 from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
@@ -77,6 +79,7 @@ class Broker:
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
             self._throttling = Throttling(self.quotas)
             self.dynamic_config = DynamicConfig(config)
+            self.group_settings = GroupSettings(config)
             self.network = Network(config, self.scram_users, self.handle)
             self.network.limits.creation_rate_of = self.quotas.connection_rate
             self.view: ClusterView
@@ -92,6 +95,9 @@ class Broker:
         self.replication = self._prepare_replication()
         self.groups = Groups(config, self.topics, self.flusher, is_alone=self.replication is None)
         self.groups.load()
+        self.share_groups = ShareGroups(config, self.topics, self.flusher, self.group_settings)
+        if self.cluster is None:
+            self.share_groups.load()
         self.transactions = Transactions(
             config,
             self.topics,
@@ -118,6 +124,7 @@ class Broker:
         if self.authorizer is not None:
             self.settings.attach("acls", self.authorizer.load, self.authorizer.to_stored)
         self.settings.attach("quotas", self.quotas.load, self.quotas.to_stored)
+        self.settings.attach("groups", self.group_settings.load, self.group_settings.to_stored)
         self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
         self.dynamic_config.apply(self.topics, self.network.limits)
         self.view = LocalView(self)
@@ -172,6 +179,7 @@ class Broker:
         if self.metrics_server is not None:
             await self.metrics_server.close()
         self.groups.close()
+        self.share_groups.close()
         self.transactions.close()
         if self.replication is not None:
             self.replication.close()
@@ -210,6 +218,7 @@ class Broker:
         self.topics.delete(topic)
         self.groups.coordinator.forget_topic(topic.name)
         self.groups.perform()
+        self.share_groups.forget_topic(topic.topic_id)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
         """Create a topic that a client wants to use; raises BrokerError.

@@ -12,6 +12,7 @@ from broker_core.protocol.definitions.alter_partition_reassignments import (
     ALTER_PARTITION_REASSIGNMENTS,
 )
 from broker_core.protocol.definitions.alter_replica_log_dirs import ALTER_REPLICA_LOG_DIRS
+from broker_core.protocol.definitions.alter_share_group_offsets import ALTER_SHARE_GROUP_OFFSETS
 from broker_core.protocol.definitions.alter_user_scram_credentials import (
     ALTER_USER_SCRAM_CREDENTIALS,
 )
@@ -27,6 +28,7 @@ from broker_core.protocol.definitions.create_topics import CREATE_TOPICS
 from broker_core.protocol.definitions.delete_acls import DELETE_ACLS
 from broker_core.protocol.definitions.delete_groups import DELETE_GROUPS
 from broker_core.protocol.definitions.delete_records import DELETE_RECORDS
+from broker_core.protocol.definitions.delete_share_group_offsets import DELETE_SHARE_GROUP_OFFSETS
 from broker_core.protocol.definitions.delete_topics import DELETE_TOPICS
 from broker_core.protocol.definitions.describe_acls import DESCRIBE_ACLS
 from broker_core.protocol.definitions.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
@@ -36,6 +38,9 @@ from broker_core.protocol.definitions.describe_groups import DESCRIBE_GROUPS
 from broker_core.protocol.definitions.describe_log_dirs import DESCRIBE_LOG_DIRS
 from broker_core.protocol.definitions.describe_producers import DESCRIBE_PRODUCERS
 from broker_core.protocol.definitions.describe_quorum import DESCRIBE_QUORUM
+from broker_core.protocol.definitions.describe_share_group_offsets import (
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+)
 from broker_core.protocol.definitions.describe_topic_partitions import DESCRIBE_TOPIC_PARTITIONS
 from broker_core.protocol.definitions.describe_transactions import DESCRIBE_TRANSACTIONS
 from broker_core.protocol.definitions.describe_user_scram_credentials import (
@@ -68,6 +73,10 @@ from broker_core.protocol.definitions.offset_for_leader_epoch import OFFSET_FOR_
 from broker_core.protocol.definitions.produce import PRODUCE
 from broker_core.protocol.definitions.sasl_authenticate import SASL_AUTHENTICATE
 from broker_core.protocol.definitions.sasl_handshake import SASL_HANDSHAKE
+from broker_core.protocol.definitions.share_acknowledge import SHARE_ACKNOWLEDGE
+from broker_core.protocol.definitions.share_fetch import SHARE_FETCH
+from broker_core.protocol.definitions.share_group_describe import SHARE_GROUP_DESCRIBE
+from broker_core.protocol.definitions.share_group_heartbeat import SHARE_GROUP_HEARTBEAT
 from broker_core.protocol.definitions.sync_group import SYNC_GROUP
 from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
 from broker_core.protocol.definitions.vote import VOTE
@@ -127,6 +136,13 @@ APIS: Final[dict[int, Api]] = {
         PRODUCE,
         SASL_AUTHENTICATE,
         SASL_HANDSHAKE,
+        ALTER_SHARE_GROUP_OFFSETS,
+        DELETE_SHARE_GROUP_OFFSETS,
+        DESCRIBE_SHARE_GROUP_OFFSETS,
+        SHARE_ACKNOWLEDGE,
+        SHARE_FETCH,
+        SHARE_GROUP_DESCRIBE,
+        SHARE_GROUP_HEARTBEAT,
         SYNC_GROUP,
         TXN_OFFSET_COMMIT,
         WRITE_TXN_MARKERS,
@@ -168,6 +184,7 @@ __all__ = [
     "ALTER_PARTITION",
     "ALTER_PARTITION_REASSIGNMENTS",
     "ALTER_REPLICA_LOG_DIRS",
+    "ALTER_SHARE_GROUP_OFFSETS",
     "ALTER_USER_SCRAM_CREDENTIALS",
     "APIS",
     "API_VERSIONS",
@@ -183,6 +200,7 @@ __all__ = [
     "DELETE_ACLS",
     "DELETE_GROUPS",
     "DELETE_RECORDS",
+    "DELETE_SHARE_GROUP_OFFSETS",
     "DELETE_TOPICS",
     "DESCRIBE_ACLS",
     "DESCRIBE_CLIENT_QUOTAS",
@@ -192,6 +210,7 @@ __all__ = [
     "DESCRIBE_LOG_DIRS",
     "DESCRIBE_PRODUCERS",
     "DESCRIBE_QUORUM",
+    "DESCRIBE_SHARE_GROUP_OFFSETS",
     "DESCRIBE_TOPIC_PARTITIONS",
     "DESCRIBE_TRANSACTIONS",
     "DESCRIBE_USER_SCRAM_CREDENTIALS",
@@ -221,6 +240,10 @@ __all__ = [
     "PRODUCE",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
+    "SHARE_ACKNOWLEDGE",
+    "SHARE_FETCH",
+    "SHARE_GROUP_DESCRIBE",
+    "SHARE_GROUP_HEARTBEAT",
     "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
     "VOTE",

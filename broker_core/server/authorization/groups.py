@@ -195,6 +195,28 @@ def describe_groups(field: str) -> Rule:
     return rule
 
 
+def share_group(guard: Guard) -> bool:
+    """READ on the group of a share session."""
+    if guard.may_group(Operation.READ, guard.body["group_id"] or ""):
+        return True
+    return guard.refuse({"error_code": _GROUP_REFUSED, "error_message": None})
+
+
+def describe_share_group_offsets(guard: Guard) -> bool:
+    """DESCRIBE on each group."""
+    refused = guard.keep(
+        "groups", lambda entry: guard.may_group(Operation.DESCRIBE, entry["group_id"])
+    )
+    guard.add(
+        "groups",
+        (
+            {"group_id": each["group_id"], "error_code": _GROUP_REFUSED, "error_message": None}
+            for each in refused
+        ),
+    )
+    return True
+
+
 def list_groups(guard: Guard) -> bool:
     """All groups for whoever may DESCRIBE the cluster, else those that one may DESCRIBE."""
     if not guard.may_cluster(Operation.DESCRIBE):

@@ -126,6 +126,13 @@ RULES: Final[dict[int, Rule]] = {
     69: groups.describe_groups("group_ids"),
     74: _of_cluster(Operation.DESCRIBE_CONFIGS),
     75: topics.describe_topic_partitions,
+    76: groups.consumer_group_heartbeat,
+    77: groups.describe_groups("group_ids"),
+    78: groups.share_group,  # topics: see `may_read`
+    79: groups.share_group,
+    90: groups.describe_share_group_offsets,
+    91: groups.of_group(Operation.READ),
+    92: groups.of_group(Operation.DELETE),
 }
 
 

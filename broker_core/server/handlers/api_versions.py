@@ -17,12 +17,18 @@ API_KEY: Final = 18
 
 #: Features and the level that holds here, by Kafka's names: clients choose by them how they run
 #: transactions (KIP-890) and whether they may ask for the new group protocol (KIP-848).
-_FEATURES: Final = {"group.version": 1, "transaction.version": 2}
+_FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
+
+#: A cluster of several brokers has no share groups yet.
+_ALONE_ONLY: Final = frozenset({76, 77, 78, 79, 90, 91, 92})
 
 
 def handle(broker: Broker, request: Request) -> None:
     """ApiVersions; one that is too new learns which version to use (KIP-511)."""
-    _answer(request, APIS)
+    apis: Mapping[int, Api] = APIS
+    if broker.cluster is not None:
+        apis = {key: api for key, api in APIS.items() if key not in _ALONE_ONLY}
+    _answer(request, apis)
 
 
 def handle_controller(broker: Broker, request: Request) -> None:

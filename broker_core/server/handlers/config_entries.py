@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 # Where a value comes from (ConfigSource).
 _TOPIC, _OWN, _CLUSTER, _FILE, _DEFAULT = 1, 2, 3, 4, 5
+_OF_GROUP = 8
 
 Entry = dict[str, Any]
 
@@ -111,6 +112,22 @@ def describe_broker(broker: Broker) -> list[Entry]:
                 "documentation": setting.documentation,
             }
     return [entries[name] for name in sorted(entries)]
+
+
+def describe_group(broker: Broker, group_id: str) -> list[Entry]:
+    """All settings of a group."""
+    given = broker.group_settings.of(group_id)
+    return [
+        _entry(
+            name,
+            value,
+            [_synonym(name, value, _OF_GROUP if name in given else _DEFAULT)],
+            _type_of(value),
+            read_only=False,
+            documentation=None,
+        )
+        for name, value in sorted(broker.group_settings.effective(group_id).items())
+    ]
 
 
 def describe_all_brokers(broker: Broker) -> list[Entry]:

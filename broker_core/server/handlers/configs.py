@@ -12,6 +12,7 @@ from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
     describe_all_brokers,
     describe_broker,
+    describe_group,
     describe_topic,
 )
 from broker_core.server.request import Request
@@ -63,6 +64,8 @@ def _entries(broker: Broker, asked: dict[str, Any]) -> list[dict[str, Any]]:
     if asked["resource_type"] == _TOPIC:
         topic = _topic(broker, asked["resource_name"])
         return describe_topic(broker, topic.config, topic.overrides)
+    if asked["resource_type"] == _GROUP and broker.cluster is None:
+        return describe_group(broker, asked["resource_name"])
     if _is_for_all(broker, asked):
         return describe_all_brokers(broker)
     return describe_broker(broker)
@@ -115,6 +118,9 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
             try:
                 if named[asked["resource_type"], asked["resource_name"]] > 1:
                     raise errors.InvalidRequest("Each resource must appear at most once.")
+                if asked["resource_type"] == _GROUP and broker.cluster is None:
+                    _alter_group(broker, asked, incremental, body["validate_only"])
+                    continue
                 change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
                 change(authority, asked, incremental, body["validate_only"])
             except errors.BrokerError as error:
@@ -132,6 +138,28 @@ def _alter_topic(
     present = overrides if incremental else {}
     changed = _changed(present, config.to_properties(), asked["configs"], incremental)
     authority.change_topic(name, changed, validate_only=validate_only)
+
+
+def _alter_group(
+    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+) -> None:
+    group_id, settings = asked["resource_name"], broker.group_settings
+    if not group_id:
+        raise errors.InvalidRequest("A group needs an id.")
+    before = settings.of(group_id)
+    present = before if incremental else {}
+    properties = _changed(present, settings.effective(group_id), asked["configs"], incremental)
+    settings.check(properties)
+    if validate_only:
+        return
+    settings.replace(group_id, properties)
+    try:
+        broker.settings.save()
+    except errors.KafkaStorageError:
+        settings.replace(group_id, before)
+        raise
+    broker.share_groups.settings_changed(group_id)
+    logger.info("settings of group %s: %s", group_id, properties)
 
 
 def _check_broker_type(asked: dict[str, Any]) -> None:
@@ -219,6 +247,7 @@ def handle_list_resources(broker: Broker, request: Request) -> None:
         _TOPIC: [topic.name for topic in broker.topics],
         _BROKER: [str(broker.node_id)],
         _BROKER_LOGGER: [str(broker.node_id)],
+        _GROUP: broker.group_settings.groups(),
     }
     request.reply(
         {

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.group import Group
+from broker_core.coordinator.share_group import ShareGroup
 from broker_core.coordinator.states import GroupState
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.request import Request
@@ -15,7 +16,7 @@ from broker_core.server.request import Request
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
-_CLASSIC, _CONSUMER = "classic", "consumer"
+_CLASSIC, _CONSUMER, _SHARE = "classic", "consumer", "share"
 _NOT_FOUND_IS_AN_ERROR_FROM: Final = 6
 _NOT_ASKED: Final = -(2**31)
 
@@ -33,7 +34,10 @@ def handle_list(broker: Broker, request: Request) -> None:
                     "group_state": group.state.value,
                     "group_type": _type(group),
                 }
-                for group in broker.groups.coordinator.groups.values()
+                for group in (
+                    *broker.groups.coordinator.groups.values(),
+                    *broker.share_groups.groups.values(),
+                )
                 if (not states or group.state.value.lower() in states)
                 and (not types or _type(group) in types)
             ]
@@ -41,7 +45,9 @@ def handle_list(broker: Broker, request: Request) -> None:
     )
 
 
-def _type(group: Group | ConsumerGroup) -> str:
+def _type(group: Group | ConsumerGroup | ShareGroup) -> str:
+    if isinstance(group, ShareGroup):
+        return _SHARE
     return _CONSUMER if isinstance(group, ConsumerGroup) else _CLASSIC
 
 
@@ -109,5 +115,17 @@ def handle_delete(broker: Broker, request: Request) -> None:
         return answer
 
     for group_id in names:
+        if group_id in broker.share_groups.groups:
+            _delete_share_group(broker, group_id, answer_for(group_id))
+            continue
         broker.groups.coordinator.delete_group(group_id, answer_for(group_id))
     broker.groups.perform()
+
+
+def _delete_share_group(
+    broker: Broker, group_id: str, answer: Callable[[dict[str, Any]], None]
+) -> None:
+    try:
+        broker.share_groups.delete_group(group_id, lambda code: answer({"error_code": code}))
+    except errors.BrokerError as error:
+        answer({"error_code": error.code})

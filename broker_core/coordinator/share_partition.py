@@ -1,0 +1,315 @@
+"""What a share group has of one partition: which records are out, and which are done (KIP-932).
+
+Records are handed to members under a lock that ends by itself; a member accepts, releases or
+rejects them. What is released is delivered again, up to a number of times.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import Final, NamedTuple
+
+from broker_core.errors import InvalidRecordState, InvalidRequest
+
+
+class DeliveryState(IntEnum):
+    """Numbers as in Kafka's records."""
+
+    AVAILABLE = 0
+    ACQUIRED = 1
+    ACKNOWLEDGED = 2
+    ARCHIVED = 4
+
+
+class AcknowledgeType(IntEnum):
+    """What a member says of a record."""
+
+    GAP = 0
+    ACCEPT = 1
+    RELEASE = 2
+    REJECT = 3
+    RENEW = 4
+
+
+_DONE: Final = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+_ANSWERS: Final = {
+    AcknowledgeType.GAP: DeliveryState.ARCHIVED,
+    AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
+    AcknowledgeType.RELEASE: DeliveryState.AVAILABLE,
+    AcknowledgeType.REJECT: DeliveryState.ARCHIVED,
+}
+
+
+class SharePartitionSettings(NamedTuple):
+    """The broker's `group.share.*` properties that concern records."""
+
+    lock_ms: int = 30_000
+    deliveries_max: int = 5
+    #: Records that may be out or done out of order at a time.
+    in_flight_max: int = 2_000
+
+
+class StateBatch(NamedTuple):
+    """Neighbouring records in one state."""
+
+    first_offset: int
+    last_offset: int
+    state: DeliveryState
+    delivery_count: int
+
+
+class AcquiredRecords(NamedTuple):
+    """Neighbouring records that a member has got."""
+
+    first_offset: int
+    last_offset: int
+    delivery_count: int
+
+
+class LogBatch(NamedTuple):
+    """A record batch that was read; of one that is not `is_visible` members get nothing."""
+
+    first_offset: int
+    last_offset: int
+    is_visible: bool
+
+
+class Acknowledgement(NamedTuple):
+    """What a member says of neighbouring records: one type for all, or one for each."""
+
+    first_offset: int
+    last_offset: int
+    types: Sequence[int]
+
+
+@dataclass(slots=True)
+class _Record:
+    state: DeliveryState
+    delivery_count: int = 0
+    member_id: str = ""
+    lock_ends_ms: int = 0
+
+
+class SharePartition:
+    """One partition for one group; see the module. Times are monotonic ms.
+
+    Invariant: start_offset <= every offset in flight < end_offset, and the record at start_offset,
+    if there is one, is not done.
+    """
+
+    def __init__(
+        self,
+        start_offset: int,
+        settings: SharePartitionSettings,
+        batches: Iterable[StateBatch] = (),
+    ) -> None:
+        #: Before it everything is done.
+        self.start_offset = start_offset
+        #: From it on nothing has been delivered yet.
+        self.end_offset = start_offset
+        self.settings = settings
+        self._records: dict[int, _Record] = {}
+        # (end, first, last) in the order of their ends; one that has been answered is passed over.
+        self._locks: deque[tuple[int, int, int]] = deque()
+        for batch in batches:
+            for offset in range(max(batch.first_offset, start_offset), batch.last_offset + 1):
+                self._fill(offset)
+                self._records[offset] = _Record(batch.state, batch.delivery_count)
+                self.end_offset = offset + 1
+        self._advance()
+
+    def _fill(self, offset: int) -> None:
+        # What lies between the batches that were stored has been out, or nobody knows of it.
+        for missing in range(self.end_offset, offset):
+            self._records[missing] = _Record(DeliveryState.AVAILABLE)
+
+    @property
+    def in_flight(self) -> int:
+        """Records that are out, or done before others that are not."""
+        return len(self._records)
+
+    def next_offset(self) -> int | None:
+        """Where to read for a member; None while too many records are out."""
+        for offset, record in self._records.items():
+            if record.state is DeliveryState.AVAILABLE:
+                return offset
+        return self.end_offset if len(self._records) < self.settings.in_flight_max else None
+
+    # ---------------------------------------------------------------------------------- delivery
+
+    def acquire(
+        self,
+        member_id: str,
+        batches: Iterable[LogBatch],
+        records_max: int,
+        now_ms: int,
+        *,
+        is_strict: bool = False,
+    ) -> list[AcquiredRecords]:
+        """Give a member what is available of batches that have been read, in their order.
+
+        A batch is not divided to keep to `records_max`, unless that `is_strict`.
+        """
+        ends = now_ms + self.settings.lock_ms
+        acquired: list[AcquiredRecords] = []
+        count = 0
+        for batch in batches:
+            run: AcquiredRecords | None = None
+            for offset in range(max(batch.first_offset, self.start_offset), batch.last_offset + 1):
+                record = self._to_deliver(offset, is_visible=batch.is_visible)
+                if record is None or (is_strict and count >= records_max):
+                    run = None
+                    continue
+                record.state = DeliveryState.ACQUIRED
+                record.delivery_count += 1
+                record.member_id = member_id
+                record.lock_ends_ms = ends
+                count += 1
+                if run is not None and run.delivery_count == record.delivery_count:
+                    run = acquired[-1] = run._replace(last_offset=offset)
+                else:
+                    run = AcquiredRecords(offset, offset, record.delivery_count)
+                    acquired.append(run)
+            if count >= records_max:
+                break
+        self._locks += ((ends, each.first_offset, each.last_offset) for each in acquired)
+        self._advance()
+        return acquired
+
+    def _to_deliver(self, offset: int, *, is_visible: bool) -> _Record | None:
+        record = self._records.get(offset)
+        if record is None:
+            if offset < self.end_offset or len(self._records) >= self.settings.in_flight_max:
+                return None
+            self._fill(offset)
+            state = DeliveryState.AVAILABLE if is_visible else DeliveryState.ARCHIVED
+            record = self._records[offset] = _Record(state)
+            self.end_offset = offset + 1
+        elif not is_visible and record.state is DeliveryState.AVAILABLE:
+            record.state = DeliveryState.ARCHIVED
+        return record if record.state is DeliveryState.AVAILABLE else None
+
+    # ------------------------------------------------------------------------------------ answers
+
+    def acknowledge(
+        self, member_id: str, acknowledgements: Sequence[Acknowledgement], now_ms: int
+    ) -> bool:
+        """Take a member's answers, all of them or none; returns whether something may be delivered.
+
+        Raises InvalidRequest, InvalidRecordState.
+        """
+        check_acknowledgements(acknowledgements)
+        answers: list[tuple[int, _Record, AcknowledgeType]] = []
+        for each in acknowledgements:
+            for offset in range(max(each.first_offset, self.start_offset), each.last_offset + 1):
+                record = self._records.get(offset)
+                if (
+                    record is None
+                    or record.state is not DeliveryState.ACQUIRED
+                    or record.member_id != member_id
+                ):
+                    raise InvalidRecordState(
+                        f"The record at offset {offset} is not acquired by {member_id}."
+                    )
+                at = offset - each.first_offset if len(each.types) > 1 else 0
+                answers.append((offset, record, AcknowledgeType(each.types[at])))
+        ends = now_ms + self.settings.lock_ms
+        is_available = False
+        for offset, record, answer in answers:
+            if answer is AcknowledgeType.RENEW:
+                record.lock_ends_ms = ends
+                self._locks.append((ends, offset, offset))
+                continue
+            record.state = _ANSWERS[answer]
+            if answer is AcknowledgeType.RELEASE:
+                is_available |= self._give_back(record)
+        self._advance()
+        return is_available
+
+    def _give_back(self, record: _Record) -> bool:
+        record.member_id = ""
+        is_over = record.delivery_count >= self.settings.deliveries_max
+        record.state = DeliveryState.ARCHIVED if is_over else DeliveryState.AVAILABLE
+        return not is_over
+
+    def release(self, member_id: str) -> bool:
+        """A member is gone: what it has not answered counts as never delivered to it.
+
+        Returns whether something may be delivered.
+        """
+        is_available = False
+        for record in self._records.values():
+            if record.state is DeliveryState.ACQUIRED and record.member_id == member_id:
+                record.delivery_count -= 1
+                is_available |= self._give_back(record)
+        self._advance()
+        return is_available
+
+    def next_deadline(self) -> int | None:
+        """When the next lock may end."""
+        return self._locks[0][0] if self._locks else None
+
+    def tick(self, now_ms: int) -> bool:
+        """End the locks that are due; returns whether something may be delivered."""
+        is_available = False
+        while self._locks and self._locks[0][0] <= now_ms:
+            ends, first, last = self._locks.popleft()
+            for offset in range(max(first, self.start_offset), last + 1):
+                record = self._records.get(offset)
+                if (
+                    record is not None
+                    and record.state is DeliveryState.ACQUIRED
+                    and record.lock_ends_ms == ends
+                ):
+                    is_available |= self._give_back(record)
+        self._advance()
+        return is_available
+
+    def begin_at(self, offset: int) -> None:
+        """What lies before is gone from the log."""
+        if offset <= self.start_offset:
+            return
+        for gone in [each for each in self._records if each < offset]:
+            del self._records[gone]
+        self.start_offset = offset
+        self.end_offset = max(self.end_offset, offset)
+        self._advance()
+
+    def _advance(self) -> None:
+        records = self._records
+        while (record := records.get(self.start_offset)) is not None and record.state in _DONE:
+            del records[self.start_offset]
+            self.start_offset += 1
+
+    # ------------------------------------------------------------------------------------ storing
+
+    def batches(self) -> list[StateBatch]:
+        """What has to be stored; who has a record is forgotten by a restart."""
+        found: list[StateBatch] = []
+        for offset, record in self._records.items():
+            state, count = record.state, record.delivery_count
+            if state is DeliveryState.ACQUIRED:
+                state = DeliveryState.AVAILABLE
+                if count >= self.settings.deliveries_max:
+                    count -= 1
+            if found and found[-1] == (found[-1].first_offset, offset - 1, state, count):
+                found[-1] = found[-1]._replace(last_offset=offset)
+            else:
+                found.append(StateBatch(offset, offset, state, count))
+        return found
+
+
+def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> None:
+    """Raise InvalidRequest for what no sensible member says."""
+    before = -1
+    for each in acknowledgements:
+        if each.first_offset > each.last_offset or each.first_offset <= before:
+            raise InvalidRequest("The batches of acknowledgements do not follow one another.")
+        if len(each.types) not in {1, each.last_offset - each.first_offset + 1}:
+            raise InvalidRequest("One type of acknowledgement, or one for each record is expected.")
+        if any(not 0 <= kind <= AcknowledgeType.RENEW for kind in each.types):
+            raise InvalidRequest("The type of an acknowledgement is unknown.")
+        before = each.last_offset

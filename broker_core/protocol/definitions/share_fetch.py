@@ -1,0 +1,61 @@
+"""ShareFetch, API key 78."""
+
+from broker_core.protocol.schema import Api
+
+SHARE_FETCH = Api(
+    key=78,
+    name="ShareFetch",
+    versions=(1, 2),
+    flexible_from=0,
+    request="""
+    group_id string 0+ nullable 0+ default null
+    member_id string 0+ nullable 0+
+    share_session_epoch int32 0+
+    max_wait_ms int32 0+
+    min_bytes int32 0+
+    max_bytes int32 0+ default 0x7fffffff
+    max_records int32 1+
+    batch_size int32 1+
+    share_acquire_mode int8 2+
+    is_renew_ack bool 2+
+    topics [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition_index int32 0+
+            partition_max_bytes int32 0
+            acknowledgement_batches [] 0+
+                first_offset int64 0+
+                last_offset int64 0+
+                acknowledge_types []int8 0+
+    forgotten_topics_data [] 0+
+        topic_id uuid 0+
+        partitions []int32 0+
+""",
+    response="""
+    throttle_time_ms int32 0+
+    error_code int16 0+
+    error_message string 0+ nullable 0+ default null
+    acquisition_lock_timeout_ms int32 1+
+    responses [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition_index int32 0+
+            error_code int16 0+
+            error_message string 0+ nullable 0+ default null
+            acknowledge_error_code int16 0+
+            acknowledge_error_message string 0+ nullable 0+ default null
+            current_leader {} 0+
+                leader_id int32 0+
+                leader_epoch int32 0+
+            records records 0+ nullable 0
+            acquired_records [] 0+
+                first_offset int64 0+
+                last_offset int64 0+
+                delivery_count int16 0+
+    node_endpoints [] 0+
+        node_id int32 0+
+        host string 0+
+        port int32 0+
+        rack string 0+ nullable 0+ default null
+""",
+)

@@ -1,0 +1,29 @@
+"""ShareGroupHeartbeat, API key 76."""
+
+from broker_core.protocol.schema import Api
+
+SHARE_GROUP_HEARTBEAT = Api(
+    key=76,
+    name="ShareGroupHeartbeat",
+    versions=(1, 1),
+    flexible_from=0,
+    request="""
+    group_id string 0+
+    member_id string 0+
+    member_epoch int32 0+
+    rack_id string 0+ nullable 0+ default null
+    subscribed_topic_names []string 0+ nullable 0+ default null
+""",
+    response="""
+    throttle_time_ms int32 0+
+    error_code int16 0+
+    error_message string 0+ nullable 0+ default null
+    member_id string 0+ nullable 0+ default null
+    member_epoch int32 0+
+    heartbeat_interval_ms int32 0+
+    assignment {} 0+ nullable 0+ default null
+        topic_partitions [] 0+
+            topic_id uuid 0+
+            partitions []int32 0+
+""",
+)

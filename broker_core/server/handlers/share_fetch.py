@@ -1,0 +1,416 @@
+"""ShareFetch, ShareAcknowledge: members of a share group get records and answer them (KIP-932)."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+from broker_core import errors
+from broker_core.coordinator.share_partition import (
+    Acknowledgement,
+    AcknowledgeType,
+    LogBatch,
+    SharePartition,
+    check_acknowledgements,
+)
+from broker_core.coordinator.share_records import SharePlace
+from broker_core.log.aborted_transactions import AbortedTransaction
+from broker_core.protocol.records import BatchHeader, scan_batches
+from broker_core.server.authorization import may_read
+from broker_core.server.partition import Partition
+from broker_core.server.request import Request
+from broker_core.server.share_sessions import CLOSES, Place, ShareSession, is_opening
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+logger = logging.getLogger(__name__)
+
+_RECORD_LIMIT: Final = 1  # the acquire mode that never gives more than it was asked for
+#: Reads that find nothing new before a partition has to wait for the next request.
+_READS_MAX: Final = 16
+_READ_BYTES: Final = 1024 * 1024
+_NO_LEADER: Final = {"leader_id": -1, "leader_epoch": -1}
+_NOTHING: Final = {
+    "current_leader": _NO_LEADER,
+    "error_message": None,
+    "acknowledge_error_message": None,
+    "records": b"",
+}
+
+
+class _Problem(NamedTuple):
+    code: int
+    message: str | None
+
+
+_FINE: Final = _Problem(errors.NONE, None)
+
+
+def _problem(error: errors.BrokerError) -> _Problem:
+    return _Problem(error.code, str(error))
+
+
+class _Answers:
+    """The acknowledgements of one request; `done` is called when all are durable."""
+
+    def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
+        self.problems: dict[Place, _Problem] = {}
+        self._broker = broker
+        self._request = request
+        self._session = session
+        self._waiting = 1  # for the end of `take`
+        self._done: Callable[[], None] | None = None
+
+    def take(self, done: Callable[[], None]) -> None:
+        """Pass all acknowledgements on."""
+        self._done = done
+        renews = self._request.body["is_renew_ack"]
+        for topic in self._request.body["topics"]:
+            for each in topic["partitions"]:
+                if not each["acknowledgement_batches"]:
+                    continue
+                place = (topic["topic_id"], each["partition_index"])
+                self.problems[place] = _FINE
+                self._waiting += 1
+                try:
+                    self._take(place, each["acknowledgement_batches"], renews=renews)
+                except errors.BrokerError as error:
+                    self.problems[place] = _problem(error)
+                    self._one_done()
+        self._one_done()
+
+    def _take(self, place: Place, batches: list[dict[str, Any]], *, renews: bool) -> None:
+        find_partition(self._broker, self._request, place)
+        acknowledgements = [
+            Acknowledgement(each["first_offset"], each["last_offset"], each["acknowledge_types"])
+            for each in batches
+        ]
+        check_acknowledgements(acknowledgements)
+        if not renews and any(AcknowledgeType.RENEW in each.types for each in acknowledgements):
+            raise errors.InvalidRequest("The request does not say that it renews.")
+
+        def stored(code: int) -> None:
+            if code:
+                self.problems[place] = _Problem(code, None)
+            self._one_done()
+
+        session = self._session
+        self._broker.share_groups.acknowledge(
+            SharePlace(session.group_id, *place), session.member_id, acknowledgements, stored
+        )
+
+    def _one_done(self) -> None:
+        self._waiting -= 1
+        if not self._waiting and self._done is not None:
+            self._done()
+
+
+def find_partition(broker: Broker, request: Request, place: Place) -> Partition:
+    """The partition that a request is about.
+
+    Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition.
+    """
+    topic = broker.topics.by_id(place[0])
+    if topic is None:
+        raise errors.UnknownTopicId()
+    if not may_read(broker, request, topic.name):
+        raise errors.TopicAuthorizationFailed()
+    if not 0 <= place[1] < len(topic.partitions):
+        raise errors.UnknownTopicOrPartition()
+    return topic.partitions[place[1]]
+
+
+def _check(body: dict[str, Any]) -> None:
+    if not body["group_id"]:
+        raise errors.InvalidRequest("GroupId can't be empty.")
+    if not body["member_id"]:
+        raise errors.InvalidRequest("MemberId can't be empty.")
+
+
+def _has_acknowledgements(body: dict[str, Any]) -> bool:
+    return any(
+        each["acknowledgement_batches"] for topic in body["topics"] for each in topic["partitions"]
+    )
+
+
+def handle_fetch(broker: Broker, request: Request) -> None:
+    """ShareFetch."""
+    body = request.body
+    groups = broker.share_groups
+    epoch = body["share_session_epoch"]
+    try:
+        _check(body)
+        if is_opening(epoch):
+            if _has_acknowledgements(body):
+                raise errors.InvalidRequest("A new share session has nothing to acknowledge.")
+            old = groups.sessions.find(body["group_id"], body["member_id"])
+            if old is not None:
+                groups.release(old)
+            session = groups.sessions.open(body["group_id"], body["member_id"])
+            request.when_lost(lambda: groups.release(session))
+        else:
+            session = groups.sessions.go_on(body["group_id"], body["member_id"], epoch)
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error)})
+        return
+    if epoch != CLOSES:
+        session.update(body["topics"], body["forgotten_topics_data"])
+    fetch = _ShareFetch(broker, request, session)
+    fetch.answers.take(fetch.acknowledged)
+    if epoch == CLOSES:
+        groups.release(session)
+    fetch.begin()
+
+
+def handle_acknowledge(broker: Broker, request: Request) -> None:
+    """ShareAcknowledge."""
+    body = request.body
+    groups = broker.share_groups
+    epoch = body["share_session_epoch"]
+    try:
+        _check(body)
+        if is_opening(epoch):
+            raise errors.InvalidShareSessionEpoch("A share session begins with a ShareFetch.")
+        session = groups.sessions.go_on(body["group_id"], body["member_id"], epoch)
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error)})
+        return
+    answers = _Answers(broker, request, session)
+
+    def answer() -> None:
+        request.reply(
+            {
+                "error_code": errors.NONE,
+                "error_message": None,
+                "acquisition_lock_timeout_ms": groups.settings.of_records(session.group_id).lock_ms,
+                "responses": _by_topic(
+                    {
+                        place: {
+                            "partition_index": place[1],
+                            "current_leader": _NO_LEADER,
+                            "error_code": problem.code,
+                            "error_message": problem.message,
+                        }
+                        for place, problem in answers.problems.items()
+                    }
+                ),
+            }
+        )
+
+    answers.take(answer)
+    if epoch == CLOSES:
+        groups.release(session)
+
+
+def _by_topic(partitions: dict[Place, dict[str, Any]]) -> list[dict[str, Any]]:
+    topics: dict[bytes, list[dict[str, Any]]] = {}
+    for (topic_id, _), each in partitions.items():
+        topics.setdefault(topic_id, []).append(each)
+    return [{"topic_id": each, "partitions": found} for each, found in topics.items()]
+
+
+class _ShareFetch:
+    """One request; while it waits, a FetchWaiter and AvailabilityWaiter of each partition."""
+
+    def __init__(self, broker: Broker, request: Request, session: ShareSession) -> None:
+        self.answers = _Answers(broker, request, session)
+        self._broker = broker
+        self._request = request
+        self._session = session
+        self._results: dict[Place, dict[str, Any]] = {}
+        self._partitions: dict[Place, Partition] = {}
+        self._is_acknowledged = False
+        self._is_over = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._waking: asyncio.Handle | None = None
+
+    @property
+    def _wants_records(self) -> bool:
+        body = self._request.body
+        return (
+            body["share_session_epoch"] != CLOSES
+            and body["max_records"] > 0
+            and body["max_bytes"] > 0
+            and not body["is_renew_ack"]
+        )
+
+    def acknowledged(self) -> None:
+        """The acknowledgements that came with the request are durable."""
+        self._is_acknowledged = True
+        self._answer_if_over()
+
+    def begin(self) -> None:
+        """Look for records, and wait for them if there are none."""
+        body = self._request.body
+        is_found = self._wants_records and self._acquire()
+        # Who has acknowledged something wants to hear of it.
+        if is_found or not self._wants_records or body["max_wait_ms"] <= 0 or self._results:
+            self._finish()
+            return
+        if self.answers.problems:
+            self._finish()
+            return
+        for place, partition in self._partitions.items():
+            partition.fetches.add(self)
+            self._broker.share_groups.wait(SharePlace(self._session.group_id, *place), self)
+        self._request.on_close = self._leave
+        self._timer = asyncio.get_running_loop().call_later(
+            body["max_wait_ms"] / 1000, self._finish
+        )
+
+    def grew(self, size: int) -> None:
+        """See FetchWaiter."""
+        self.available()
+
+    def available(self) -> None:
+        """See AvailabilityWaiter."""
+        if self._waking is None:
+            self._waking = asyncio.get_running_loop().call_soon(self._wake)
+
+    def _wake(self) -> None:
+        self._waking = None
+        if self._acquire() or self._results:
+            self._finish()
+
+    def gone(self) -> None:
+        """See FetchWaiter."""
+        self._finish()
+
+    def _finish(self) -> None:
+        self._leave()
+        self._is_over = True
+        self._answer_if_over()
+
+    def _leave(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._waking is not None:
+            self._waking.cancel()
+            self._waking = None
+        for place, partition in self._partitions.items():
+            partition.fetches.discard(self)
+            self._broker.share_groups.stop_waiting(SharePlace(self._session.group_id, *place), self)
+
+    # ---------------------------------------------------------------------------------- acquiring
+
+    def _acquire(self) -> bool:
+        """Take what there is; returns whether there was any."""
+        left_records = self._request.body["max_records"]
+        left_bytes = self._request.body["max_bytes"]
+        session = self._session
+        for place in session.places():
+            if left_records <= 0 or left_bytes <= 0:
+                break
+            try:
+                partition = find_partition(self._broker, self._request, place)
+                self._partitions[place] = partition
+                records, acquired = self._acquire_from(place, partition, left_records, left_bytes)
+            except errors.BrokerError as error:
+                self._results[place] = {
+                    "partition_index": place[1],
+                    "error_code": error.code,
+                    "error_message": str(error),
+                }
+                continue
+            if not acquired:
+                continue
+            left_bytes -= len(records)
+            left_records -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
+            session.served(place)
+            self._results[place] = {
+                "partition_index": place[1],
+                "current_leader": {
+                    "leader_id": self._broker.node_id,
+                    "leader_epoch": partition.leader_epoch,
+                },
+                "records": records,
+                "acquired_records": [each._asdict() for each in acquired],
+            }
+        return any("acquired_records" in each for each in self._results.values())
+
+    def _acquire_from(
+        self, place: Place, partition: Partition, records_max: int, bytes_max: int
+    ) -> tuple[bytes, list[Any]]:
+        groups = self._broker.share_groups
+        session = self._session
+        share_place = SharePlace(session.group_id, *place)
+        share = groups.share(share_place, partition)
+        before = -1
+        for _ in range(_READS_MAX):
+            share.begin_at(partition.log.log_start_offset)
+            offset = share.next_offset()
+            if offset is None or offset == before or offset >= partition.high_watermark:
+                break
+            before = offset
+            data, batches = self._read(partition, share, offset, min(bytes_max, _READ_BYTES))
+            acquired = share.acquire(
+                session.member_id,
+                [each for _, each in batches],
+                records_max,
+                groups.now_ms(),
+                is_strict=self._request.body["share_acquire_mode"] == _RECORD_LIMIT,
+            )
+            if acquired:
+                groups.locked(share_place)
+                first, last = acquired[0].first_offset, acquired[-1].last_offset
+                wanted = [
+                    header
+                    for header, _ in batches
+                    if header.last_offset >= first and header.base_offset <= last
+                ]
+                return data[wanted[0].position : wanted[-1].position + wanted[-1].size], acquired
+        return b"", []
+
+    def _read(
+        self, partition: Partition, share: SharePartition, offset: int, bytes_max: int
+    ) -> tuple[bytes, list[tuple[BatchHeader, LogBatch]]]:
+        aborted: list[AbortedTransaction] = []
+        if self._broker.share_groups.settings.reads_committed(self._session.group_id):
+            data, aborted = partition.read_committed(offset, bytes_max, min_one_message=True)
+        else:
+            data = partition.read(offset, bytes_max, min_one_message=True)
+        headers, _, problem = scan_batches(data, check_crc=False)
+        if problem is not None:
+            raise errors.CorruptMessage(f"{partition}: {problem}")
+        return data, list(_visible(headers, aborted))
+
+    # ---------------------------------------------------------------------------------- answering
+
+    def _answer_if_over(self) -> None:
+        if not (self._is_over and self._is_acknowledged):
+            return
+        for place, problem in self.answers.problems.items():
+            result = self._results.setdefault(place, {"partition_index": place[1]})
+            result["acknowledge_error_code"] = problem.code
+            result["acknowledge_error_message"] = problem.message
+        settings = self._broker.share_groups.settings.of_records(self._session.group_id)
+        self._request.reply(
+            {
+                "error_code": errors.NONE,
+                "error_message": None,
+                "acquisition_lock_timeout_ms": settings.lock_ms,
+                "responses": _by_topic(
+                    {place: _NOTHING | each for place, each in self._results.items()}
+                ),
+            }
+        )
+
+
+def _visible(
+    headers: list[BatchHeader], aborted: list[AbortedTransaction]
+) -> Iterator[tuple[BatchHeader, LogBatch]]:
+    """Batches, and whether members may see them: no markers, nothing of aborted transactions."""
+    waiting = sorted(aborted, key=lambda each: each.first_offset, reverse=True)
+    producers: set[int] = set()
+    for header in headers:
+        while waiting and waiting[-1].first_offset <= header.last_offset:
+            producers.add(waiting.pop().producer_id)
+        is_visible = not header.is_control and not (
+            header.is_transactional and header.producer_id in producers
+        )
+        if header.is_control:
+            producers.discard(header.producer_id)
+        yield header, LogBatch(header.base_offset, header.last_offset, is_visible)

@@ -1,0 +1,284 @@
+"""ShareGroupHeartbeat and ShareGroupDescribe, and where share groups stand (KIP-932)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+from broker_core.coordinator.consumer_group_records import group_places
+from broker_core.coordinator.share_group import ASSIGNOR, ShareGroup, ShareHeartbeat, ShareMember
+from broker_core.coordinator.share_partition import DeliveryState
+from broker_core.coordinator.share_records import SharePlace
+from broker_core.coordinator.states import GroupState
+from broker_core.server.authorization import may_read
+from broker_core.server.handlers.metadata import GROUP_OPERATIONS
+from broker_core.server.request import Request
+
+if TYPE_CHECKING:
+    from broker_core.server.runtime import Broker
+
+_NOT_ASKED: Final = -(2**31)
+_NO_OFFSET: Final = -1
+_DONE: Final = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+
+
+def handle_heartbeat(broker: Broker, request: Request) -> None:
+    """ShareGroupHeartbeat."""
+    body = request.body
+    groups = broker.share_groups
+    asked = ShareHeartbeat(
+        body["group_id"],
+        body["member_id"],
+        body["member_epoch"],
+        body["rack_id"],
+        request.client_id,
+        request.client_host,
+        body["subscribed_topic_names"],
+    )
+    try:
+        asked.check()
+        other = broker.groups.coordinator.groups.get(asked.group_id)
+        if other is not None and (other.offsets or other.state is not GroupState.EMPTY):
+            raise errors.GroupIdNotFound(f"Group {asked.group_id} is not a share group.")
+        answer = groups.heartbeat(asked)
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error)})
+        return
+    response: dict[str, Any] = {
+        "error_code": errors.NONE,
+        "member_id": asked.member_id,
+        "member_epoch": answer.epoch,
+        "heartbeat_interval_ms": groups.settings.of_members(asked.group_id).heartbeat_interval_ms,
+    }
+    if answer.assigned is not None:
+        response["assignment"] = {"topic_partitions": group_places(answer.assigned)}
+    request.reply(response)
+
+
+def handle_describe(broker: Broker, request: Request) -> None:
+    """ShareGroupDescribe."""
+    operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
+    described: list[dict[str, Any]] = []
+    for group_id in request.body["group_ids"]:
+        group = broker.share_groups.groups.get(group_id)
+        if group is not None:
+            described.append(_describe(broker, group) | {"authorized_operations": operations})
+            continue
+        is_other = group_id in broker.groups.coordinator.groups
+        described.append(
+            {
+                "group_id": group_id,
+                "error_code": errors.GroupIdNotFound.code,
+                "error_message": f"Group {group_id} is not a share group."
+                if is_other
+                else f"Group {group_id} not found.",
+            }
+        )
+    request.reply({"groups": described})
+
+
+def _describe(broker: Broker, group: ShareGroup) -> dict[str, Any]:
+    return {
+        "error_code": errors.NONE,
+        "error_message": None,
+        "group_id": group.group_id,
+        "group_state": group.state.value,
+        "group_epoch": group.epoch,
+        "assignment_epoch": group.epoch,
+        "assignor_name": ASSIGNOR,
+        "members": [_describe_member(broker, each) for each in group.members.values()],
+    }
+
+
+def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
+    return {
+        "member_id": member.member_id,
+        "rack_id": member.rack_id,
+        "member_epoch": member.epoch,
+        "client_id": member.client_id,
+        "client_host": member.client_host,
+        "subscribed_topic_names": sorted(member.topic_names),
+        "assignment": {
+            "topic_partitions": [
+                each | {"topic_name": topic.name}
+                for each in group_places(member.assigned)
+                if (topic := broker.topics.by_id(each["topic_id"])) is not None
+            ]
+        },
+    }
+
+
+# ------------------------------------------------------------------------------ offsets of groups
+
+
+def handle_describe_offsets(broker: Broker, request: Request) -> None:
+    """DescribeShareGroupOffsets."""
+    request.reply(
+        {"groups": [_describe_offsets(broker, asked) for asked in request.body["groups"]]}
+    )
+
+
+def _describe_offsets(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
+    group_id = asked["group_id"]
+    groups = broker.share_groups
+    if group_id not in groups.groups:
+        return {
+            "group_id": group_id,
+            "error_code": errors.GroupIdNotFound.code,
+            "error_message": f"Group {group_id} not found.",
+        }
+    wanted: dict[str, list[int]] = {}
+    if asked["topics"] is None:
+        for place in groups.places_of(group_id):
+            topic = broker.topics.by_id(place.topic_id)
+            if topic is not None:
+                wanted.setdefault(topic.name, []).append(place.partition)
+    else:
+        wanted = {each["topic_name"]: each["partitions"] for each in asked["topics"]}
+    return {
+        "group_id": group_id,
+        "error_code": errors.NONE,
+        "error_message": None,
+        "topics": [
+            {
+                "topic_name": name,
+                "topic_id": topic.topic_id if (topic := broker.topics.get(name)) else bytes(16),
+                "partitions": [
+                    _describe_offset(broker, group_id, name, number) for number in numbers
+                ],
+            }
+            for name, numbers in wanted.items()
+        ],
+    }
+
+
+def _describe_offset(broker: Broker, group_id: str, name: str, number: int) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "partition_index": number,
+        "start_offset": _NO_OFFSET,
+        "leader_epoch": 0,
+        "lag": _NO_OFFSET,
+        "error_code": errors.NONE,
+        "error_message": None,
+    }
+    topic = broker.topics.get(name)
+    if topic is None or not 0 <= number < len(topic.partitions):
+        return answer | {"error_code": errors.UnknownTopicOrPartition.code}
+    share = broker.share_groups.known_share(SharePlace(group_id, topic.topic_id, number))
+    if share is None:
+        return answer
+    done = sum(
+        each.last_offset - each.first_offset + 1 for each in share.batches() if each.state in _DONE
+    )
+    partition = topic.partitions[number]
+    return answer | {
+        "start_offset": share.start_offset,
+        "leader_epoch": partition.leader_epoch,
+        "lag": max(partition.high_watermark - share.start_offset - done, 0),
+    }
+
+
+class _Collected:
+    """Answers when everything that was begun has come to an end."""
+
+    def __init__(self, answer: Callable[[], None]) -> None:
+        self._answer = answer
+        self._waiting = 1
+
+    def one(self, result: dict[str, Any]) -> Callable[[int], None]:
+        """Something more to wait for; its error code goes into its result."""
+        self._waiting += 1
+
+        def done(code: int) -> None:
+            result["error_code"] = code
+            self.end()
+
+        return done
+
+    def end(self) -> None:
+        """One thing has ended, or there is nothing more to begin."""
+        self._waiting -= 1
+        if not self._waiting:
+            self._answer()
+
+
+def handle_alter_offsets(broker: Broker, request: Request) -> None:
+    """AlterShareGroupOffsets, of a group that nobody is in."""
+    body = request.body
+    groups = broker.share_groups
+    group_id = body["group_id"]
+    responses: list[dict[str, Any]] = []
+    if group_id in groups.groups:
+        try:
+            groups.check_empty(group_id)
+        except errors.BrokerError as error:
+            request.reply({"error_code": error.code, "error_message": str(error), "responses": []})
+            return
+    collected = _Collected(
+        lambda: request.reply(
+            {"error_code": errors.NONE, "error_message": None, "responses": responses}
+        )
+    )
+    for asked in body["topics"]:
+        topic = broker.topics.get(asked["topic_name"])
+        results: list[dict[str, Any]] = []
+        responses.append(
+            {
+                "topic_name": asked["topic_name"],
+                "topic_id": bytes(16) if topic is None else topic.topic_id,
+                "partitions": results,
+            }
+        )
+        for each in asked["partitions"]:
+            number = each["partition_index"]
+            result = {"partition_index": number, "error_code": errors.NONE, "error_message": None}
+            results.append(result)
+            if topic is None or not 0 <= number < len(topic.partitions):
+                result["error_code"] = errors.UnknownTopicOrPartition.code
+                continue
+            if not may_read(broker, request, topic.name):
+                result["error_code"] = errors.TopicAuthorizationFailed.code
+                continue
+            place = SharePlace(group_id, topic.topic_id, number)
+            groups.begin_at(place, each["start_offset"], collected.one(result))
+    collected.end()
+
+
+def handle_delete_offsets(broker: Broker, request: Request) -> None:
+    """DeleteShareGroupOffsets, of a group that nobody is in."""
+    body = request.body
+    groups = broker.share_groups
+    try:
+        groups.check_empty(body["group_id"])
+    except errors.BrokerError as error:
+        request.reply({"error_code": error.code, "error_message": str(error), "responses": []})
+        return
+    responses: list[dict[str, Any]] = []
+    collected = _Collected(
+        lambda: request.reply(
+            {"error_code": errors.NONE, "error_message": None, "responses": responses}
+        )
+    )
+    for asked in body["topics"]:
+        topic = broker.topics.get(asked["topic_name"])
+        result: dict[str, Any] = {
+            "topic_name": asked["topic_name"],
+            "topic_id": bytes(16) if topic is None else topic.topic_id,
+            "error_code": errors.NONE,
+            "error_message": None,
+        }
+        responses.append(result)
+        if topic is None:
+            result["error_code"] = errors.UnknownTopicOrPartition.code
+            continue
+        if not may_read(broker, request, topic.name):
+            result["error_code"] = errors.TopicAuthorizationFailed.code
+            continue
+        places = [
+            place
+            for place in groups.places_of(body["group_id"])
+            if place.topic_id == topic.topic_id
+        ]
+        groups.forget(places, collected.one(result))
+    collected.end()

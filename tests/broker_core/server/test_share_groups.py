@@ -1,0 +1,271 @@
+"""Share groups: members that are given records one by one, and answer them."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker_core.protocol.definitions import (
+    ALTER_SHARE_GROUP_OFFSETS,
+    DELETE_GROUPS,
+    DELETE_SHARE_GROUP_OFFSETS,
+    DESCRIBE_SHARE_GROUP_OFFSETS,
+    PRODUCE,
+    SHARE_ACKNOWLEDGE,
+    SHARE_FETCH,
+    SHARE_GROUP_DESCRIBE,
+    SHARE_GROUP_HEARTBEAT,
+)
+from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+_EARLIEST = {"share.auto.offset.reset": "earliest"}
+ACCEPT, RELEASE = 1, 2
+
+
+class Member:
+    """One member of group `g`, which reads the only partition of topic `t`."""
+
+    def __init__(self, broker: Broker, client: RawClient, name: str) -> None:
+        topic = broker.topics.get("t")
+        assert topic is not None
+        self.topic_id = topic.topic_id
+        self.client = client
+        self.name = name
+        self.epoch = 0
+
+    def _topics(self, acknowledged: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
+        partition = {
+            "partition_index": 0,
+            "acknowledgement_batches": [
+                {"first_offset": first, "last_offset": last, "acknowledge_types": [kind]}
+                for first, last, kind in acknowledged
+            ],
+        }
+        return [{"topic_id": self.topic_id, "partitions": [partition]}]
+
+    def body(self, *acknowledged: tuple[int, int, int], **more: Any) -> dict[str, Any]:
+        body = {
+            "group_id": "g",
+            "member_id": self.name,
+            "share_session_epoch": self.epoch,
+            "max_wait_ms": 0,
+            "min_bytes": 1,
+            "max_bytes": 1 << 20,
+            "max_records": 500,
+            "batch_size": 500,
+            "topics": self._topics(list(acknowledged)),
+            "forgotten_topics_data": [],
+        } | more
+        self.epoch += 1
+        return body
+
+    async def fetch(self, *acknowledged: tuple[int, int, int], **more: Any) -> list[int]:
+        """The offsets that it is given."""
+        answer = await self.client.call(SHARE_FETCH, 2, self.body(*acknowledged, **more))
+        assert answer["error_code"] == 0
+        return offsets(answer)
+
+    async def acknowledge(self, *acknowledged: tuple[int, int, int]) -> int:
+        """The error code."""
+        answer = await self.client.call(SHARE_ACKNOWLEDGE, 2, self.body(*acknowledged))
+        if answer["error_code"]:
+            return int(answer["error_code"])
+        return int(answer["responses"][0]["partitions"][0]["error_code"])
+
+
+def offsets(answer: dict[str, Any]) -> list[int]:
+    """The offsets that a ShareFetch gives; their records are in it."""
+    found = []
+    for topic in answer["responses"]:
+        for each in topic["partitions"]:
+            assert each["error_code"] == 0
+            assert each["acknowledge_error_code"] == 0
+            given = [
+                offset
+                for run in each["acquired_records"]
+                for offset in range(run["first_offset"], run["last_offset"] + 1)
+            ]
+            assert set(given) <= {record[0] for record in iterate_records(bytes(each["records"]))}
+            found += given
+    return found
+
+
+async def _prepare(broker: Broker, client: RawClient, count: int = 5) -> None:
+    if broker.topics.get("t") is None:
+        broker.create_topic("t", 1, {})
+        broker.group_settings.replace("g", _EARLIEST)
+    for _ in range(count):
+        batch = bytes(build_batch([(1, b"k", b"v", ())]))
+        await client.call(PRODUCE, 8, produce_body("t", batch))
+
+
+async def test_records_are_shared_answered_and_delivered_again(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    one = Member(broker, client, "one")
+    two = Member(broker, await connect(broker), "two")
+    assert await one.fetch(max_records=2) == [0, 1]
+    assert await two.fetch() == [2, 3, 4]
+    assert await two.fetch() == []
+    assert await one.fetch((0, 0, ACCEPT), (1, 1, RELEASE), max_records=0) == []
+    assert await two.fetch((2, 4, ACCEPT)) == [1]
+    assert await two.acknowledge((1, 1, ACCEPT)) == 0
+    assert await one.fetch() == []
+
+
+async def test_who_waits_gets_what_is_written_or_released(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client, 1)
+    one = Member(broker, client, "one")
+    two = Member(broker, await connect(broker), "two")
+    assert await one.fetch() == [0]
+    two.client.send(SHARE_FETCH, 2, two.body(max_wait_ms=10_000))
+    assert await one.acknowledge((0, 0, RELEASE)) == 0
+    assert offsets((await two.client.receive(SHARE_FETCH, 2))[1]) == [0]
+    two.client.send(SHARE_FETCH, 2, two.body((0, 0, ACCEPT), max_wait_ms=10_000))
+    assert offsets((await two.client.receive(SHARE_FETCH, 2))[1]) == []
+    two.client.send(SHARE_FETCH, 2, two.body(max_wait_ms=10_000))
+    await _prepare(broker, client, 1)
+    assert offsets((await two.client.receive(SHARE_FETCH, 2))[1]) == [1]
+
+
+async def test_what_a_lost_connection_had_goes_to_others(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    lost = Member(broker, await connect(broker), "lost")
+    other = Member(broker, client, "other")
+    assert await lost.fetch() == [0, 1, 2, 3, 4]
+    other.client.send(SHARE_FETCH, 2, other.body(max_wait_ms=10_000))
+    await lost.client.close()
+    assert offsets((await other.client.receive(SHARE_FETCH, 2))[1]) == [0, 1, 2, 3, 4]
+
+
+async def test_a_lock_ends_by_itself(start: Start, connect: Connect) -> None:
+    broker = await start(
+        group_share_record_lock_duration_ms="1000", group_share_min_record_lock_duration_ms="1000"
+    )
+    client = await connect(broker)
+    await _prepare(broker, client, 1)
+    one = Member(broker, client, "one")
+    two = Member(broker, await connect(broker), "two")
+    assert await one.fetch() == [0]
+    assert await two.fetch(max_wait_ms=8_000) == [0]
+    assert await one.acknowledge((0, 0, ACCEPT)) == 121  # it is not its own any more
+
+
+async def test_a_restart_keeps_what_has_been_answered(start: Start, connect: Connect) -> None:
+    broker = await start()
+    client = await connect(broker)
+    await _prepare(broker, client)
+    member = Member(broker, client, "one")
+    assert await member.fetch() == [0, 1, 2, 3, 4]
+    assert await member.acknowledge((0, 1, ACCEPT), (3, 3, ACCEPT)) == 0
+    broker.settings.save()
+    await broker.close()
+    again = await start()
+    assert await Member(again, await connect(again), "one").fetch() == [2, 4]
+
+
+async def test_sessions_are_told_apart(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    member = Member(broker, client, "one")
+    for epoch, code in ((3, 122), (-1, 122), (0, 123)):
+        member.epoch = epoch
+        assert await member.acknowledge((0, 0, ACCEPT)) == code
+    member.epoch = 0
+    answer = await client.call(SHARE_FETCH, 2, member.body((0, 0, ACCEPT)))
+    assert answer["error_code"] == 42
+    member.epoch = 0
+    await member.fetch()
+    member.epoch = 5
+    assert await member.acknowledge((0, 0, ACCEPT)) == 123
+    member.epoch = -1
+    assert await member.fetch((0, 0, ACCEPT)) == []
+    member.epoch = 2
+    assert await member.acknowledge((1, 1, ACCEPT)) == 122
+    assert await Member(broker, client, "two").fetch() == [1, 2, 3, 4]
+
+
+async def _beat(
+    client: RawClient, epoch: int, topics: list[str] | None, name: str = "m"
+) -> dict[str, Any]:
+    body = {"group_id": "g", "member_id": name, "member_epoch": epoch}
+    return await client.call(
+        SHARE_GROUP_HEARTBEAT, 1, body | {"rack_id": None, "subscribed_topic_names": topics}
+    )
+
+
+async def test_a_group_is_described_moved_and_deleted(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    joined = await _beat(client, 0, ["t"])
+    assert joined["assignment"]["topic_partitions"][0]["partitions"] == [0]
+    described = await client.call(
+        SHARE_GROUP_DESCRIBE, 1, {"group_ids": ["g", "x"], "include_authorized_operations": False}
+    )
+    assert [each["error_code"] for each in described["groups"]] == [0, 69]
+    assert described["groups"][0]["group_state"] == "Stable"
+    assert described["groups"][0]["members"][0]["member_id"] == "m"
+    member = Member(broker, client, "m")
+    await member.fetch()
+    await member.acknowledge((0, 1, ACCEPT), (3, 3, ACCEPT))
+
+    async def where() -> tuple[int, int]:
+        asked = {"groups": [{"group_id": "g", "topics": None}]}
+        answer = await client.call(DESCRIBE_SHARE_GROUP_OFFSETS, 1, asked)
+        [topic] = answer["groups"][0]["topics"]
+        return topic["partitions"][0]["start_offset"], topic["partitions"][0]["lag"]
+
+    assert await where() == (2, 2)
+    moved = {
+        "group_id": "g",
+        "topics": [
+            {"topic_name": "t", "partitions": [{"partition_index": 0, "start_offset": 4}]},
+            {"topic_name": "x", "partitions": [{"partition_index": 0, "start_offset": 4}]},
+        ],
+    }
+    assert (await client.call(ALTER_SHARE_GROUP_OFFSETS, 0, moved))["error_code"] == 68
+    assert (await _beat(client, -1, None))["member_epoch"] == -1
+    answer = await client.call(ALTER_SHARE_GROUP_OFFSETS, 0, moved)
+    codes = [topic["partitions"][0]["error_code"] for topic in answer["responses"]]
+    assert codes == [0, 3]
+    assert await where() == (4, 1)
+    body = {"group_id": "g", "topics": [{"topic_name": "t"}]}
+    answer = await client.call(DELETE_SHARE_GROUP_OFFSETS, 0, body)
+    assert answer["responses"][0]["error_code"] == 0
+    deleted = await client.call(DELETE_GROUPS, 2, {"groups_names": ["g"]})
+    assert deleted["results"][0]["error_code"] == 0
+    assert not broker.share_groups.groups
+
+
+async def test_members_that_are_silent_are_missed(start: Start, connect: Connect) -> None:
+    broker = await start(group_share_session_timeout_ms="200")
+    client = await connect(broker)
+    await _prepare(broker, client, 0)
+    await _beat(client, 0, ["t"])
+    async with asyncio.timeout(10):
+        while broker.share_groups.groups["g"].members:
+            await asyncio.sleep(0.02)
+    assert (await _beat(client, 1, None))["error_code"] == 25
+
+
+async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    await _prepare(broker, client)
+    member = Member(broker, client, "one")
+    await member.fetch()
+    topic = broker.topics.get("t")
+    assert topic is not None
+    broker.delete_topic(topic)
+    assert broker.share_groups.places_of("g") == []
+    answer = await client.call(SHARE_FETCH, 2, member.body())
+    assert answer["responses"][0]["partitions"][0]["error_code"] == 100

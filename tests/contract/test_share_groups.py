@@ -1,0 +1,151 @@
+"""Share groups (KIP-932), with librdkafka's consumer for them."""
+
+from __future__ import annotations
+
+import logging
+import time
+import uuid
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from confluent_kafka import AcknowledgeType, Producer, ShareConsumer
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    AlterConfigOpType,
+    ConfigEntry,
+    ConfigResource,
+    ResourceType,
+)
+
+from broker_core.protocol.definitions import LIST_GROUPS
+from tests.broker_core.server.raw_client import RawClient
+from waylog.config import parse_endpoint
+
+_LOGGER = logging.getLogger("librdkafka")
+_TIMEOUT_S = 30.0
+
+
+@pytest.fixture
+def group(admin: AdminClient) -> str:
+    """The name of a share group that reads from the beginning."""
+    name = f"share-{uuid.uuid4().hex[:12]}"
+    entry = ConfigEntry(
+        "share.auto.offset.reset", "earliest", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, name, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    return name
+
+
+@pytest.fixture
+def member(bootstrap_servers: str, group: str) -> Iterator[Callable[[str], Any]]:
+    """Makes members of the group that answer each record themselves, and closes them."""
+    made: list[Any] = []
+
+    def make(topic: str) -> Any:
+        consumer = ShareConsumer(
+            {
+                "bootstrap.servers": bootstrap_servers,
+                "group.id": group,
+                "share.acknowledgement.mode": "explicit",
+                "logger": _LOGGER,
+            }
+        )
+        made.append(consumer)
+        consumer.subscribe([topic])
+        return consumer
+
+    yield make
+    for each in made:
+        each.close()
+
+
+def read(consumer: Any, count: int, answer: Any = AcknowledgeType.ACCEPT) -> list[bytes]:
+    """Poll until there are so many records; each is answered."""
+    found: list[bytes] = []
+    deadline = time.monotonic() + _TIMEOUT_S
+    while len(found) < count and time.monotonic() < deadline:
+        for message in consumer.poll(1.0) or ():
+            assert message.error() is None
+            found.append(message.value())
+            consumer.acknowledge(message, answer)
+    consumer.commit_sync(10.0)
+    return found
+
+
+def fill(producer: Producer, topic: str, count: int) -> list[bytes]:
+    values = [b"%d" % number for number in range(count)]
+    for number, value in enumerate(values):
+        producer.produce(topic, value, partition=number % 3)
+    assert producer.flush(10) == 0
+    return values
+
+
+def test_every_record_goes_to_one_member_of_the_group(
+    member: Callable[[str], Any], producer: Callable[..., Producer], topic: str
+) -> None:
+    values = fill(producer(), topic, 60)
+    first = member(topic)
+    some = read(first, 20)
+    second = member(topic)
+    more = fill(producer(), topic, 60)
+    rest: list[bytes] = []
+    deadline = time.monotonic() + _TIMEOUT_S
+    while len(some) + len(rest) < 120 and time.monotonic() < deadline:
+        for each in (first, second):
+            for message in each.poll(0.5) or ():
+                rest.append(message.value())
+                each.acknowledge(message, AcknowledgeType.ACCEPT)
+    assert sorted(some + rest) == sorted(values + more)
+
+
+def test_what_is_released_comes_again_and_what_is_accepted_does_not(
+    member: Callable[[str], Any], producer: Callable[..., Producer], topic: str
+) -> None:
+    values = fill(producer(), topic, 3)
+    consumer = member(topic)
+    assert sorted(read(consumer, 3, AcknowledgeType.RELEASE)) == values
+    assert sorted(read(consumer, 3)) == values
+    assert not consumer.poll(1.0)
+
+
+async def test_a_share_group_is_listed_as_one(
+    bootstrap_servers: str,
+    member: Callable[[str], Any],
+    producer: Callable[..., Producer],
+    topic: str,
+    group: str,
+) -> None:
+    fill(producer(), topic, 3)
+    read(member(topic), 3)
+    client = await RawClient.connect(parse_endpoint(bootstrap_servers.split(",", maxsplit=1)[0]))
+    answer = await client.call(LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["share"]})
+    await client.close()
+    [listed] = [each for each in answer["groups"] if each["group_id"] == group]
+    assert (listed["group_type"], listed["group_state"]) == ("share", "Stable")
+
+
+def test_records_of_an_aborted_transaction_are_not_delivered(
+    admin: AdminClient,
+    member: Callable[[str], Any],
+    producer: Callable[..., Producer],
+    topic: str,
+    group: str,
+) -> None:
+    entry = ConfigEntry(
+        "share.isolation.level", "read_committed", incremental_operation=AlterConfigOpType.SET
+    )
+    resource = ConfigResource(ResourceType.GROUP, group, incremental_configs=[entry])
+    admin.incremental_alter_configs([resource])[resource].result(10)
+    writer = producer(transactional_id=f"tx-{uuid.uuid4().hex}")
+    writer.init_transactions(30)
+    for ending, value in (("abort", b"gone"), ("commit", b"kept")):
+        writer.begin_transaction()
+        for partition in range(3):
+            writer.produce(topic, value, partition=partition)
+        writer.flush(10)
+        getattr(writer, f"{ending}_transaction")(30)
+    consumer = member(topic)
+    assert read(consumer, 3) == [b"kept"] * 3
+    assert not consumer.poll(1.0)
