@@ -42,6 +42,11 @@ class Places:
         await self.refresh()
         return self.known(device)
 
+    async def of_user(self, user: str) -> list[dict[str, Any]]:
+        """Places of all devices of a user. Raises PlacesUnavailable."""
+        await self.refresh()
+        return list(self._by_user.get(user, ()))
+
     def known(self, device: str) -> list[dict[str, Any]]:
         """The same as they were read last."""
         user, _, name = device.partition("/")

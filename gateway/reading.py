@@ -14,6 +14,7 @@ from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
 from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
 from gateway.formats.values import time_ms
+from gateway.home_blur import HomeBlur
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
@@ -101,8 +102,22 @@ async def _address(request: web.Request) -> web.Response:
     return raw_json_answer(value)
 
 
+async def _blur(request: web.Request) -> tuple[str, HomeBlur]:
+    """The device that is asked for, and what hides its owner's home from others."""
+    identity = await reader(request)
+    device = request.match_info["device"]
+    require_device(identity, device)
+    owner = device.partition("/")[0]
+    if identity.admin or identity.user == owner:
+        return device, HomeBlur(())
+    try:
+        return device, HomeBlur(await request.app[SERVICES].places.of_user(owner))
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
 async def _track(request: web.Request) -> web.Response:
-    device = await _allowed_device(request)
+    device, blur = await _blur(request)
     name = request.query.get("format", "geojson")
     track_format = FORMATS.get(name)
     if track_format is None:
@@ -110,7 +125,7 @@ async def _track(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
     times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
     stored = await _archived(services.archive.track(device, *times))
-    points = merge_points(stored, services.location_view.track(device, *times))
+    points = blur.track(merge_points(stored, services.location_view.track(device, *times)))
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
         body=track_format.encode(device, points),
@@ -121,17 +136,18 @@ async def _track(request: web.Request) -> web.Response:
 
 
 async def _places(request: web.Request) -> web.Response:
-    device = await _allowed_device(request)
+    device, blur = await _blur(request)
     try:
-        return json_answer(await request.app[SERVICES].places.of_device(device))
+        return json_answer(blur.places(await request.app[SERVICES].places.of_device(device)))
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
 
 
 async def _visits(request: web.Request) -> web.Response:
-    device = await _allowed_device(request)
+    device, blur = await _blur(request)
     times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
-    return json_answer(await _archived(request.app[SERVICES].archive.visits(device, *times)))
+    visits = await _archived(request.app[SERVICES].archive.visits(device, *times))
+    return json_answer(blur.visits(visits))
 
 
 async def _archived(reading: Awaitable[_Read]) -> _Read:

@@ -12,6 +12,7 @@ import pytest
 
 from gateway.archive import Archive, ArchiveRefused, ArchiveUnavailable
 from spark.places_job import write_places
+from spark.stay_points import haversine_m
 from spark.tasks import LocalEngine
 from tests.gateway.running import Gateway, json_of
 from tests.gateway.test_reading import send
@@ -140,5 +141,21 @@ async def test_the_gateway_joins_the_history_and_what_is_new(
             known = {place["place_id"] for place in places}
             assert known and {visit["place_id"] for visit in visits} & known
             await json_of(await client.get("/v1/devices/u0%2Fphone/visits"), 403)
+            home = next(place for place in places if place["label"] == "home")
+        friend = own.user("friend")
+        own.users.rights.befriend("u1", "friend")
+        async with own.client(friend) as client:
+            # Others see about where the home is, and nothing that happened there.
+            shared = await json_of(await client.get(f"{path}/places"))
+            [hidden] = [place for place in shared if place["label"] == "home"]
+            away = haversine_m(home["lat"], home["lon"], hidden["lat"], hidden["lon"])
+            assert 90 < away < 400
+            assert hidden["address"] is hidden["name"] is None
+            answer = await client.get(f"{path}/track")
+            [feature] = json.loads(await answer.read())["features"]
+            for lon, lat, *_ in feature["geometry"]["coordinates"]:
+                assert haversine_m(home["lat"], home["lon"], lat, lon) > 90
+            for visit in await json_of(await client.get(f"{path}/visits")):
+                assert haversine_m(home["lat"], home["lon"], visit["lat"], visit["lon"]) > 90
     finally:
         own.close()

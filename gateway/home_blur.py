@@ -1,0 +1,96 @@
+"""What others than its owner learn of a device's home: about where it is, and not more.
+
+Around each home lies a circle whose middle is not the home: it is moved by some way that follows
+from the place's id, which others are never told, so it is always the same way and nobody gets
+nearer by asking often. What happened within the circle is given as its middle.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any, Final, NamedTuple
+
+from gateway.track_store import TrackPoint
+
+RADIUS_M: Final = 500.0
+#: The home is within the circle, and hardly ever near its middle.
+_MOVED_M: Final = (100.0, 350.0)
+
+_METRES_PER_DEGREE: Final = 111_195.0
+_HOME: Final = "home"
+
+
+class Circle(NamedTuple):
+    """About where somebody lives."""
+
+    place_id: str
+    lat: float
+    lon: float
+
+    def has(self, lat: float, lon: float) -> bool:
+        """Whether a position is within the circle."""
+        north = lat - self.lat
+        east = ((lon - self.lon + 180) % 360 - 180) * math.cos(math.radians(self.lat))
+        return math.hypot(north, east) * _METRES_PER_DEGREE <= RADIUS_M
+
+
+class HomeBlur:
+    """Hides the homes among some places of a device, as the gateway reads them."""
+
+    def __init__(self, places: Iterable[dict[str, Any]]) -> None:
+        self._circles = [_circle(place) for place in places if place["label"] == _HOME]
+
+    def track(self, points: Sequence[TrackPoint]) -> list[TrackPoint]:
+        """The same way, with its parts at home in the middle of the circle, once each."""
+        shown: list[TrackPoint] = []
+        inside: Circle | None = None
+        for point in points:
+            circle = self._around(point.lat, point.lon)
+            if circle is None:
+                shown.append(point)
+            elif circle is not inside:
+                shown.append(
+                    TrackPoint(point.time, circle.lat, circle.lon, None, RADIUS_M, None, None)
+                )
+            inside = circle
+        return shown
+
+    def places(self, places: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same places; homes about where they are, without what tells more."""
+        shown = []
+        for place in places:
+            circle = self._around(place["lat"], place["lon"])
+            if circle is None:
+                shown.append(place)
+            elif place["label"] == _HOME:
+                hidden = {"place_id": _HOME, "name": None, "address": None}
+                shown.append(place | hidden | {"lat": circle.lat, "lon": circle.lon})
+            # A shop next door would tell as much as the home itself.
+        return shown
+
+    def visits(self, visits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same visits; those within the circle are at home, as far as others can tell."""
+        shown = []
+        for visit in visits:
+            circle = self._around(visit["lat"], visit["lon"])
+            at_home = (
+                {} if circle is None else {"place_id": _HOME, "lat": circle.lat, "lon": circle.lon}
+            )
+            shown.append(visit | at_home)
+        return shown
+
+    def _around(self, lat: float, lon: float) -> Circle | None:
+        return next((circle for circle in self._circles if circle.has(lat, lon)), None)
+
+
+def _circle(place: dict[str, Any]) -> Circle:
+    digest = hashlib.blake2b(f"home\0{place['place_id']}".encode(), digest_size=8).digest()
+    direction = int.from_bytes(digest[:4], "big") / 2**32 * 2 * math.pi
+    least, most = _MOVED_M
+    away = least + int.from_bytes(digest[4:], "big") / 2**32 * (most - least)
+    lat = float(place["lat"]) + away * math.cos(direction) / _METRES_PER_DEGREE
+    shrink = max(math.cos(math.radians(lat)), 1e-6)
+    lon = float(place["lon"]) + away * math.sin(direction) / _METRES_PER_DEGREE / shrink
+    return Circle(str(place["place_id"]), round(lat, 5), round((lon + 180) % 360 - 180, 5))
