@@ -16,13 +16,34 @@ from broker_core.server.limits import ConnectionLimits
 from broker_core.server.topics import TopicRegistry
 from waylog.config import ConfigError
 
+#: What Kafka's brokers change too, and what changes nothing here: there are no such threads, and no
+#: Kerberos. It is kept and shown, so that tools which set it can go on.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+    }
+)
+
 #: What can be changed; everything else is in the property file.
-DYNAMIC: Final = frozenset(name for name, _, _ in TOPIC_DEFAULTS) | {
-    "max.connections",
-    "max.connections.per.ip",
-    "max.connections.per.ip.overrides",
-    "max.connection.creation.rate",
-}
+DYNAMIC: Final = (
+    frozenset(name for name, _, _ in TOPIC_DEFAULTS)
+    | _WITHOUT_EFFECT
+    | {
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+    }
+)
 
 
 _MIN_INSYNC: Final = "min.insync.replicas"

@@ -210,3 +210,12 @@ def test_min_insync_replicas_is_set_for_all_brokers_from_the_start(
     assert source(entry) is ConfigSource.DYNAMIC_DEFAULT_BROKER_CONFIG
     own = describe(admin, ResourceType.TOPIC, make_topic(min_insync_replicas="1"))
     assert source(own["min.insync.replicas"]) is ConfigSource.DYNAMIC_TOPIC_CONFIG
+
+
+def test_what_means_nothing_to_a_broker_is_kept_and_shown(
+    admin: AdminClient, broker_id: str
+) -> None:
+    name = "sasl.kerberos.min.time.before.relogin"
+    alter(admin, ResourceType.BROKER, broker_id, **{name: "58000"})
+    await_value(admin, ResourceType.BROKER, broker_id, name, "58000")
+    alter(admin, ResourceType.BROKER, broker_id, AlterConfigOpType.DELETE, **{name: None})

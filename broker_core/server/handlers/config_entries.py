@@ -103,6 +103,10 @@ def describe_broker(broker: Broker) -> list[Entry]:
         if not synonyms:
             continue
         entries[name] = _described(name, value, synonyms)
+    for given in (broker.dynamic_config.own, broker.dynamic_config.cluster):
+        for name, value in given.items():
+            if name not in entries and name not in BY_BROKER_PROPERTY:
+                entries[name] = _described(name, value, list(_of_broker(broker, name)))
     for name, topic_name in BY_BROKER_PROPERTY.items():
         synonyms = list(_of_broker(broker, name))
         if synonyms and name not in entries:
