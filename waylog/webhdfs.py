@@ -25,6 +25,7 @@ from pyarrow import fs
 _ATTEMPTS: Final = 8
 _WAIT_S: Final = 0.25
 _TIMEOUT_S: Final = 30.0
+_MISTRUST_S: Final = 600.0
 
 #: A file is kept in memory until it is larger than this, then on disk, until it is closed.
 _SPOOL_BYTES: Final = 8 << 20
@@ -49,6 +50,8 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
         self._address = address
         self._user = os.environ.get("HADOOP_USER_NAME") or getpass.getuser()
         self._opener = urllib.request.build_opener(_NoRedirect)
+        # DataNodes that did not answer, by transfer address, and until when they are not asked.
+        self._mistrusted: dict[str, float] = {}
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, WebHdfs) and other._address == self._address
@@ -199,15 +202,20 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
 
     def read(self, path: str, offset: int, length: int) -> bytes:
         """Some bytes of a file."""
-        options = {"offset": str(offset), "length": str(length), "noredirect": "true"}
-        url = self._url(path, "OPEN", options)
+        options = {"offset": str(offset), "length": str(length)}
 
         def fetch(_: int) -> bytes | str:
-            location = json.loads(self._ask("GET", url))["Location"]
-            content = self._ask("GET", location)
-            if len(content) != length:
-                raise OSError(f"{path}: {len(content)} of {length} bytes came")
-            return content
+            location = self._data_node("GET", path, "OPEN", options)
+            try:
+                content = self._ask("GET", location)
+                if len(content) != length:
+                    raise OSError(f"{path}: {len(content)} of {length} bytes came")
+                return content
+            except FileNotFoundError:
+                raise
+            except OSError:
+                self._mistrust(location)
+                raise
 
         content = _retried(fetch)
         assert isinstance(content, bytes)
@@ -215,21 +223,57 @@ class WebHdfs(fs.FileSystemHandler):  # type: ignore[misc]
 
     def write(self, path: str, stream: IO[bytes], size: int) -> None:
         """Write a whole file."""
-        dead: set[str] = set()
 
         def send(_: int) -> bytes | str:
-            options = {"overwrite": "true", "noredirect": "true"}
-            if dead:
-                options["excludedatanodes"] = ",".join(sorted(dead))
-            location = json.loads(self._ask("PUT", self._url(path, "CREATE", options)))["Location"]
+            location = self._data_node("PUT", path, "CREATE", {"overwrite": "true"})
             stream.seek(0)
             try:
                 return self._ask("PUT", location, stream, size)
             except OSError:
-                dead.add(str(urlsplit(location).netloc))
+                self._mistrust(location)
                 raise
 
         _retried(send)
+
+    def _data_node(self, method: str, path: str, operation: str, options: dict[str, str]) -> str:
+        """Where a file's content goes or comes from, round the DataNodes that did not answer."""
+        now = time.monotonic()
+        self._mistrusted = {
+            address: until for address, until in self._mistrusted.items() if until > now
+        }
+        wanted = {**options, "noredirect": "true"}
+        if self._mistrusted:
+            wanted["excludedatanodes"] = ",".join(sorted(self._mistrusted))
+        try:
+            answer = self._ask(method, self._url(path, operation, wanted))
+        except FileNotFoundError:
+            raise
+        except OSError:
+            # Perhaps there are no others.
+            self._mistrusted.clear()
+            raise
+        return str(json.loads(answer)["Location"])
+
+    def _mistrust(self, location: str) -> None:
+        """Ask another DataNode for a while: the NameNode takes ten minutes to notice its death."""
+        address = self._transfer_address(urlsplit(location).netloc)
+        if address is not None:
+            self._mistrusted[address] = time.monotonic() + _MISTRUST_S
+
+    def _transfer_address(self, http_address: str) -> str | None:
+        """The address by which the NameNode knows the DataNode with an HTTP address."""
+        query = "jmx?qry=Hadoop:service=NameNode,name=NameNodeInfo"
+        try:
+            [bean] = json.loads(self._ask("GET", f"http://{self._address}/{query}"))["beans"]
+            nodes: dict[str, dict[str, Any]] = json.loads(bean["LiveNodes"])
+            for name, node in nodes.items():
+                host, port = name.partition(":")[0], node["infoAddr"].rpartition(":")[2]
+                if http_address in {node["infoAddr"], f"{host}:{port}"}:
+                    return str(node["xferaddr"])
+        except (OSError, ValueError, KeyError, TypeError):
+            # Without it the next attempt may lead to the same DataNode, or to another.
+            return None
+        return None
 
 
 def _retried(action: Any) -> bytes | str:
