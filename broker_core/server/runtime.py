@@ -250,7 +250,8 @@ class Broker:
             self.cluster.administer(action, done)
             return
         try:
-            action(LocalAuthority(self))
+            with self.topics.saved_together():
+                action(LocalAuthority(self))
         except errors.BrokerError as error:
             done(error)
         else:

@@ -13,6 +13,7 @@ import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -21,6 +22,7 @@ from broker_core import errors
 from broker_core.cluster.topic_names import check_new_name
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
@@ -36,7 +38,7 @@ _LOG_DIRECTORY: Final = re.compile(r"(?P<topic>[a-zA-Z0-9._-]+)-(?P<partition>\d
 #: A limit of ours: every partition holds open files and about 20 KiB of memory.
 PARTITIONS_MAX: Final = 10_000
 
-INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC})
+INTERNAL_TOPICS: Final = frozenset({OFFSETS_TOPIC, TRANSACTIONS_TOPIC, STATE_TOPIC})
 
 
 class Topic:
@@ -132,6 +134,9 @@ class TopicRegistry:
         # Deletes logs, and who waits for that: the next topic of the same name.
         self._deleter = ThreadPoolExecutor(1, thread_name_prefix="deleter")
         self._deletions: dict[str, Future[None]] = {}
+        # Whether what changes may wait to be saved, and whether something does.
+        self._saves_later = False
+        self._is_unsaved = False
 
     # -------------------------------------------------------------------------------------- reading
 
@@ -218,7 +223,7 @@ class TopicRegistry:
         for index in range(partitions):
             self.open_partition(topic, index)
         self.register(topic)
-        self._save()
+        self._save_soon()
         logger.info("topic %s created with %d partitions", name, partitions)
         return topic
 
@@ -228,13 +233,13 @@ class TopicRegistry:
         for index in range(topic.partition_count, count):
             self.open_partition(topic, index)
         self.version += 1
-        self._save()
+        self._save_soon()
         logger.info("topic %s has %d partitions now", topic.name, count)
 
     def change_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Replace a topic's own settings; raises InvalidConfig."""
         self.set_config(topic, overrides)
-        self._save()
+        self._save_soon()
 
     def set_config(self, topic: Topic, overrides: Mapping[str, str]) -> None:
         """Make other settings hold, which are stored elsewhere; raises InvalidConfig."""
@@ -324,7 +329,28 @@ class TopicRegistry:
         self._by_id[topic.topic_id] = topic
         self.version += 1
 
+    @contextmanager
+    def saved_together(self) -> Iterator[None]:
+        """What is created or changed within is made durable at the end of it, in one go.
+
+        Raises KafkaStorageError.
+        """
+        self._saves_later = True
+        try:
+            yield
+        finally:
+            self._saves_later = False
+            if self._is_unsaved:
+                self._save()
+
+    def _save_soon(self) -> None:
+        if self._saves_later:
+            self._is_unsaved = True
+        else:
+            self._save()
+
     def _save(self) -> None:
+        self._is_unsaved = False
         stored = {
             "version": _FORMAT_VERSION,
             "topics": {

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import json
 from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from broker_core import errors
-from broker_core.protocol.definitions import DESCRIBE_TOPIC_PARTITIONS, METADATA
+from broker_core.environment import Buffer, Environment, SystemClock, SystemDisk
+from broker_core.protocol.definitions import CREATE_TOPICS, DESCRIBE_TOPIC_PARTITIONS, METADATA
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.raw_client import RawClient
@@ -139,3 +142,47 @@ async def test_a_large_topic_is_deleted_without_holding_anybody_up(start: Start)
     async with asyncio.timeout(10):
         while directory.exists():
             await asyncio.sleep(0.01)
+
+
+class CountingDisk(SystemDisk):
+    """Counts how often the list of topics is made durable; that can fail."""
+
+    def __init__(self) -> None:
+        self.saves = 0
+        self.fails = False
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        if path.name == "topics.json":
+            if self.fails:
+                raise OSError(errno.ENOSPC, "No space left on device")
+            self.saves += 1
+        super().replace(path, data)
+
+
+def _many(count: int, prefix: str) -> dict[str, Any]:
+    return {
+        "topics": [
+            {
+                "name": f"{prefix}-{number}", "num_partitions": 2, "replication_factor": 1,
+                "assignments": [], "configs": [],
+            }
+            for number in range(count)
+        ],
+        "timeout_ms": 1000,
+        "validate_only": False,
+    }  # fmt: skip
+
+
+async def test_topics_of_one_request_become_durable_in_one_go(
+    start: Start, connect: Connect
+) -> None:
+    disk = CountingDisk()
+    broker = await start(Environment(SystemClock(), disk))
+    client = await connect(broker)
+    before = disk.saves
+    answer = await client.call(CREATE_TOPICS, 5, _many(50, "t"))
+    assert {each["error_code"] for each in answer["topics"]} == {0}
+    assert disk.saves - before == 1
+    disk.fails = True
+    answer = await client.call(CREATE_TOPICS, 5, _many(3, "u"))
+    assert {each["error_code"] for each in answer["topics"]} == {56}
