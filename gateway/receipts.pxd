@@ -26,6 +26,8 @@ cdef class BatchReceipt(Receipt):
     cdef Py_ssize_t _missing
     cdef object _first_error
 
+    cdef int count(self, error) except -1
+
 
 cdef class FixAppender:
     cdef readonly KnownFixes known_fixes

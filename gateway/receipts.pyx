@@ -14,7 +14,6 @@ from gateway.known_fixes cimport KnownFixes
 from waylog.librdkafka cimport Delivery
 
 import os
-from bisect import bisect_left
 
 from confluent_kafka import KafkaError
 
@@ -29,6 +28,10 @@ cdef enum:
     TRACE_BYTES = 55
 
 cdef str TOPIC = LOCATION
+cdef Py_ssize_t BUCKETS = len(LATENCY_BUCKETS_S)
+cdef double[64] BOUNDS
+for _bucket in range(BUCKETS):
+    BOUNDS[_bucket] = LATENCY_BUCKETS_S[_bucket]
 cdef Py_ssize_t BYTES_MAX = RECORD_BYTES_MAX
 
 
@@ -62,7 +65,7 @@ cdef class Receipt(Delivery):
     cpdef add_done_callback(self, callback):
         """Call `callback(self)` when the log answers; at once when it has."""
         if self._done:
-            callback(self)
+            tell(callback, self)
         elif self._callbacks is None:
             # One callback, or a list of them: nearly always there is exactly one.
             self._callbacks = callback
@@ -89,9 +92,17 @@ cdef class Receipt(Delivery):
             return
         if type(callbacks) is list:
             for callback in callbacks:
-                callback(self)
+                tell(callback, self)
         else:
-            callbacks(self)
+            tell(callbacks, self)
+
+
+cdef inline int tell(callback, Receipt receipt) except -1:
+    """Call a function, or count for a batch."""
+    if type(callback) is BatchReceipt:
+        return (<BatchReceipt> callback).count(receipt._error)
+    callback(receipt)
+    return 0
 
 
 @cython.no_gc
@@ -111,11 +122,16 @@ cdef class BatchReceipt(Receipt):
 
     def one_done(self, Receipt receipt):
         """For add_done_callback of each record's receipt."""
+        self.count(receipt._error)
+
+    cdef int count(self, error) except -1:
+        """The log has answered one more."""
         if self._first_error is None:
-            self._first_error = receipt._error
+            self._first_error = error
         self._missing -= 1
         if not self._missing:
             self.finish(self._first_error)
+        return 0
 
 
 cdef class FixAppender:
@@ -223,11 +239,12 @@ cdef class FixAppender:
             record = records[0]
             return self.append_record(record[0], record[1], record[2], source, traceparent)
         batch = BatchReceipt(len(records))
-        one_done = batch.one_done
+        # One request is one trace.
+        traceparent = self.start_trace() if traceparent is None else traceparent
         for record in records:
             self.append_record(
                 record[0], record[1], record[2], source, traceparent
-            ).add_done_callback(one_done)
+            ).add_done_callback(batch)
         return batch
 
     cdef int _answered(self, FixReceipt receipt, error) except -1:
@@ -240,7 +257,11 @@ cdef class FixAppender:
         self.known_fixes.add(receipt._key)
         seconds = monotonic_s() - receipt._started
         self._fixes[receipt._source] = self._fixes.get(receipt._source, 0) + 1
-        bucket = bisect_left(LATENCY_BUCKETS_S, seconds)
+        for bucket in range(BUCKETS):
+            if seconds <= BOUNDS[bucket]:
+                break
+        else:
+            bucket = BUCKETS
         self._latency_counts[bucket] += 1
         self.metrics.latency_sum += seconds
         return 0

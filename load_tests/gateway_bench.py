@@ -445,11 +445,9 @@ def _mqtt(server: _Server, connections: int, arguments: argparse.Namespace) -> d
         before = server.cpu_s()
         for fleet in fleets:
             fleet.pipe.send(arguments.seconds)
-        time.sleep(arguments.seconds)
-        # The last second's fixes are still on their way into views: both ends of the window
-        # are in the middle of them.
-        used = server.cpu_s() - before
         total, latencies = _outcomes(fleets)
+        time.sleep(_SETTLE_S)
+        used = server.cpu_s() - before
     return {
         "connections": connections,
         "connected_in_s": round(connected_s, 1),
