@@ -94,7 +94,7 @@ class AddressFinder:
             ],
             dtype=object,
         )
-        shapely.prepare(self._shapes)
+        self._boxes = shapely.bounds(self._shapes).reshape(-1, 4)
         self._centres = np.array([area.display_point for area in self._areas], dtype=object)
         self._ranks = np.array([area.rank_address for area in self._areas], dtype=np.int64)
         self._search_ranks = np.array([area.rank_search for area in self._areas], dtype=np.int64)
@@ -133,9 +133,21 @@ class AddressFinder:
             for feature, candidates in zip(features, found, strict=True)
         ]
 
+    def release(self, box: tuple[float, float, float, float]) -> None:
+        """Give back what makes searching in areas quick, but for those that reach into a box.
+
+        It takes more memory than the outlines. The box is west, south, east, north, in degrees.
+        """
+        west, south, east, north = box
+        boxes = self._boxes
+        is_near = (boxes[:, 0] <= east) & (boxes[:, 2] >= west)
+        is_near &= (boxes[:, 1] <= north) & (boxes[:, 3] >= south)
+        shapely.destroy_prepared(self._shapes[~is_near])
+
     def _belongs(self, geometries: Any, numbers: Any) -> Any:
         """Is the feature in the area by more than a touch?"""
         shapes = self._shapes[numbers]
+        shapely.prepare(shapes)
         belongs = shapely.covers(shapes, geometries)
         kinds = shapely.get_dimensions(geometries)
         unsure = np.flatnonzero(~belongs & (kinds == 1))

@@ -120,7 +120,6 @@ class Hierarchy:
             if area.category == "place" and area.osm_type == 0 and area.rank_search < _RANK_STREET
         ]
         self._polygons = [area for area in areas if area.is_area]
-        shapely.prepare([area.geometry for area in self._polygons])
         self._node_tree = shapely.STRtree([node.geometry for node in self._nodes])
         self._polygon_tree = shapely.STRtree([area.geometry for area in self._polygons])
         self._by_osm_id = {node.osm_id: node for node in self._nodes}
@@ -141,13 +140,12 @@ class Hierarchy:
                     self._finish(area)
         for number, area in enumerate(self._areas):
             area.number = number
-        # What makes the search quick takes more memory than the outlines.
-        shapely.destroy_prepared([area.geometry for area in self._polygons])
 
     def _finish(self, area: Area) -> None:
         if area.linked_to is not None:
             area.compute_ranks()
             return
+        shapely.prepare(area.geometry)
         linked = self._find_linked(area)
         area.compute_ranks()
         parent_rank: int | None = 3
@@ -165,6 +163,8 @@ class Hierarchy:
             _, rank = compute_ranks(area.country, "A", "place", area.extratags["place"], 0)
             if parent_rank < rank < _RANK_STREET:
                 area.rank_address = rank
+        # What makes a search quick takes more memory than the outline.
+        shapely.destroy_prepared(area.geometry)
 
     def _link(self, area: Area, node: Area, parent_rank: int | None) -> None:
         node.linked_to = area

@@ -98,6 +98,8 @@ class Builder:
             self._find_inside(points, containers)
             for interpolated in place_interpolations(tile, self._survey, box):
                 self._add_interpolation(interpolated)
+            west, south, east, north = (edge / DEGREE for edge in box)
+            self._finder.release((west, south, east, north))
             self._rows.release()
         report("writing", 1.0)
         self._bounds = self._survey.source.bounds or self._data_bounds()

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from geoservice.importer.rows import DEGREE, LINE, POINT, Geometries, Integers, Rows, batches
 
-_BATCH: Final = 20_000
+_BATCH: Final = 10_000
 
 
 class Centres:

@@ -19,7 +19,7 @@ from geoservice.importer.rows import AREA, NODE, POINT, RELATION, WAY, batches
 
 Flags = NDArray[np.bool_]
 
-_BATCH = 50_000
+_BATCH = 10_000
 
 
 @dataclass
