@@ -107,12 +107,17 @@ def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
             first, last = readable[0], readable[-1]
             # A batch's files get their names together: the first batch is over within a second.
             first_batch = sum(len(each.received) for each in landed if each.readable <= first + 0.5)
-            warm = (rows - first_batch) / (last - first) if last > first + 0.5 else 0.0
+            warm, warm_cpu_us = 0.0, None
+            if last > first + 0.5:
+                warm = (rows - first_batch) / (last - first)
+                warm_cpu_us = round(job.cpu_s(first, last) * 1e6 / (rows - first_batch), 2)
             return {
                 "name": f"history: catch up {' '.join(words)}".rstrip(),
                 "part": "history",
                 "rate": round(rows / (ended - began)),
+                # After the first batch: a JVM's start and its compilation are over.
                 "warm_rate": round(warm),
+                "warm_cpu_us": warm_cpu_us,
                 "passed": not lost and rows == records,
                 "cpu_us_per_fix": {"history": round(used * 1e6 / records, 2)},
             }
