@@ -265,12 +265,14 @@ def measure(
     rounds: int = 2,
     wanted: list[Case] | None = None,
     paced: tuple[int, float] | None = (20_000, 8.0),
+    lingers_ms: tuple[float, ...] = (5, 0),
     flush: bool = False,
+    rest_s: float = 2.0,
 ) -> Iterator[dict[str, Any]]:
     """Measure our broker, and Apache Kafka where `jars` has it; one result a row.
 
     `records` of 120 bytes are sent a round, a fifth as many of 1 KiB. `paced` is the rate (1/s) and
-    the length (s) of a measurement of latency.
+    the length (s) of a measurement of latency; `rest_s` passes before memory at rest is read.
     """
     with tempfile.TemporaryDirectory() as folder, ExitStack() as stack:
         brokers = [
@@ -283,7 +285,7 @@ def measure(
         ]
         for broker in brokers:
             stack.enter_context(broker)
-            time.sleep(2)
+            time.sleep(rest_s)
         rests = {broker.name: broker.resident_mib() for broker in brokers}
         for broker in brokers:
             if broker.name == APACHE_KAFKA:
@@ -298,7 +300,7 @@ def measure(
                     best[broker.name] = _better(best.get(broker.name), found)
             for name, found in best.items():
                 yield {"name": f"{name}: {case}", "broker": name, "kind": "throughput"} | found
-        for linger_ms in (5, 0) if paced else ():
+        for linger_ms in lingers_ms if paced else ():
             assert paced is not None
             for broker in brokers:
                 best_latency = min(

@@ -235,4 +235,4 @@ class _Deliveries(RuleBasedStateMachine):
 
 
 TestDeliveries = _Deliveries.TestCase
-TestDeliveries.settings = settings(max_examples=60, stateful_step_count=40, deadline=None)
+TestDeliveries.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
