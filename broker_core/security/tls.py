@@ -1,4 +1,4 @@
-"""TLS listeners: Kafka's `ssl.*` properties as a context of Python's ssl module.
+"""TLS: Kafka's `ssl.*` properties as contexts of Python's ssl module.
 
 Keys and certificates are PEM, in files or in the properties themselves (KIP-651). Java's key stores
 are not read: `keytool`/`openssl` turn them into PEM.
@@ -46,6 +46,22 @@ def server_context(properties: Mapping[str, str]) -> ssl.SSLContext:
             context.set_ciphers(suites.replace(",", ":"))
         except ssl.SSLError:
             raise ConfigError(f"ssl.cipher.suites={suites}: OpenSSL knows none of them") from None
+    return context
+
+
+def client_context(properties: Mapping[str, str]) -> ssl.SSLContext:
+    """The context of a broker's own connections to others; raises ConfigError.
+
+    Properties as those of a listener; the other broker's certificate has to be one of the trust
+    store's, and of its host unless `ssl.endpoint.identification.algorithm` is empty.
+    """
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    _set_versions(context, properties)
+    if properties.get("ssl.keystore.location") or properties.get("ssl.keystore.key"):
+        _load_key(context, properties)
+    _load_trust(context, properties, ssl.Purpose.SERVER_AUTH)
+    if not properties.get("ssl.endpoint.identification.algorithm", "https"):
+        context.check_hostname = False
     return context
 
 
@@ -111,11 +127,15 @@ def _load_chain(context: ssl.SSLContext, path: Path, password: str | None, name:
         raise ConfigError(f"{name}={path}: {error.strerror}") from None
 
 
-def _load_trust(context: ssl.SSLContext, properties: Mapping[str, str]) -> None:
+def _load_trust(
+    context: ssl.SSLContext,
+    properties: Mapping[str, str],
+    purpose: ssl.Purpose = ssl.Purpose.CLIENT_AUTH,
+) -> None:
     location = properties.get("ssl.truststore.location")
     certificates = properties.get("ssl.truststore.certificates")
     if not location and not certificates:
-        context.load_default_certs(ssl.Purpose.CLIENT_AUTH)
+        context.load_default_certs(purpose)
         return
     _check_type(properties, "truststore")
     try:

@@ -10,16 +10,18 @@ from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
+from broker_core.listeners import ListenerConfig
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
 from broker_core.protocol.schema import Api
+from broker_core.security.tls import client_context
 from broker_core.server.partition import Partition
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import FetchLimits
 from broker_core.server.replicas import Replicas
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.topics import Topic
-from waylog.config import Endpoint
+from waylog.config import ConfigError, Endpoint
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
@@ -35,7 +37,9 @@ class Replication:
         config = broker.config
         self._broker = broker
         self._cluster = cluster
-        self._listener = inter_broker_listener(config)
+        listener = _inter_broker_listener(config)
+        self._listener = listener.name
+        self._tls = client_context(listener.properties) if listener.protocol.uses_tls else None
         self._peers: dict[int, Peer] = {}
         self.replicas = Replicas(
             self,
@@ -139,7 +143,7 @@ class Replication:
         endpoint = self._endpoint(broker_id)
         if endpoint is None:
             return None
-        return Peer(endpoint, f"broker-{self.node_id}")
+        return Peer(endpoint, f"broker-{self.node_id}", tls=self._tls)
 
     def _endpoint(self, broker_id: int) -> Endpoint | None:
         broker = self.image.brokers.get(broker_id)
@@ -178,6 +182,15 @@ class Replication:
             peer.close()
 
 
-def inter_broker_listener(config: BrokerConfig) -> str:
-    """The name of the listener on which brokers reach each other."""
-    return config.inter_broker_listener_name or config.listeners[0].name
+def _inter_broker_listener(config: BrokerConfig) -> ListenerConfig:
+    """The listener on which brokers reach each other; raises ConfigError."""
+    name = config.inter_broker_listener_name or config.listeners[0].name
+    found = next((each for each in config.listeners if each.name == name), None)
+    if found is None:
+        raise ConfigError(f"inter.broker.listener.name={name}: there is no such listener")
+    if found.protocol.uses_sasl:
+        raise ConfigError(
+            f"listener {name}: brokers know each other by certificates (SSL), not by passwords; "
+            "name another one as inter.broker.listener.name"
+        )
+    return found

@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -21,6 +22,7 @@ from broker_core.protocol.definitions import (
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
+from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio, Trio
 from tests.broker_core.server.cluster.test_cluster import create, image
 from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
@@ -237,6 +239,38 @@ async def test_consumers_are_sent_to_the_replica_in_their_rack(
         answer = await client.call(FETCH, FETCH_VERSION, fetch_body("t", 1, rack_id=rack))
         (found,) = answer["responses"][0]["partitions"]
         assert found["preferred_read_replica"] == preferred
+
+
+async def test_brokers_replicate_over_tls_and_know_each_other_by_certificates(
+    start_trio: StartTrio, tmp_path: Path
+) -> None:
+    certificates = Certificates(tmp_path / "certificates")
+    trio = await start_trio(
+        listener_security_protocol_map="PLAINTEXT:SSL,CONTROLLER:PLAINTEXT",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(certificates.authority),
+        ssl_client_auth="required",
+        auto_create_topics_enable="true",
+    )
+    client = certificates.make(common_name="client")
+    settings = {
+        "bootstrap.servers": f"127.0.0.1:{trio.ports[1]}",
+        "security.protocol": "SSL",
+        "ssl.ca.location": str(certificates.authority),
+        "ssl.certificate.location": str(client),
+        "ssl.key.location": str(client),
+        "allow.auto.create.topics": True,
+    }
+
+    def send() -> int:
+        producer = Producer(settings)
+        producer.produce("t", "x", partition=0)
+        return producer.flush(TIMEOUT_S)
+
+    assert await asyncio.to_thread(send) == 0
+    assert [replica(broker).log.log_end_offset for broker in trio.brokers.values()] == [1] * 3
 
 
 async def coordinator(trio: Trio, connect: Connect, group: str) -> RawClient:
