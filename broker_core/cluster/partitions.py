@@ -270,6 +270,7 @@ class PartitionControl:
             target.removing = _without(original, wanted)
             target.replicas = (*wanted, *target.removing)
             target.isr = tuple(each for each in partition.isr if each in target.replicas)
+            _check_in_sync(target)
         change = self._change(topic, index, target)
         if change is not None:
             self._writer.write([change])
@@ -280,10 +281,7 @@ class PartitionControl:
         target.replicas = _without(partition.replicas, partition.adding)
         target.isr = _without(partition.isr, partition.adding)
         target.adding = target.removing = ()
-        if not target.isr:
-            raise errors.InvalidReplicaAssignment(
-                "only new replicas are in sync: the old ones cannot take over"
-            )
+        _check_in_sync(target)
 
     def _check_replicas(self, wanted: list[int]) -> None:
         if not wanted or len(set(wanted)) < len(wanted):
@@ -291,6 +289,14 @@ class PartitionControl:
         unknown = [each for each in wanted if each not in self._image.brokers]
         if unknown:
             raise errors.InvalidReplicaAssignment(f"no broker {unknown[0]} is registered")
+
+
+def _check_in_sync(target: PartitionTarget) -> None:
+    """A replica that only a former reassignment has added may be the last that is in sync."""
+    if not target.isr:
+        raise errors.InvalidReplicaAssignment(
+            f"of the replicas {list(target.replicas)} none is in sync: they cannot take over"
+        )
 
 
 def _without(these: Iterable[int], those: Iterable[int]) -> tuple[int, ...]:

@@ -63,9 +63,13 @@ class Checker:
                     )
             elif number == len(self.committed):
                 self.committed.append(entry)
-                self.states.append(digest_of(self.states[-1], entry))
+                self.states.append(self.state_after(number, entry))
             else:
                 raise Violation(f"{replica.key}: offset {number} is committed before others")
+
+    def state_after(self, offset: int, entry: Entry) -> bytes:
+        """What the state is after an entry more; what a snapshot there has to hold."""
+        return digest_of(self.states[-1], entry)
 
     def snapshot_is(self, end_offset: int, data: bytes) -> None:
         """A replica has installed a snapshot."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 
@@ -29,13 +30,13 @@ class Node:
     def __init__(self, cluster: Cluster, node_id: int) -> None:
         self.cluster = cluster
         self.node_id = node_id
+        self.known = 0
         self.disk = Disk(cluster.random)
         self.directory = 0
         self.replica: QuorumReplica | None = None
         self.paused: list[Callable[[], None]] | None = None
         self.clock_rate = 1.0
         self._incarnation = 0
-        self._known = 0
         self._applied = (0, b"")
         self._installed = 0
         self._waiting: list[tuple[FetchRequest, Callable[[Answer], None]]] = []
@@ -53,7 +54,7 @@ class Node:
     def start(self) -> None:
         """Start the process."""
         self._incarnation += 1
-        self._known, self._waiting = 0, []
+        self.known, self._waiting = 0, []
         snapshot = self.disk.snapshot
         self._installed = 0 if snapshot is None else snapshot.end_offset
         self._applied = (0, b"") if snapshot is None else (snapshot.end_offset, snapshot.data)
@@ -108,29 +109,35 @@ class Node:
             self.cluster.scheduler.after(self.cluster.random.random() * 5, self.cluster.start(self))
 
     def _after_event(self, replica: QuorumReplica) -> None:
-        self._known = self.cluster.checker.observe(replica, self._known)
-        self._apply(replica)
+        self.known = self.cluster.checker.observe(replica, self.known)
+        self.apply(replica)
         for request, answer in self._waiting[:]:
             if replica.has_news(request):
                 self._waiting.remove((request, answer))
                 answer(replica.handle(request, self.clock()))
-        deadline = replica.next_deadline()
+        deadline = self.next_deadline(replica)
         wait = max(0.0, (deadline - self.clock()) / self.clock_rate)
         time = self.cluster.scheduler.now + min(wait + 1e-6, 1.0)
         if time < self._ticks_at:
             self._ticks_at = time
             self.cluster.scheduler.at(time, partial(self._tick, self._incarnation, time))
 
+    def next_deadline(self, replica: QuorumReplica) -> float:
+        """When the process has something to do."""
+        return replica.next_deadline()
+
     def _tick(self, incarnation: int, time: float) -> None:
         if incarnation == self._incarnation and time == self._ticks_at:
             self._ticks_at = float("inf")
-            self.run(self._tick_replica)
+            self.run(self.tick)
 
-    def _tick_replica(self) -> None:
+    def tick(self) -> None:
+        """The time has come."""
         if self.replica is not None:
             self.replica.tick(self.clock())
 
-    def _apply(self, replica: QuorumReplica) -> None:
+    def apply(self, replica: QuorumReplica) -> None:
+        """Follow what is committed."""
         snapshot = replica.log.snapshot
         if snapshot is not None and snapshot.end_offset > self._installed:
             self.cluster.checker.snapshot_is(snapshot.end_offset, snapshot.data)
@@ -138,7 +145,7 @@ class Node:
             if snapshot.end_offset > self._applied[0]:
                 self._applied = (snapshot.end_offset, snapshot.data)
         offset, state = self._applied
-        for entry in replica.log.read(offset, max(0, self._known - offset)):
+        for entry in replica.log.read(offset, max(0, self.known - offset)):
             state = digest_of(state, entry)
             offset += 1
         self._applied = (offset, state)
@@ -198,29 +205,30 @@ class Cluster:
         self.random = random.Random(seed)
         self.scheduler = Scheduler()
         self.network = Network(self.scheduler, self.random)
-        self.checker = Checker()
+        self.checker = self.make_checker()
         self.replica_type = replica_type
-        self.faults: dict[str, int] = dict.fromkeys(
-            (
-                "crash", "power cut within a disk step", "pause", "cut", "isolated", "weather",
-                "all paused", "snapshot", "voters changed", "disk replaced", "resigned",
-                "clock rate",
-            ),
-            0,
-        )  # fmt: skip
-        self.nodes = {node_id: Node(self, node_id) for node_id in range(5)}
+        self.faults: Counter[str] = Counter()
+        self.nodes = {node_id: self.make_node(node_id) for node_id in range(5)}
         self.bootstrap: Voters = frozenset(self.nodes[number].key for number in range(3))
         self._values = 0
         self._pending: list[tuple[Node, int, int, bytes]] = []
         self._lost_disk = False
         # Not every fault in every run: some errors need many of one kind, undisturbed by others.
         kinds = range(FAULT_KINDS)
-        self._kinds = self.random.sample(kinds, self.random.randint(2, len(kinds)))
+        self.kinds = self.random.sample(kinds, self.random.randint(2, len(kinds)))
         self._faults_per_s = self.random.choice([0.3, 1.0, 3.0])
         self._appends_per_s = self.random.choice([2.0, 20.0])
         for node in self.nodes.values():
             node.clock_rate = self.random.uniform(0.9, 1.1)
             node.start()
+
+    def make_checker(self) -> Checker:
+        """What looks at everything."""
+        return Checker()
+
+    def make_node(self, node_id: int) -> Node:
+        """One of the processes."""
+        return Node(self, node_id)
 
     def start(self, node: Node) -> Callable[[], None]:
         """An action that starts a node that is down."""
@@ -228,7 +236,7 @@ class Cluster:
 
     def run(self, chaos_s: float) -> None:
         """Some time with faults, then without; raises Violation."""
-        self._append_again()
+        self.begin()
         end = chaos_s
         while self.scheduler.now < end:
             self.scheduler.run_until(
@@ -236,9 +244,13 @@ class Cluster:
             )
             self._fault()
         self._heal()
-        self._recover()
+        self.recover()
 
     # The client
+
+    def begin(self) -> None:
+        """Let clients do something from now on."""
+        self._append_again()
 
     def _append_again(self) -> None:
         for node in self.nodes.values():
@@ -274,10 +286,11 @@ class Cluster:
     def _fault(self) -> None:
         node = self.random.choice(list(self.nodes.values()))
         later = self.random.expovariate(0.3)
-        match self.random.choice(self._kinds):
+        match self.random.choice(self.kinds):
             case 0:
                 self.faults["crash"] += 1
                 node.crash()
+                self._break_connections(node)
                 self.scheduler.after(later, self.start(node))
             case 1:
                 node.disk.steps_left = self.random.randint(0, 30)
@@ -318,6 +331,16 @@ class Cluster:
                     if each.paused is None and each.replica is not None:
                         each.paused = []
                         self.scheduler.after(paused, each.resume)
+
+    def _break_connections(self, node: Node) -> None:
+        """Those who follow it notice at once, if their connections do not only seem to be open."""
+        for other in self.nodes.values():
+            if other.replica is not None and self.random.random() < 0.8:
+                other.run(partial(self._disconnected, other, node.node_id))
+
+    def _disconnected(self, node: Node, leader_id: int) -> None:
+        if node.replica is not None and node.replica.leader_id == leader_id:
+            node.replica.leader_disconnected(node.clock())
 
     def _rare_fault(self, node: Node) -> None:
         match self.random.randrange(3):
@@ -370,7 +393,7 @@ class Cluster:
             if node.replica is None:
                 node.start()
 
-    def _recover(self) -> None:
+    def recover(self) -> None:
         """Everything works again: values are committed again, and everybody learns them."""
         acknowledged = len(self.checker.acknowledged)
         deadline = self.scheduler.now + RECOVERY_S

@@ -7,27 +7,36 @@ import sys
 import time
 from collections import Counter
 
+from broker_core.cluster.image import ImageError
 from broker_core.quorum.replica import LogsDisagree
+from tests.simulation.controller_cluster import ControllerCluster
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_cluster import Cluster
 
 CHAOS_S = 60.0
+SUBJECTS: dict[str, type[Cluster]] = {"quorum": Cluster, "controller": ControllerCluster}
 
 
 def main() -> int:
     """Print what failed and what was covered; 1 if a seed failed."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000, help="how many (default %(default)s)")
+    parser.add_argument(
+        "--of",
+        choices=sorted(SUBJECTS),
+        default="quorum",
+        help="the quorum alone, or brokers and controllers (default %(default)s)",
+    )
     parser.add_argument("--first", type=int, default=0, help="the first seed (default %(default)s)")
     arguments = parser.parse_args()
     covered: Counter[str] = Counter()
     failed = 0
     simulated_s = 0.0
     for seed in range(arguments.first, arguments.first + arguments.seeds):
-        cluster = Cluster(seed)
+        cluster = SUBJECTS[arguments.of](seed)
         try:
             cluster.run(CHAOS_S)
-        except (Violation, LogsDisagree) as violation:
+        except (Violation, LogsDisagree, ImageError) as violation:
             failed += 1
             print(f"seed {seed}: {violation}")
         covered.update(cluster.faults)

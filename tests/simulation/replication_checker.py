@@ -1,0 +1,119 @@
+"""What must hold of a replicated partition, whatever happens."""
+
+from __future__ import annotations
+
+from broker_core.cluster.image import PartitionImage
+from broker_core.protocol.records import iterate_records, scan_batches
+from broker_core.server.replicated_partition import ReplicatedPartition
+
+
+class Violation(AssertionError):
+    """Something must not have happened."""
+
+
+class Checker:
+    """Remembers what was promised to whom."""
+
+    def __init__(self) -> None:
+        #: Number of a record that was acknowledged, to its offset.
+        self.acknowledged: dict[int, int] = {}
+        #: Offset, to the number that somebody has read there.
+        self.read: dict[int, int] = {}
+        self._leaders: dict[int, int] = {}
+        # Batches that some node has shown as committed, by their base offset.
+        self._committed: dict[int, bytes] = {}
+        self._shown: dict[int, tuple[ReplicatedPartition, int]] = {}
+
+    def elected(self, image: PartitionImage) -> None:
+        """The controller has decided."""
+        if not image.isr or not set(image.isr) <= set(image.replicas):
+            raise Violation(f"ISR {image.isr} of replicas {image.replicas}")
+
+    def observe(self, node_id: int, partition: ReplicatedPartition) -> None:
+        """A node has done something."""
+        if partition.leader is not None:
+            known = self._leaders.setdefault(partition.leader_epoch, node_id)
+            if known != node_id:
+                raise Violation(f"{known} and {node_id} lead epoch {partition.leader_epoch}")
+        log = partition.log
+        if not log.log_start_offset <= partition.high_watermark <= log.log_end_offset:
+            raise Violation(
+                f"node {node_id}: high watermark {partition.high_watermark} is not within "
+                f"{log.log_start_offset}..{log.log_end_offset}"
+            )
+        shown = self._shown.get(node_id)
+        start = shown[1] if shown is not None and shown[0] is partition else 0
+        if partition.high_watermark < start:
+            raise Violation(f"node {node_id}: the high watermark goes back")
+        self._compare(node_id, partition, start)
+        self._shown[node_id] = partition, partition.high_watermark
+
+    def _compare(self, node_id: int, partition: ReplicatedPartition, start: int) -> None:
+        """Logs agree below the high watermark."""
+        offset = start
+        while offset < partition.high_watermark:
+            data = partition.log.read(offset, 100_000, up_to_offset=partition.high_watermark)
+            headers = scan_batches(data)[0]
+            if not headers:
+                raise Violation(f"node {node_id} cannot read committed offset {offset}")
+            for header in headers:
+                batch = data[header.position : header.position + header.size]
+                if self._committed.setdefault(header.base_offset, batch) != batch:
+                    raise Violation(
+                        f"node {node_id} has another batch at committed offset "
+                        f"{header.base_offset} than was shown before"
+                    )
+                offset = header.next_offset
+
+    def acknowledge(self, first: int, count: int, base_offset: int) -> None:
+        """A producer was told that its records are committed."""
+        for number in range(count):
+            known = self.acknowledged.setdefault(first + number, base_offset + number)
+            if known != base_offset + number:
+                raise Violation(
+                    f"record {first + number} is acknowledged at {known} and {base_offset + number}"
+                )
+
+    def consumed(self, offset: int, data: bytes) -> int:
+        """A consumer was given batches; returns where it goes on."""
+        for record in iterate_records(data):
+            if record[0] < offset:
+                continue
+            if record[0] != offset:
+                raise Violation(f"a hole before offset {record[0]}, {offset} was asked for")
+            number = int(record[3] or b"")
+            if self.read.setdefault(offset, number) != number:
+                raise Violation(
+                    f"offset {offset} was {self.read[offset]} before and is {number} now"
+                )
+            offset += 1
+        return offset
+
+    def finish(self, partitions: dict[int, ReplicatedPartition]) -> None:
+        """All faults are over: everything acknowledged is there, once, in order, on all nodes."""
+        logs = {node_id: _numbers(each) for node_id, each in partitions.items()}
+        contents = list(logs.values())
+        if any(each != contents[0] for each in contents):
+            raise Violation(f"the logs differ: { {n: len(each) for n, each in logs.items()} }")
+        numbers = contents[0]
+        for number, offset in self.acknowledged.items():
+            if offset >= len(numbers) or numbers[offset] != number:
+                raise Violation(f"acknowledged record {number} is not at offset {offset}")
+        if numbers != sorted(set(numbers)):
+            raise Violation("records are doubled or out of order")
+        for offset, number in self.read.items():
+            if numbers[offset] != number:
+                raise Violation(f"offset {offset} was read as {number}, it is {numbers[offset]}")
+
+
+def _numbers(partition: ReplicatedPartition) -> list[int]:
+    numbers: list[int] = []
+    log = partition.log
+    offset = log.log_start_offset
+    while data := log.read(offset, 100_000):
+        for record in iterate_records(data):
+            if record[0] != len(numbers):
+                raise Violation(f"offset {record[0]} where {len(numbers)} should be")
+            numbers.append(int(record[3] or b""))
+        offset = scan_batches(data)[0][-1].next_offset
+    return numbers

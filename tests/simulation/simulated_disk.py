@@ -1,0 +1,185 @@
+"""A file system in memory that forgets what was not synced when the power is cut."""
+
+from __future__ import annotations
+
+import errno
+import os
+import random
+from collections.abc import Sequence
+from pathlib import Path
+
+from broker_core.environment import Buffer, File
+from tests.simulation.quorum_disk import PowerCut
+
+
+class _Content:
+    """One file's bytes: those that are written, and what of it a power cut may take."""
+
+    def __init__(self, data: bytes = b"") -> None:
+        self.data = bytearray(data)
+        self.durable = bytes(data)
+        # What was done since the last sync: (position, bytes), or (new length, None).
+        self.unsynced: list[tuple[int, bytes | None]] = []
+
+    def write(self, data: Buffer, position: int) -> None:
+        self.unsynced.append((position, bytes(data)))
+        _put(self.data, bytes(data), position)
+
+    def truncate(self, size: int) -> None:
+        self.unsynced.append((size, None))
+        del self.data[size:]
+
+    def sync(self) -> None:
+        self.durable = bytes(self.data)
+        self.unsynced.clear()
+
+    def power_cut(self, randomness: random.Random) -> None:
+        """Keep some of what was done since the last sync, the last of it perhaps in part."""
+        data = bytearray(self.durable)
+        kept = randomness.randint(0, len(self.unsynced))
+        for number, (position, piece) in enumerate(self.unsynced[:kept]):
+            if piece is None:
+                del data[position:]
+            elif number == kept - 1 and randomness.random() < 0.5:
+                _put(data, piece[: randomness.randint(0, len(piece))], position)
+            else:
+                _put(data, piece, position)
+        self.data = data
+        self.sync()
+
+
+def _put(data: bytearray, piece: bytes, position: int) -> None:
+    if len(data) < position:
+        data.extend(bytes(position - len(data)))
+    data[position : position + len(piece)] = piece
+
+
+class _SimulatedFile:
+    def __init__(self, disk: SimulatedDisk, content: _Content) -> None:
+        self._disk = disk
+        self._content = content
+
+    def pread(self, size: int, position: int) -> bytes:
+        return bytes(self._content.data[position : position + size])
+
+    def pwrite(self, data: Buffer, position: int) -> int:
+        self._disk.step()
+        self._content.write(data, position)
+        return len(data)
+
+    def fdatasync(self) -> None:
+        self._disk.step()
+        self._content.sync()
+
+    def truncate(self, size: int) -> None:
+        self._disk.step()
+        self._content.truncate(size)
+
+    def size(self) -> int:
+        return len(self._content.data)
+
+    def close(self) -> None:
+        return
+
+
+class SimulatedDisk:
+    """See the module; a Disk. `steps_left` steps from now the power is cut."""
+
+    def __init__(self, randomness: random.Random) -> None:
+        self._random = randomness
+        self._files: dict[Path, _Content] = {}
+        # Names as they are on the medium, and what was done to them since, by directory.
+        self._durable: dict[Path, _Content] = {}
+        self._unsynced: dict[Path, list[tuple[Path, _Content | None]]] = {}
+        self._directories: set[Path] = set()
+        self.steps_left: int | None = None
+
+    def step(self) -> None:
+        """Something is about to change."""
+        if self.steps_left is not None:
+            self.steps_left -= 1
+            if self.steps_left < 0:
+                raise PowerCut
+
+    def power_cut(self) -> None:
+        """Forget what was not synced, all of it or a part."""
+        for changes in self._unsynced.values():
+            kept = self._random.randint(0, len(changes))
+            for path, content in changes[:kept]:
+                if content is None:
+                    self._durable.pop(path, None)
+                else:
+                    self._durable[path] = content
+        self._unsynced.clear()
+        self._files = dict(self._durable)
+        for path in sorted(self._files):
+            self._files[path].power_cut(self._random)
+        self.steps_left = None
+
+    def _change(self, path: Path, content: _Content | None) -> None:
+        if content is None:
+            self._files.pop(path, None)
+        else:
+            self._files[path] = content
+        self._unsynced.setdefault(path.parent, []).append((path, content))
+
+    def _find(self, path: Path) -> _Content:
+        found = self._files.get(path)
+        if found is None:
+            raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
+        return found
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
+        if create and path not in self._files:
+            self.step()
+            self._change(path, _Content())
+        return _SimulatedFile(self, self._find(path))
+
+    def read(self, path: Path) -> bytes:
+        return bytes(self._find(path).data)
+
+    def write(self, path: Path, parts: Sequence[Buffer]) -> None:
+        self.step()
+        content = self._files.get(path)
+        if content is None:
+            content = _Content()
+            self._change(path, content)
+        content.truncate(0)
+        content.write(b"".join(parts), 0)
+
+    def replace(self, path: Path, data: Buffer) -> None:
+        self.step()
+        self._change(path, _Content(bytes(data)))
+        self.fsync_directory(path.parent)
+
+    def rename(self, source: Path, target: Path) -> None:
+        self.step()
+        content = self._find(source)
+        self._change(source, None)
+        self._change(target, content)
+
+    def remove(self, path: Path) -> None:
+        if path in self._files:
+            self.step()
+            self._change(path, None)
+
+    def size(self, path: Path) -> int | None:
+        found = self._files.get(path)
+        return None if found is None else len(found.data)
+
+    def names(self, directory: Path) -> list[str]:
+        return [path.name for path in sorted(self._files) if path.parent == directory]
+
+    def make_directory(self, directory: Path) -> None:
+        self._directories.add(directory)
+
+    def remove_directory(self, directory: Path) -> None:
+        self._directories.discard(directory)
+
+    def fsync_directory(self, directory: Path) -> None:
+        self.step()
+        for path, content in self._unsynced.pop(directory, []):
+            if content is None:
+                self._durable.pop(path, None)
+            else:
+                self._durable[path] = content
