@@ -269,11 +269,15 @@ class Connection(asyncio.BufferedProtocol):
                 transport.get_extra_info("socket"),
                 parts,
                 self._listener.loop,
+                self._is_taken,
                 self._has_sent,
                 self._cannot_send,
             )
             if self._sender.send():
                 self._sender = None
+
+    def _is_taken(self) -> None:
+        self.last_active = self._listener.now()
 
     def _has_sent(self) -> None:
         self._sender = None

@@ -21,13 +21,23 @@ class FileSender:
     The transport must have nothing to send, and must be given nothing until `on_done` is called.
     """
 
-    __slots__ = ("_is_waiting", "_loop", "_on_done", "_on_error", "_parts", "_sent", "_socket")
+    __slots__ = (
+        "_is_waiting",
+        "_loop",
+        "_on_done",
+        "_on_error",
+        "_on_progress",
+        "_parts",
+        "_sent",
+        "_socket",
+    )
 
     def __init__(
         self,
         transport_socket: socket.socket,
         parts: Sequence[Part],
         loop: asyncio.AbstractEventLoop,
+        on_progress: Callable[[], None],
         on_done: Callable[[], None],
         on_error: Callable[[OSError], None],
     ) -> None:
@@ -38,6 +48,7 @@ class FileSender:
         self._parts = deque(parts)
         self._sent = 0  # of the first part
         self._loop = loop
+        self._on_progress = on_progress
         self._on_done = on_done
         self._on_error = on_error
         self._is_waiting = False
@@ -66,6 +77,8 @@ class FileSender:
         return True
 
     def _go_on(self) -> None:
+        # The socket has room: the peer has taken something.
+        self._on_progress()
         if self.send():
             self._on_done()
 
