@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Final
 
 from spark.history_files import RECENT_IDS, Committed, HistoryFiles
+from spark.history_upkeep import Upkeep
 from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
 from spark.session import DEFAULT_MASTER, close_session, open_session
@@ -53,6 +54,7 @@ class HistorySettings:
     trigger_s: float = 5.0
     places: str | None = None
     places_interval_s: float = 300.0
+    compact_interval_s: float = 0.0  # 0: never
     jars: Sequence[str] = field(default_factory=tuple)
     packages: Sequence[str] = field(default_factory=tuple)
     recent_ids: int = RECENT_IDS
@@ -85,6 +87,8 @@ class HistoryJob:
         self._new_rows = threading.Event()
         self.total = Committed()
         self._batches = 0
+        # Threads that end by themselves once a stop is asked for.
+        self._ending: list[threading.Thread] = []
 
     def stop(self) -> None:
         """Ask for a clean end; may be called from a signal handler."""
@@ -121,6 +125,9 @@ class HistoryJob:
             finally:
                 close_session(session)
         finally:
+            self._stopping.set()
+            for thread in self._ending:
+                thread.join()
             if lock is not None:
                 lock.close()
         return self.total
@@ -191,6 +198,11 @@ class HistoryJob:
         with_places = self._settings.places is not None
         if with_places and not self._settings.once:
             places.start()
+        if self._settings.compact_interval_s and not self._settings.once:
+            upkeep = Upkeep(self._settings.out, self._settings.compact_interval_s, self._stopping)
+            packing = threading.Thread(target=upkeep.run, name="upkeep")
+            packing.start()
+            self._ending.append(packing)
         failures = 0
         while not self._stopping.is_set():
             started = time.monotonic()

@@ -70,6 +70,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=300.0,
         help="seconds between two computations of places (300)",
     )
+    add(
+        "--compact-interval",
+        metavar="S",
+        type=float,
+        default=21_600.0,
+        help="seconds between two times that days which are over are packed; 0: never (21600)",
+    )
     add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
     _add_compact(subparsers)
     _add_files(subparsers)
@@ -103,6 +110,12 @@ def _add_compact(subparsers: Any) -> None:
     ).add_argument
     add("--before", metavar="DATE", help="days before this one, UTC (default: today)")
     add("--all", action="store_true", help="today as well")
+    add(
+        "--files-max",
+        metavar="N",
+        type=int,
+        help="also pack a day that is not over when it has more than N small files",
+    )
     add("--keep-days", action="store_true", help="do not join the days of a month")
     add("--grace", metavar="S", type=float, default=0.0, help="delete old files so much later (0)")
     add("--engine", choices=("spark", "arrow"), default="arrow", help="what spreads the days")
@@ -187,6 +200,7 @@ def _run(arguments: argparse.Namespace) -> int:
         trigger_s=arguments.trigger_seconds,
         places=arguments.places,
         places_interval_s=arguments.places_interval,
+        compact_interval_s=arguments.compact_interval,
         jars=[jar for jar in arguments.jars.split(",") if jar],
         packages=[package for package in arguments.packages.split(",") if package],
         batch_rows=arguments.batch_rows,

@@ -24,6 +24,9 @@ from waylog.storage import Storage
 
 _LOCK = "_compaction_lock"
 
+# A day that is not over is packed again and again: that has to cost little.
+_SMALL_BYTES = 64 << 20
+
 
 class ManifestWriter:
     """Changes what counts; one at a time (a lock where the storage has locks)."""
@@ -102,6 +105,17 @@ def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
         for period in reader.periods()
         if period < before and any(file.span is not None for file in reader.files(period))
     ]
+
+
+def many_small_files(reader: HistoryReader, since: str, files_max: int) -> Sequence[str]:
+    """Periods from a date on with more files than `files_max` as they came in, small in all."""
+    found = []
+    for period in reader.periods(since):
+        landed = [file for file in reader.files(period) if file.span is not None]
+        whole = sum(file.bytes for file in reader.files(period))
+        if len(landed) > files_max and whole <= _SMALL_BYTES:
+            found.append(period)
+    return found
 
 
 def months_to_pack(reader: HistoryReader, before: str, bytes_max: int) -> Sequence[str]:

@@ -30,7 +30,12 @@ logger = logging.getLogger("spark.history")
 def compact(arguments: argparse.Namespace) -> int:
     """Pack days, then months; each counts as soon as it is ready."""
     from spark.compaction import FILE_BYTES
-    from spark.history_manifest import ManifestWriter, months_to_pack, needs_compaction
+    from spark.history_manifest import (
+        ManifestWriter,
+        many_small_files,
+        months_to_pack,
+        needs_compaction,
+    )
     from waylog.telemetry import configure_logging
 
     configure_logging()
@@ -45,6 +50,8 @@ def compact(arguments: argparse.Namespace) -> int:
         reader.refresh()
         packing = _Packing(arguments, stack, reader, manifest)
         packing.run(needs_compaction(reader, before))
+        if arguments.files_max is not None:
+            packing.run(many_small_files(reader, before, arguments.files_max))
         if not arguments.keep_days:
             reader.refresh()
             packing.run(months_to_pack(reader, min(before, today), FILE_BYTES))

@@ -21,6 +21,7 @@ from spark.compaction import CompactionTask, compact_period, plan_period, z_orde
 from spark.history_files import HistoryFiles
 from spark.history_manifest import (
     ManifestWriter,
+    many_small_files,
     months_to_pack,
     needs_compaction,
     superseded,
@@ -148,6 +149,19 @@ def test_months_that_are_over_are_packed_as_far_as_they_are_small(tmp_path: Path
     assert reader.periods("2026-01-31") == ["2026-01"]
     assert reader.periods("2026-02-01") == reader.periods(None, "2025-12-31") == []
     assert reader.files("2026-01-02") == reader.files()
+
+
+def test_a_day_that_is_not_over_is_packed_when_it_has_many_small_files(tmp_path: Path) -> None:
+    for start in range(0, 60, 10):
+        append(tmp_path, some_fixes(10, first=start, days=1))
+    reader = HistoryReader(str(tmp_path))
+    assert many_small_files(reader, "2026-01-01", 6) == []
+    assert many_small_files(reader, "2026-01-01", 5) == ["2026-01-01"]
+    assert many_small_files(reader, "2026-01-02", 5) == []
+    words = ["history", "compact", "--out", str(tmp_path), "--before", "2026-01-01"]
+    assert main([*words, "--files-max", "5"]) == 0
+    assert len(HistoryReader(str(tmp_path)).files()) == 1
+    assert rows_of(tmp_path) == some_fixes(60, days=1).to_pylist()
 
 
 def test_a_packed_month_knows_what_it_has_of_each_day(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import pytest
 
 from tests.spark.running import append_fixes, append_values, make_fix
 from tests.spark.test_history import DAY_MS, START_MS, assert_each_once, history, read_errors
+from waylog.history_reader import HistoryReader
 from waylog.messages import encode
 
 pytestmark = pytest.mark.timeout(300)
@@ -62,6 +63,28 @@ def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
     finally:
         job.close()
     assert_each_once(out, {fix.id for fix in fixes})
+
+
+def test_what_is_over_is_packed_while_it_goes_on(log: str, tmp_path: Path) -> None:
+    out = tmp_path / "history"
+    fixes = [make_fix("demo/phone", START_MS + number * 120_000) for number in range(2000)]
+    words = ("--trigger-seconds", "0.2", "--compact-interval", "0.5")
+    job = history(log, out, *ARROW, *words)
+    try:
+        job.await_line("is written to")
+        append_fixes(log, fixes[:1000])
+        job.await_line(r" 2026-01: \d+ fixes")
+        append_fixes(log, fixes[1000:])
+        job.await_line(r" 2026-01: 2000 fixes")
+        assert job.terminate() == 0, job.said
+        assert "Traceback" not in job.said
+        assert "ERROR" not in job.said
+    finally:
+        job.close()
+    reader = HistoryReader(str(out))
+    assert reader.periods() == ["2026-01"]
+    track = reader.track("demo/phone", 0, 2**62)
+    assert [row.time for row in track] == [fix.time for fix in fixes]
 
 
 @pytest.mark.long

@@ -1,0 +1,69 @@
+"""Packing a history while it is written: a process now and then, beside the job.
+
+A process of its own gives its memory back, and the job goes on writing meanwhile.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import subprocess
+import sys
+import threading
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+#: A history whose job does not live long is packed as well.
+_FIRST_S: Final = 600.0
+
+# Readers that have listed the files before they were exchanged get this long to read them.
+_GRACE_S: Final = 120.0
+
+# A day that is not over is packed as well when it has more files than this.
+_FILES_MAX: Final = 500
+
+_NICENESS: Final = 10
+_LOOK_S: Final = 0.5
+_END_S: Final = 10.0
+
+
+class Upkeep:
+    """Packs what is over every `interval_s` seconds, until `stopping`."""
+
+    def __init__(self, out: str, interval_s: float, stopping: threading.Event) -> None:
+        self._interval_s = interval_s
+        self._stopping = stopping
+        grace_s = min(_GRACE_S, interval_s)
+        self._words = [
+            *(sys.executable, "-m", "waylog.cli", "history", "compact", "--out", out),
+            *("--files-max", str(_FILES_MAX), "--grace", str(grace_s)),
+        ]
+
+    def run(self) -> None:
+        """For a thread."""
+        wait_s = min(self._interval_s, _FIRST_S)
+        while not self._stopping.wait(wait_s):
+            try:
+                self._compact()
+            except OSError as error:
+                logger.error("the history is not packed: %s", error)
+            wait_s = self._interval_s
+
+    def _compact(self) -> None:
+        process = subprocess.Popen(self._words, stdin=subprocess.DEVNULL)
+        try:
+            os.setpriority(os.PRIO_PROCESS, process.pid, _NICENESS)
+            while process.poll() is None and not self._stopping.wait(_LOOK_S):
+                pass
+        finally:
+            if process.poll() is None:
+                # What it has not finished does not count, and is removed by the next one.
+                process.terminate()
+                try:
+                    process.wait(_END_S)
+                except subprocess.TimeoutExpired:
+                    process.kill()
+                    process.wait()
+        if process.returncode and not self._stopping.is_set():
+            logger.error("the history is not packed: status %d", process.returncode)
