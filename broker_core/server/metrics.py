@@ -46,6 +46,7 @@ class _Collector:
         yield from self._groups()
         yield from self._connections()
         yield from self._flushes()
+        yield from self._replicas()
         if self._broker.network.metrics is not None:
             yield from _requests(self._broker.network.metrics)
 
@@ -125,6 +126,27 @@ class _Collector:
             "Memory of requests that have not arrived completely.",
             value=limits.request_bytes,
         )
+
+    def _replicas(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        if self._broker.replication is None:
+            return
+        replicas = self._broker.replication.replicas
+        for name, text, value in (
+            ("led_partitions", "Partitions that this broker leads.", replicas.led),
+            (
+                "under_replicated_partitions",
+                "Led partitions with a replica that is not in sync.",
+                replicas.under_replicated,
+            ),
+            (
+                "under_min_isr_partitions",
+                "Led partitions with too few replicas in sync to take records with acks=all.",
+                replicas.under_min_isr,
+            ),
+        ):
+            yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 
     def _flushes(self) -> Iterator[Metric]:
         from prometheus_client.core import HistogramMetricFamily

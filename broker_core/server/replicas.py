@@ -328,6 +328,11 @@ class Replicas:
         return sum(partition.image.is_under_replicated for partition in self._led)
 
     @property
+    def under_min_isr(self) -> int:
+        """Led partitions that take no records with acks=all."""
+        return sum(partition.is_under_min_isr for partition in self._led)
+
+    @property
     def led(self) -> int:
         """How many partitions this broker leads."""
         return len(self._led)

@@ -63,7 +63,16 @@ class IsrControl(Protocol):
 class ReplicatedPartition(Partition):
     """See the module. Until `lead` or `follow` is called nobody is served."""
 
-    __slots__ = ("_control", "follower", "image", "leader", "on_flushed", "readers", "topic_id")
+    __slots__ = (
+        "_control",
+        "_records_in",
+        "follower",
+        "image",
+        "leader",
+        "on_flushed",
+        "readers",
+        "topic_id",
+    )
 
     def __init__(
         self, topic: str, index: int, log: Log, control: IsrControl, topic_id: bytes
@@ -79,6 +88,7 @@ class ReplicatedPartition(Partition):
         #: Told after every flush while this broker follows.
         self.on_flushed: Callable[[ReplicatedPartition], None] | None = None
         self._control = control
+        self._records_in = 0
         self.leader_epoch = -1
         # What was committed is known only to those who lead, or follow, now.
         self.high_watermark = log.high_watermark = log.log_start_offset
@@ -147,6 +157,19 @@ class ReplicatedPartition(Partition):
     # ------------------------------------------------------------------------------------- checks
 
     @property
+    def is_under_min_isr(self) -> bool:
+        """Whether too few replicas are in sync for an append with acks=all."""
+        leader = self.leader
+        return leader is not None and len(leader.image.isr) < leader.required_in_sync(
+            self.log.config.min_insync_replicas
+        )
+
+    @property
+    def messages_in(self) -> int:
+        """See Partition; what is fetched from a leader does not count."""
+        return self._records_in
+
+    @property
     def is_led(self) -> bool:
         """Whether this broker leads it."""
         return self.leader is not None
@@ -172,8 +195,8 @@ class ReplicatedPartition(Partition):
         leader = self.leader
         if leader is None:
             raise errors.NotLeaderOrFollower()
-        needed = leader.required_in_sync(self.log.config.min_insync_replicas)
-        if len(leader.image.isr) < needed:
+        if self.is_under_min_isr:
+            needed = leader.required_in_sync(self.log.config.min_insync_replicas)
             raise errors.NotEnoughReplicas(
                 f"{self}: in sync are {list(leader.image.isr)}, {needed} are needed"
             )
@@ -200,6 +223,8 @@ class ReplicatedPartition(Partition):
         """See Partition."""
         self.check_is_led()
         result = super().append(records, now_ms, verified=verified)
+        if not result.duplicate:
+            self._records_in += result.last_offset - result.base_offset + 1
         self._tell_readers()
         return result
 

@@ -20,6 +20,7 @@ from broker_core.protocol.definitions import (
     PRODUCE,
 )
 from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.server.metrics import renderer
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.certificates import Certificates
@@ -181,6 +182,9 @@ async def test_with_too_few_in_sync_nothing_is_taken(
     await trio.until(lambda broker: not in_sync(broker, 1, 2, 3))
     refused = result_of(await produce(client, batch("b")))
     assert refused["error_code"] == errors.NotEnoughReplicas.code
+    _, metrics = renderer(leader_of(trio))()
+    assert b"_under_min_isr_partitions 1.0" in metrics
+    assert b"_under_replicated_partitions 1.0" in metrics
     # Who does not ask for all may write, but nobody reads it before all are back.
     assert result_of(await produce(client, batch("c"), acks=1))["error_code"] == errors.NONE
     assert replica(leader_of(trio)).high_watermark == 1
