@@ -39,7 +39,7 @@ class ArchiveRefused(Exception):
 class Question(msgspec.Struct):
     """What the reading process is asked, a line of JSON."""
 
-    kind: str  # "track" or "visits"
+    kind: str  # "track", "visits" or "trips"
     device: str
     from_ms: int
     to_ms: int
@@ -84,11 +84,18 @@ class Archive:
 
     async def visits(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
         """Visits of a device that touch a time, by time; raises as `track` does."""
+        return await self._rows("visits", device, from_ms, to_ms)
+
+    async def trips(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+        """Trips between places that touch a time, by time; raises as `track` does."""
+        return await self._rows("trips", device, from_ms, to_ms)
+
+    async def _rows(self, kind: str, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
         if not self._urls[1]:
             return []
-        question = Question("visits", device, from_ms, to_ms, POINTS_MAX)
-        visits: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question))
-        return visits
+        question = Question(kind, device, from_ms, to_ms, POINTS_MAX)
+        rows: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question))
+        return rows
 
     async def close(self) -> None:
         """End the process, if there is one."""

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
@@ -25,10 +25,25 @@ if TYPE_CHECKING:
 #: Which files there are is looked up again after so long.
 _FRESH_S: Final = 5.0
 
-_VISITS: Final = (
-    *("arrival", "departure", "place_id", "lat", "lon"),
-    *("dwell_s", "silent_s", "fixes"),
-)
+
+class _Table(NamedTuple):
+    """A table of the places job: rows of devices with a beginning and an end."""
+
+    begin: str
+    end: str
+    more: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.begin, self.end, *self.more]
+
+
+_TABLES: Final = {
+    "visits": _Table(
+        "arrival", "departure", ("place_id", "lat", "lon", "dwell_s", "silent_s", "fixes")
+    ),
+    "trips": _Table("start", "end", ("origin", "destination", "distance_m")),
+}
 
 
 class Reader:
@@ -44,7 +59,7 @@ class Reader:
         """Raises ArchiveUnavailable and ArchiveRefused."""
         if question.kind == "track":
             return self._track(question)
-        return self._visits(question)
+        return self._rows(question)
 
     def _track(self, question: Question) -> bytes:
         from waylog.config import ConfigError
@@ -68,25 +83,26 @@ class Reader:
             raise ArchiveUnavailable(str(error)) from error
         return pack_points(table)
 
-    def _visits(self, question: Question) -> bytes:
+    def _rows(self, question: Question) -> bytes:
         from waylog.config import ConfigError
         from waylog.storage import Storage
 
         try:
+            table = _TABLES[question.kind]
             storage = Storage(self._places_url)
             found: list[dict[str, Any]] = []
-            for path in sorted(storage.list_files("visits")):
+            for path in sorted(storage.list_files(question.kind)):
                 if path.endswith(".parquet"):
-                    found += _visits_in(storage, path, question)
+                    found += _rows_in(storage, path, table, question)
                 if len(found) > question.limit:
-                    raise ArchiveRefused("too many visits: ask for a shorter time")
+                    raise ArchiveRefused(f"too many {question.kind}: ask for a shorter time")
         except (ConfigError, OSError) as error:
             raise ArchiveUnavailable(str(error)) from error
-        found.sort(key=lambda visit: int(visit["arrival"]))
+        found.sort(key=lambda row: int(row[table.begin]))
         return msgspec.json.encode(found)
 
 
-def _visits_in(storage: Storage, path: str, question: Question) -> list[dict[str, Any]]:
+def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> list[dict[str, Any]]:
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -101,15 +117,15 @@ def _visits_in(storage: Storage, path: str, question: Question) -> list[dict[str
                 groups.append(group)
         if not groups:
             return []
-        table = parquet.read_row_groups(groups, ["device", *_VISITS], use_threads=False)
+        table = parquet.read_row_groups(groups, ["device", *kind.columns], use_threads=False)
     own = pc.and_(
         pc.equal(table["device"], question.device),
         pc.and_(
-            pc.greater_equal(table["departure"], question.from_ms),
-            pc.less_equal(table["arrival"], question.to_ms),
+            pc.greater_equal(table[kind.end], question.from_ms),
+            pc.less_equal(table[kind.begin], question.to_ms),
         ),
     )
-    rows: list[dict[str, Any]] = table.filter(own).select(list(_VISITS)).to_pylist()
+    rows: list[dict[str, Any]] = table.filter(own).select(kind.columns).to_pylist()
     return rows
 
 

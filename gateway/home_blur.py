@@ -40,7 +40,11 @@ class HomeBlur:
     """Hides the homes among some places of a device, as the gateway reads them."""
 
     def __init__(self, places: Iterable[dict[str, Any]]) -> None:
-        self._circles = [_circle(place) for place in places if place["label"] == _HOME]
+        known = list(places)
+        self._circles = [_circle(place) for place in known if place["label"] == _HOME]
+        self._inside = {
+            place["place_id"] for place in known if self._around(place["lat"], place["lon"])
+        }
 
     def track(self, points: Sequence[TrackPoint]) -> list[TrackPoint]:
         """The same way, with its parts at home in the middle of the circle, once each."""
@@ -80,6 +84,13 @@ class HomeBlur:
             )
             shown.append(visit | at_home)
         return shown
+
+    def trips(self, trips: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The same trips; those from or to places within the circle are from or to home."""
+        return [
+            trip | {end: _HOME for end in ("origin", "destination") if trip[end] in self._inside}
+            for trip in trips
+        ]
 
     def _around(self, lat: float, lon: float) -> Circle | None:
         return next((circle for circle in self._circles if circle.has(lat, lon)), None)

@@ -161,6 +161,9 @@ def _paths() -> dict[str, Any]:
         "/v1/devices/{device}/visits": {
             "get": _of_device("Visits to places, by time", query=("from", "to"))
         },
+        "/v1/devices/{device}/trips": {
+            "get": _of_device("Trips between places, by time", query=("from", "to"))
+        },
         "/v1/push/key": {
             "get": _operation(_READING, "The key for a browser's PushManager", public=True)
         },

@@ -35,6 +35,7 @@ def routes() -> list[web.RouteDef]:
         web.get("/v1/devices/{device}/track", _track),
         web.get("/v1/devices/{device}/places", _places),
         web.get("/v1/devices/{device}/visits", _visits),
+        web.get("/v1/devices/{device}/trips", _trips),
         web.get("/v1/pipeline", _pipeline),
     ]
 
@@ -148,6 +149,13 @@ async def _visits(request: web.Request) -> web.Response:
     times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
     visits = await _archived(request.app[SERVICES].archive.visits(device, *times))
     return json_answer(blur.visits(visits))
+
+
+async def _trips(request: web.Request) -> web.Response:
+    device, blur = await _blur(request)
+    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
+    trips = await _archived(request.app[SERVICES].archive.trips(device, *times))
+    return json_answer(blur.trips(trips))
 
 
 async def _archived(reading: Awaitable[_Read]) -> _Read:

@@ -55,6 +55,10 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         assert visits == sorted(visits, key=lambda visit: visit["arrival"])
         first, second, *_ = visits
         assert await archive.visits("u1/phone", first["arrival"], second["arrival"]) == visits[:2]
+        trips = await archive.trips("u1/phone", -LATEST, LATEST)
+        assert len(trips) > 5
+        assert trips == sorted(trips, key=lambda trip: trip["start"])
+        assert {trip["origin"] for trip in trips} & {visit["place_id"] for visit in visits}
         # Questions at the same time get their own answers.
         both = await asyncio.gather(
             archive.track("u0/phone", START_MS, START_MS + DAY_MS),
@@ -155,6 +159,9 @@ async def test_the_gateway_joins_the_history_and_what_is_new(
             [feature] = json.loads(await answer.read())["features"]
             for lon, lat, *_ in feature["geometry"]["coordinates"]:
                 assert haversine_m(home["lat"], home["lon"], lat, lon) > 90
+            trips = await json_of(await client.get(f"{path}/trips"))
+            assert "home" in {trip["origin"] for trip in trips}
+            assert home["place_id"] not in {trip["destination"] for trip in trips}
             for visit in await json_of(await client.get(f"{path}/visits")):
                 assert haversine_m(home["lat"], home["lon"], visit["lat"], visit["lon"]) > 90
     finally:
