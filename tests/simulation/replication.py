@@ -16,6 +16,7 @@ from tests.simulation.replication_cluster import (
     CONSUMER,
     NODES,
     PRODUCER,
+    PRODUCERS,
     Batch,
     Cluster,
 )
@@ -42,8 +43,9 @@ _AGAIN = frozenset(
 class Producer:
     """An idempotent producer: at most five batches under way, in order, sent again until known."""
 
-    def __init__(self, cluster: Cluster) -> None:
+    def __init__(self, cluster: Cluster, number: int) -> None:
         self._cluster = cluster
+        self._number = number
         self._next = 0
         self._count = 0
         self._waiting: dict[int, Batch] = {}  # by first number, oldest first
@@ -60,7 +62,7 @@ class Producer:
         # The broker remembers as many batches: the oldest without an answer has to be among them.
         oldest = next(iter(self._waiting.values()), None)
         if not self.is_stopped and (oldest is None or self._count - oldest.index < _IN_FLIGHT_MAX):
-            batch = Batch(self._next, chance.randint(1, 3), self._count)
+            batch = Batch(self._number, self._next, chance.randint(1, 3), self._count)
             self._waiting[batch.first] = batch
             self._next += batch.count
             self._count += 1
@@ -87,7 +89,7 @@ class Producer:
 
     def _answered(self, batch: Batch, code: int, base_offset: int) -> None:
         if code == errors.NONE:
-            self._cluster.checker.acknowledge(batch.first, batch.count, base_offset)
+            self._cluster.checker.acknowledge(batch.values, base_offset)
             self._waiting.pop(batch.first, None)
         elif code not in _AGAIN:
             raise Violation(f"batch {batch.first} is refused with error {code}")
@@ -117,9 +119,10 @@ class Consumer:
 def run(seed: int) -> Counter[str]:
     """One seed; raises Violation. Returns what faults there were."""
     cluster = Cluster(seed, flush=seed % 2 == 0)
-    producer, consumer = Producer(cluster), Consumer(cluster)
-    producer.turn()
-    consumer.turn()
+    producers = [Producer(cluster, number) for number in range(PRODUCERS)]
+    for producer in producers:
+        producer.turn()
+    Consumer(cluster).turn()
     scheduler = cluster.scheduler
     while scheduler.now < RUN_S:
         scheduler.run_until(scheduler.now + cluster.random.random())
@@ -128,9 +131,10 @@ def run(seed: int) -> Counter[str]:
     for node in cluster.nodes.values():
         node.disk.steps_left = None
         node.start()
-    producer.is_stopped = True
+    for producer in producers:
+        producer.is_stopped = True
     deadline = scheduler.now + RECOVERY_S
-    while not (producer.is_done and _is_settled(cluster)):
+    while not (all(each.is_done for each in producers) and _is_settled(cluster)):
         if scheduler.now > deadline:
             raise Violation(f"no progress after the faults: {cluster.image}")
         scheduler.run_until(scheduler.now + 0.5)
@@ -139,7 +143,7 @@ def run(seed: int) -> Counter[str]:
         for node_id, node in cluster.nodes.items()
         if node.partition is not None
     }
-    cluster.checker.finish(partitions)
+    cluster.checker.finish(partitions, PRODUCERS)
     faults = Counter(cluster.faults) + Counter(cluster.network.faults)
     faults["acknowledged"] = len(cluster.checker.acknowledged)
     faults["leader epochs"] = cluster.image.leader_epoch

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from broker_core.cluster.image import PartitionImage
 from broker_core.protocol.records import iterate_records, scan_batches
 from broker_core.server.replicated_partition import ReplicatedPartition
@@ -15,9 +17,9 @@ class Checker:
     """Remembers what was promised to whom."""
 
     def __init__(self) -> None:
-        #: Number of a record that was acknowledged, to its offset.
+        #: What a record says that was acknowledged, to its offset.
         self.acknowledged: dict[int, int] = {}
-        #: Offset, to the number that somebody has read there.
+        #: Offset, to what somebody has read there.
         self.read: dict[int, int] = {}
         self._leaders: dict[int, int] = {}
         # Batches that some node has shown as committed, by their base offset.
@@ -65,14 +67,12 @@ class Checker:
                     )
                 offset = header.next_offset
 
-    def acknowledge(self, first: int, count: int, base_offset: int) -> None:
+    def acknowledge(self, values: Iterable[int], base_offset: int) -> None:
         """A producer was told that its records are committed."""
-        for number in range(count):
-            known = self.acknowledged.setdefault(first + number, base_offset + number)
-            if known != base_offset + number:
-                raise Violation(
-                    f"record {first + number} is acknowledged at {known} and {base_offset + number}"
-                )
+        for offset, value in enumerate(values, base_offset):
+            known = self.acknowledged.setdefault(value, offset)
+            if known != offset:
+                raise Violation(f"record {value} is acknowledged at {known} and {offset}")
 
     def consumed(self, offset: int, data: bytes) -> int:
         """A consumer was given batches; returns where it goes on."""
@@ -89,7 +89,7 @@ class Checker:
             offset += 1
         return offset
 
-    def finish(self, partitions: dict[int, ReplicatedPartition]) -> None:
+    def finish(self, partitions: dict[int, ReplicatedPartition], producers: int) -> None:
         """All faults are over: everything acknowledged is there, once, in order, on all nodes."""
         logs = {node_id: _numbers(each) for node_id, each in partitions.items()}
         contents = list(logs.values())
@@ -99,8 +99,10 @@ class Checker:
         for number, offset in self.acknowledged.items():
             if offset >= len(numbers) or numbers[offset] != number:
                 raise Violation(f"acknowledged record {number} is not at offset {offset}")
-        if numbers != sorted(set(numbers)):
-            raise Violation("records are doubled or out of order")
+        for producer in range(producers):
+            own = [each for each in numbers if each % producers == producer]
+            if own != sorted(set(own)):
+                raise Violation("records are doubled or out of order")
         for offset, number in self.read.items():
             if numbers[offset] != number:
                 raise Violation(f"offset {offset} was read as {number}, it is {numbers[offset]}")

@@ -32,6 +32,7 @@ LAGS_MS = (150, 600, 2_000)
 SESSION_S = 1.0
 ANSWER_S = 0.3
 MIN_INSYNC = 2
+PRODUCERS = 2
 _DIRECTORY = Path("/logs/t-0")
 _EPOCH_MS = 1_700_000_000_000
 
@@ -49,18 +50,29 @@ class _Clock(SystemClock):
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """What a producer sends: numbers from `first` on."""
+    """What one of the producers sends: records from its number `first` on."""
 
+    producer: int
     first: int
     count: int
     index: int  # of the batch
 
-    def encode(self, now_ms: int) -> bytearray:
-        rows = [
-            (now_ms, b"k", b"%d" % number, ())
+    @property
+    def values(self) -> list[int]:
+        """What the records say: no two producers say the same."""
+        return [
+            number * PRODUCERS + self.producer
             for number in range(self.first, self.first + self.count)
         ]
-        return build_batch(rows, producer_id=7, producer_epoch=0, base_sequence=self.first)
+
+    def encode(self, now_ms: int) -> bytearray:
+        """A record batch."""
+        return build_batch(
+            [(now_ms, b"k", b"%d" % value, ()) for value in self.values],
+            producer_id=7 + self.producer,
+            producer_epoch=0,
+            base_sequence=self.first,
+        )
 
 
 class _Wait:
@@ -440,7 +452,9 @@ class Cluster:
 
     def _publish(self, node: Node) -> None:
         image = self.image
-        self.scheduler.after(self.random.random() * 0.3, lambda: node.apply(image))
+        # Some brokers hear of it late: meanwhile they act on what was.
+        late_s = 2.0 if self.random.random() < 0.2 else 0.3
+        self.scheduler.after(self.random.random() * late_s, lambda: node.apply(image))
 
     def ask_controller(
         self,

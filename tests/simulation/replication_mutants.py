@@ -87,10 +87,6 @@ def _written_is_durable(self: ReplicatedPartition) -> int:
     return self.log.log_end_offset
 
 
-def _forget_lower_recovery_point(self: Log, offset: int) -> None:
-    self.recovery_point = min(self.recovery_point, offset)
-
-
 MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "commit before the ISR has it": lambda: [
         (PartitionLeader, "committed_offset", _committed_without_isr)
@@ -114,9 +110,6 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
     "keep epochs of what was cut": lambda: [(LeaderEpochs, "truncate_from_end", _keep_epochs)],
     "forget producers when cutting": lambda: [(log_module, "reload_producers", _keep_producers)],
-    "believe what was on the medium before": lambda: [
-        (Log, "_lower_recovery_point", _forget_lower_recovery_point)
-    ],
     "show what is not committed": lambda: [(ReplicatedPartition, "read", _read_everything)],
     "acknowledge before the flush": lambda: [
         (ReplicatedPartition, "_written_offset", property(_written_is_durable)),
