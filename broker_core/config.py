@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar
 from broker_core.listeners import (
     DEFAULT_LISTENERS,
     ListenerConfig,
+    controller_tls,
     parse_controller_listener,
     parse_listeners,
 )
@@ -285,6 +286,8 @@ class BrokerConfig:
     #: Who keeps the metadata; with none, this broker is a cluster of its own.
     voters: Voters = _setting("controller.quorum.voters", Voters(), _voters)  # noqa: RUF009
     controller_listener: ListenerConfig | None = None
+    #: `ssl.*` properties of connections to controllers; None: they are not encrypted.
+    controller_tls: Mapping[str, str] | None = field(default=None, repr=False)
     rack: str | None = _setting("broker.rack", None, str)
     default_replication_factor: int = _setting("default.replication.factor", 1, int, low=1)
     offsets_topic_replication_factor: int = _setting(
@@ -358,6 +361,7 @@ class BrokerConfig:
             **values,
             listeners=parse_listeners(given),
             controller_listener=parse_controller_listener(given),
+            controller_tls=controller_tls(given),
             topic_defaults=_topic_defaults(given),
             properties=given,
         )

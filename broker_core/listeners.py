@@ -109,6 +109,16 @@ def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None
     return listener
 
 
+def controller_tls(given: Mapping[str, str]) -> Mapping[str, str] | None:
+    """The `ssl.*` properties with which controllers are asked; None where that is not encrypted.
+
+    Raises ConfigError.
+    """
+    name = given.get("controller.listener.names", "").split(",")[0].strip().upper()
+    protocol = _protocols(given).get(name, SecurityProtocol.PLAINTEXT)
+    return _properties_of(name, given) if protocol.uses_tls else None
+
+
 def _addresses(what: str, text: str) -> dict[str, Endpoint]:
     found: dict[str, Endpoint] = {}
     for word in text.split(","):

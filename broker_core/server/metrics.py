@@ -43,6 +43,7 @@ class _Collector:
 
     def collect(self) -> Iterator[Metric]:
         yield from self._topics()
+        yield from self._cluster()
         yield from self._groups()
         yield from self._connections()
         yield from self._flushes()
@@ -145,6 +146,36 @@ class _Collector:
                 "Led partitions with too few replicas in sync to take records with acks=all.",
                 replicas.under_min_isr,
             ),
+        ):
+            yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+
+    def _cluster(self) -> Iterator[Metric]:
+        from prometheus_client.core import GaugeMetricFamily
+
+        cluster = self._broker.cluster
+        if cluster is None:
+            return
+        image = cluster.image
+        partitions = [partition for _, _, partition in image.partitions()]
+        led = [each for each in partitions if image.is_active(each.leader)]
+        for name, text, value in (
+            ("active_controller", "Whether this node's controller is active.", cluster.is_active),
+            (
+                "fenced_brokers",
+                "Brokers that have registered and do not serve.",
+                sum(each.fenced for each in image.brokers.values()),
+            ),
+            (
+                "offline_partitions",
+                "Partitions of the cluster that nobody leads.",
+                len(partitions) - len(led),
+            ),
+            (
+                "not_preferred_leaders",
+                "Partitions of the cluster that another leads than the preferred replica.",
+                sum(each.leader != each.replicas[0] for each in led),
+            ),
+            ("metadata_offset", "Entries of the metadata log that hold here.", image.offset),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
 

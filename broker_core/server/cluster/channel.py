@@ -7,11 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_core import errors
+from broker_core.config import BrokerConfig
 from broker_core.protocol.schema import Api
+from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.quorum_shell import QuorumShell
 from broker_core.server.peer import Peer
-from waylog.config import Endpoint
 
 Body = dict[str, Any]
 
@@ -63,12 +64,14 @@ class ControllerChannel:
     """Sends requests to the active controller, and again while nobody is active."""
 
     def __init__(
-        self, shell: QuorumShell, service: ControllerService, voters: dict[int, Endpoint], name: str
+        self, shell: QuorumShell, service: ControllerService, config: BrokerConfig
     ) -> None:
         self._shell = shell
         self._service = service
-        self._voters = voters
-        self._name = name
+        self._voters = dict(config.voters)
+        self._name = f"broker-{config.node_id}"
+        tls = config.controller_tls
+        self._tls = None if tls is None else client_context(tls)
         self._loop = asyncio.get_running_loop()
         self._peer: Peer | None = None
         self._peer_id: int | None = None
@@ -128,6 +131,6 @@ class ControllerChannel:
         if leader_id != self._peer_id or self._peer is None:
             if self._peer is not None:
                 self._peer.close()
-            self._peer = Peer(self._voters[leader_id], self._name)
+            self._peer = Peer(self._voters[leader_id], self._name, tls=self._tls)
             self._peer_id = leader_id
         return self._peer

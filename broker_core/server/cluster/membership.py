@@ -51,6 +51,8 @@ logger = logging.getLogger(__name__)
 #: Told of each newer image, with what is different.
 Subscriber = Callable[[ClusterImage, ImageChanges], None]
 
+#: A broker that finds no controller says so after this long, again and again.
+_PATIENCE_S: Final = 10.0
 #: Between two looks whether there still is a quorum.
 _LOOK_S: Final = 0.2
 _QUORUM_APIS: Final = frozenset({52, 53, 54, 30001, 30002})
@@ -73,9 +75,7 @@ class Cluster:
             config, environment, changed=self._image_changed, led=self._led, failed=failed
         )
         self._service = ControllerService(self._shell)
-        self.channel = ControllerChannel(
-            self._shell, self._service, dict(config.voters), f"broker-{config.node_id}"
-        )
+        self.channel = ControllerChannel(self._shell, self._service, config)
         self.lifecycle = BrokerLifecycle(config, self.channel, lambda: self._shell.image)
         self._watch = BrokerWatch(self._shell)
         self._network: Network | None = None
@@ -119,7 +119,16 @@ class Cluster:
 
     async def _progressed(self) -> None:
         self._progress.clear()
-        await self._progress.wait()
+        while True:
+            try:
+                async with asyncio.timeout(_PATIENCE_S):
+                    await self._progress.wait()
+                return
+            except TimeoutError:
+                logger.warning(
+                    "no majority of the controllers answers yet: %s (controller.quorum.voters)",
+                    ", ".join(f"{node} at {place}" for node, place in self._config.voters),
+                )
 
     async def leave(self) -> None:
         """Let others take over; returns when they have, or nobody answers."""

@@ -30,6 +30,7 @@ from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
 from broker_core.quorum.replica import LogsDisagree, QuorumReplica
 from broker_core.quorum.settings import QuorumSettings
+from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
 from broker_core.server.peer import Peer
 
@@ -101,8 +102,9 @@ class QuorumShell:
         )
         self.node = MetadataNode(replica, controller_settings(config), randomness)
         name = f"quorum-{config.node_id}"
+        tls = None if config.controller_tls is None else client_context(config.controller_tls)
         self._peers = {
-            node_id: Peer(endpoint, name, lost=partial(self._disconnected, node_id))
+            node_id: Peer(endpoint, name, tls=tls, lost=partial(self._disconnected, node_id))
             for node_id, endpoint in config.voters
             if node_id != config.node_id
         }

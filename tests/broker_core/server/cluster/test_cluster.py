@@ -16,6 +16,7 @@ from broker_core.protocol.definitions import (
     INIT_PRODUCER_ID,
     METADATA,
 )
+from broker_core.server.metrics import renderer
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from tests.broker_core.server.raw_client import RawClient
@@ -224,6 +225,19 @@ async def test_all_brokers_name_the_same_coordinator(trio: Trio, connect: Connec
     await trio.until(lambda broker: "__consumer_offsets" in image(broker).topics)
     for each in partitions(trio.brokers[1], "__consumer_offsets"):
         assert len(each.replicas) == 3
+
+
+async def test_metrics_tell_of_the_cluster(start_trio: StartTrio, connect: Connect) -> None:
+    trio = await start_trio(metrics_listener="127.0.0.1:0")
+    await create(await connect(trio.brokers[1]), "t", 4)
+    await trio.until(lambda broker: "t" in image(broker).topics)
+    active = 0
+    for broker in trio.brokers.values():
+        text = renderer(broker)()[1].decode()
+        assert "waylog_broker_offline_partitions 0.0" in text
+        assert "waylog_broker_fenced_brokers 0.0" in text
+        active += "waylog_broker_active_controller 1.0" in text
+    assert active == 1
 
 
 async def test_describe_cluster_names_all_brokers(start_trio: StartTrio, connect: Connect) -> None:

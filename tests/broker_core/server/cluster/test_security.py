@@ -1,0 +1,136 @@
+"""Who may ask whom for what, when everything is encrypted and a client may ask any broker."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AclBinding,
+    AclOperation,
+    AclPermissionType,
+    AdminClient,
+    NewTopic,
+    ResourcePatternType,
+    ResourceType,
+    ScramCredentialInfo,
+    ScramMechanism,
+    UserScramCredentialUpsertion,
+)
+
+from tests.broker_core.server.certificates import Certificates
+from tests.broker_core.server.cluster.conftest import StartTrio, Trio
+
+BROKER = "User:broker"
+ADMIN = "User:admin"
+CLIENT = "User:client"
+
+
+@pytest.fixture
+def certificates(tmp_path: Path) -> Certificates:
+    return Certificates(tmp_path / "certificates")
+
+
+@pytest.fixture
+async def trio(start_trio: StartTrio, certificates: Certificates) -> Trio:
+    return await start_trio(
+        listener_security_protocol_map="PLAINTEXT:SSL,CONTROLLER:SSL",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(certificates.broker),
+        ssl_truststore_type="PEM",
+        ssl_truststore_location=str(certificates.authority),
+        ssl_client_auth="required",
+        ssl_principal_mapping_rules="RULE:^CN=(.*?),.*$/$1/",
+        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        super_users=f"{BROKER};{ADMIN}",
+    )
+
+
+def admin_client(trio: Trio, certificates: Certificates, node: int, name: str) -> AdminClient:
+    path = certificates.make(common_name=name)
+    return AdminClient(
+        {
+            "bootstrap.servers": f"127.0.0.1:{trio.ports[node]}",
+            "security.protocol": "SSL",
+            "ssl.ca.location": str(certificates.authority),
+            "ssl.certificate.location": str(path),
+            "ssl.key.location": str(path),
+        }
+    )
+
+
+def result(futures: dict[Any, Any]) -> Any:
+    (future,) = futures.values()
+    return future.result(30)
+
+
+async def test_the_controller_asks_whether_the_client_may_not_the_broker_that_passes_it_on(
+    trio: Trio, certificates: Certificates
+) -> None:
+    rule = AclBinding(
+        ResourceType.TOPIC,
+        "mine-",
+        ResourcePatternType.PREFIXED,
+        CLIENT,
+        "*",
+        AclOperation.CREATE,
+        AclPermissionType.ALLOW,
+    )
+    for node in (1, 2, 3):
+        client = admin_client(trio, certificates, node, "client")
+        with pytest.raises(KafkaException) as refused:
+            await asyncio.to_thread(result, client.create_topics([NewTopic(f"mine-{node}", 1, 3)]))
+        assert refused.value.args[0].code() == KafkaError.TOPIC_AUTHORIZATION_FAILED
+    passed_on = next(node for node in (1, 2, 3) if node != trio.active)
+    admin = admin_client(trio, certificates, passed_on, "admin")
+    await asyncio.to_thread(result, admin.create_acls([rule]))
+    for node in (1, 2, 3):
+        client = admin_client(trio, certificates, node, "client")
+        await asyncio.to_thread(result, client.create_topics([NewTopic(f"mine-{node}", 1, 3)]))
+    with pytest.raises(KafkaException):
+        await asyncio.to_thread(result, client.create_topics([NewTopic("yours", 1, 3)]))
+
+
+async def test_users_are_known_to_all_brokers_and_after_a_restart(
+    trio: Trio, certificates: Certificates
+) -> None:
+    admin = admin_client(trio, certificates, 1, "admin")
+    wanted = UserScramCredentialUpsertion(
+        "ann", ScramCredentialInfo(ScramMechanism.SCRAM_SHA_256, 4096), b"secret", b"salt"
+    )
+    await asyncio.to_thread(result, admin.alter_user_scram_credentials([wanted]))
+    await trio.until(lambda broker: list(broker.scram_users) == ["ann"])
+    await trio.stop(3)
+    await trio.start(3)
+    assert list(trio.brokers[3].scram_users) == ["ann"]
+
+
+async def test_who_is_not_a_broker_is_no_controller_either(
+    trio: Trio, certificates: Certificates
+) -> None:
+    """The controllers' listener answers requests of the cluster's own nodes alone."""
+    from broker_core.protocol.definitions import BROKER_HEARTBEAT
+    from broker_core.security.tls import client_context
+    from broker_core.server.peer import Peer
+
+    def peer(name: str) -> Peer:
+        path = certificates.make("127.0.0.1", common_name=name)
+        endpoint = dict(trio.brokers[1].config.voters)[trio.active]
+        properties = {
+            "ssl.keystore.type": "PEM",
+            "ssl.keystore.location": str(path),
+            "ssl.truststore.type": "PEM",
+            "ssl.truststore.location": str(certificates.authority),
+        }
+        return Peer(endpoint, name, tls=client_context(properties))
+
+    beat = {"broker_id": 9, "broker_epoch": 1, "current_metadata_offset": 0}
+    stranger, admin = peer("client"), peer("admin")
+    assert await stranger.call(BROKER_HEARTBEAT, 1, beat) is None
+    answer = await admin.call(BROKER_HEARTBEAT, 1, beat)
+    assert answer is not None and answer["error_code"] != 0
+    stranger.close()
+    admin.close()
