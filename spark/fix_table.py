@@ -52,6 +52,27 @@ class Source(NamedTuple):
     offsets: dict[int, int] | None
 
 
+def join_parts(parts: Sequence[Part]) -> Part:
+    """The fixes of all parts, one after the other."""
+    if len(parts) == 1:
+        return parts[0]
+    codes: dict[str, int] = {}
+    for part in parts:
+        for device in part.devices:
+            codes.setdefault(device, len(codes))
+    own_codes = [
+        np.array([codes[device] for device in part.devices], np.int32)[part.codes] for part in parts
+    ]
+    return Part(
+        list(codes),
+        np.concatenate(own_codes),
+        np.concatenate([part.time for part in parts]),
+        np.concatenate([part.lat for part in parts]),
+        np.concatenate([part.lon for part in parts]),
+        np.concatenate([part.accuracy for part in parts]),
+    )
+
+
 def read_source(storage: Storage, source: Source) -> Iterator[Part]:
     """The fixes of a file, some row groups at a time."""
     with storage.open_input(source.path) as stream:

@@ -15,15 +15,26 @@ import logging
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
+from itertools import groupby
+from operator import itemgetter
 from typing import Final, NamedTuple
 
 import msgspec
 import pyarrow.parquet as pq
 
-from spark.fix_table import Shard, ShardWriter, Source, bucket_of, read_source, split
+from spark.fix_table import (
+    Part,
+    Shard,
+    ShardWriter,
+    Source,
+    bucket_of,
+    join_parts,
+    read_source,
+    split,
+)
 from spark.place_edits import PlaceEdit
 from spark.places_bucket import BucketResult, BucketTask, run_bucket
 from spark.places_schema import FILE, PLACES_SCHEMA
@@ -49,6 +60,9 @@ _SPREAD_ROWS: Final = 50_000
 _TASK_BYTES_MIN: Final = 1 << 20
 _TASK_BYTES_MAX: Final = 256 << 20
 _TASKS_PER_RUN: Final = 4
+
+# Fixes of small files are spread over the buckets together.
+_TOGETHER_ROWS: Final = 65_536
 
 #: Written when the tables or the way they are computed change: older ones are computed anew.
 _VERSION: Final = 2
@@ -308,6 +322,24 @@ class _PlacesRun:
                 self._out.delete(path)
 
 
+def _together(
+    history: Storage, sources: Sequence[tuple[str, Source]]
+) -> Iterator[tuple[str, Part]]:
+    """The fixes of each period; small files together, since a piece costs as much as many rows."""
+    for period, own in groupby(sources, key=itemgetter(0)):
+        waiting: list[Part] = []
+        rows = 0
+        for _, source in own:
+            for part in read_source(history, source):
+                waiting.append(part)
+                rows += len(part.time)
+                if rows >= _TOGETHER_ROWS:
+                    yield period, join_parts(waiting)
+                    waiting, rows = [], 0
+        if waiting:
+            yield period, join_parts(waiting)
+
+
 def _prefix(run: str, bucket: int) -> str:
     return f"{_STATE}/{run}.{bucket:04d}"
 
@@ -318,14 +350,13 @@ def spread_fixes(task: _SpreadTask) -> list[Shard]:
     periods: dict[int, list[str]] = defaultdict(list)
     with ExitStack() as stack:
         writers: dict[int, ShardWriter] = {}
-        for period, source in task.sources:
-            for part in read_source(history, source):
-                for bucket, piece in split(part, task.buckets):
-                    if bucket not in writers:
-                        name = f"{task.prefix}-{bucket}.arrow"
-                        writers[bucket] = stack.enter_context(ShardWriter(out, name))
-                    writers[bucket].write(piece)
-                    periods[bucket].append(period)
+        for period, part in _together(history, task.sources):
+            for bucket, piece in split(part, task.buckets):
+                if bucket not in writers:
+                    name = f"{task.prefix}-{bucket}.arrow"
+                    writers[bucket] = stack.enter_context(ShardWriter(out, name))
+                writers[bucket].write(piece)
+                periods[bucket].append(period)
         return [
             Shard(bucket, f"{task.prefix}-{bucket}.arrow", tuple(own), writers[bucket].rows)
             for bucket, own in periods.items()
