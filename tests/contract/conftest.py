@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import logging
 import os
+import time
 import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -64,9 +65,19 @@ def make_topic(admin: AdminClient) -> Callable[..., str]:
         settings = {key.replace("_", "."): value for key, value in config.items()}
         new = NewTopic(name, partitions, 1, config=settings)
         admin.create_topics([new])[name].result(10)
+        # The controller has it then; a broker learns of it a moment later.
+        deadline = time.monotonic() + 10
+        while not _is_led(admin, name):
+            assert time.monotonic() < deadline, f"{name} has no leaders"
+            time.sleep(0.02)
         return name
 
     return make
+
+
+def _is_led(admin: AdminClient, name: str) -> bool:
+    topic = admin.list_topics(name, timeout=10).topics[name]
+    return topic.error is None and all(each.leader >= 0 for each in topic.partitions.values())
 
 
 @pytest.fixture
