@@ -96,6 +96,20 @@ def openapi() -> dict[str, Any]:
                     "properties": {"error": {"type": "string"}},
                     "required": ["error"],
                 },
+                "GeocoderError": {
+                    "type": "object",
+                    "properties": {
+                        "error": {
+                            "type": "object",
+                            "properties": {
+                                "code": {"type": "integer"},
+                                "message": {"type": "string"},
+                            },
+                            "required": ["code", "message"],
+                        }
+                    },
+                    "required": ["error"],
+                },
                 "LogError": {
                     "type": "object",
                     "properties": {
@@ -193,23 +207,17 @@ def _paths() -> dict[str, Any]:
         "/mqtt": {
             "get": _operation(_SENDING, "MQTT over WebSocket, subprotocol mqtt", status="101")
         },
-        "/reverse": {
-            "get": _operation(
-                _GEOCODING, "Nominatim's reverse", query=("lat", "lon", "format", "zoom", "layer")
-            )
-        },
+        "/reverse": {"get": _nominatim("reverse", "lat", "lon", "format", "zoom", "layer")},
         "/search": {
-            "get": _operation(
-                _GEOCODING,
-                "Nominatim's search",
-                query=("q", "format", "limit", "countrycodes", "viewbox", "bounded"),
+            "get": _nominatim(
+                "search", "q", "format", "limit", "countrycodes", "viewbox", "bounded"
             )
         },
-        "/lookup": {
-            "get": _operation(_GEOCODING, "Nominatim's lookup", query=("osm_ids", "format"))
+        "/lookup": {"get": _nominatim("lookup", "osm_ids", "format")},
+        "/reverse/batch": {
+            "post": _operation(_GEOCODING, "Many at once", body=True, error="GeocoderError")
         },
-        "/reverse/batch": {"post": _operation(_GEOCODING, "Many at once", body=True)},
-        "/status": {"get": _operation(_GEOCODING, "Nominatim's status")},
+        "/status": {"get": _nominatim("status", "format")},
         "/metrics": {
             "get": _operation(
                 _OPERATING, "For Prometheus", media_types=("text/plain",), public=True
@@ -223,7 +231,8 @@ def _paths() -> dict[str, Any]:
                 _READING,
                 "The live map; with `id` a fix in the OsmAnd protocol",
                 query=("id", "lat", "lon", "timestamp"),
-                media_types=("text/html",),
+                # The map is HTML; the answer to a fix is empty, and has no type.
+                media_types=(),
                 public=True,
             ),
             "post": _operation(_SENDING, "Traccar Client", body=True),
@@ -297,6 +306,19 @@ def _of_device(
     )
 
 
+def _nominatim(name: str, *query: str) -> dict[str, Any]:
+    """A page of Nominatim's, whose answers and refusals have the format that was asked for."""
+    others: tuple[str, ...] = ("text/xml", "text/plain")
+    return _operation(
+        _GEOCODING,
+        f"Nominatim's {name}",
+        query=query,
+        media_types=("application/json", *others),
+        error="GeocoderError",
+        refusal_types=others,
+    )
+
+
 def _operation(
     tag: str,
     summary: str,
@@ -309,14 +331,16 @@ def _operation(
     status: str = "200",
     public: bool = False,
     error: str = "Error",
+    refusal_types: tuple[str, ...] = (),
 ) -> dict[str, Any]:
-    """`media_types` of success; none for an empty body."""
+    """`media_types` of success, none for an empty body; `refusal_types` beside JSON."""
     good: dict[str, Any] = {"description": "Done"}
     if status in ("200", "201") and media_types:
         good["content"] = {each: {"schema": answer or {}} for each in media_types}
     refused = [_schema(each) for each in dict.fromkeys(("Error", error))]
     schema = refused[0] if len(refused) == 1 else {"anyOf": refused}
-    refusal = {"content": {"application/json": {"schema": schema}}}
+    refusal: dict[str, Any] = {"content": {"application/json": {"schema": schema}}}
+    refusal["content"] |= {each: {} for each in refusal_types}
     operation: dict[str, Any] = {
         "tags": [tag],
         "summary": summary,

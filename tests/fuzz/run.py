@@ -1,4 +1,4 @@
-"""`make fuzz`: fuzz the broker's parsers with libFuzzer, guided by coverage of the Cython code.
+"""`make fuzz`: fuzz the parsers with libFuzzer, guided by coverage of the Cython code.
 
 atheris sees into Cython only when that is compiled by clang with AddressSanitizer, and its own
 runtime comes first. This builds such a copy in a folder of its own, seeds the corpus with a request
@@ -19,13 +19,25 @@ import sys
 from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
-EXTENSIONS = ("broker_core/protocol/primitives.pyx", "broker_core/protocol/records.pyx")
-TARGETS = ("requests", "batches", "login")
+EXTENSIONS = (
+    "broker_core/protocol/primitives.pyx",
+    "broker_core/protocol/records.pyx",
+    "gateway/formats/plain_positions.pyx",
+    "gateway/known_fixes.pyx",
+    "gateway/mqtt/codec.pyx",
+    "gateway/mqtt/fixes.pyx",
+    "gateway/mqtt/session.pyx",
+    "gateway/mqtt/topics.pyx",
+    "waylog/librdkafka.pyx",
+)
+BROKER = ("requests", "batches", "login")
+GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")
+TARGETS = BROKER + GATEWAY
 
 
 def build(folder: Path, clang: str) -> None:
     """A copy of the packages with instrumented parsers."""
-    for package in ("broker_core", "waylog"):
+    for package in ("broker_core", "gateway", "waylog"):
         shutil.copytree(
             ROOT / package,
             folder / package,
@@ -70,12 +82,38 @@ def seed(corpus: Path) -> None:
         rows = [(1, b"k", source.randbytes(20), (("h", b"v"),)) for _ in range(3)]
         batch = bytes(build_batch(rows, compression=compression))
         (corpus / "batches" / str(compression)).write_bytes(batch)
+    seed_gateway(corpus)
     (corpus / "login" / "plain").write_bytes(b"\0anna\0password")
     (corpus / "login" / "scram").write_bytes(b"n,,n=anna,r=abc\xff\xfec=biws,r=abc,p=AAAA")
 
 
-def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int]:
-    """Fuzz one target; returns (exit status, executions)."""
+def seed_gateway(corpus: Path) -> None:
+    """What clients say after each version's CONNECT, a body of each kind, a head."""
+    subscribe, publish = b"\x82\x08\0\1\0\3a/b\2", b"\x32\x08\0\3a/b\0\2x"
+    for version, name in ((3, b"\0\6MQIsdp"), (4, b"\0\4MQTT"), (5, b"\0\4MQTT")):
+        properties = b"\x05\x11\0\0\0\x09" if version == 5 else b""
+        body = name + bytes([version, 2]) + b"\0\x3c" + properties + b"\0\5phone"
+        connect = b"\x10" + bytes([len(body)]) + body
+        if version == 5:
+            subscribe, publish = b"\x82\x09\0\1\0\0\3a/b\2", b"\x32\x09\0\3a/b\0\2\0x"
+        talk = connect + subscribe + publish + b"\xc0\0\x40\2\0\1"
+        (corpus / "mqtt-packets" / str(version)).write_bytes(b"\0" + talk)
+        (corpus / "mqtt-session" / str(version)).write_bytes(talk + b"\xff\xfe\xfd" + talk)
+    position = b'{"lat":47.1,"lon":9.5,"time":1761994805000,"accuracy":5,"id":"a-long-enough-id"}'
+    owntracks = (
+        b'{"_type":"location","lat":47.1,"lon":9.5,"tst":1761994805,"acc":5,"vel":7,"t":"u"}'
+    )
+    for kind, text in (("position", position), ("owntracks", owntracks)):
+        (corpus / "fixes" / kind).write_bytes(text)
+        for number in range(11):
+            (corpus / "formats" / f"{kind}-{number}").write_bytes(bytes([number]) + text)
+    (corpus / "fixes" / "several").write_bytes(b"[" + position + b"," + position + b"]")
+    head = b"POST /v1/positions?u=a HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\n\r\n"
+    (corpus / "http-heads" / "post").write_bytes(head)
+
+
+def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:
+    """Fuzz one target; returns exit status, executions, and the coverage it reached."""
     origin = importlib.util.find_spec("atheris")
     assert origin is not None
     assert origin.origin is not None
@@ -85,8 +123,9 @@ def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int]:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONPATH": str(folder),
     }
+    program = "fuzz_broker.py" if target in BROKER else "fuzz_gateway.py"
     command = [
-        sys.executable, str(ROOT / "tests/fuzz/fuzz_broker.py"), target,
+        sys.executable, str(ROOT / "tests/fuzz" / program), target,
         str(folder / "corpus" / target), f"-max_total_time={seconds}", "-rss_limit_mb=2048",
         # A length field that makes us allocate is a finding: inputs are 4 KiB.
         "-malloc_limit_mb=64",
@@ -99,7 +138,9 @@ def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int]:
     match = re.search(r"number_of_executed_units: (\d+)", done.stderr)
     if done.returncode != 0:
         print(done.stderr[-4000:], file=sys.stderr)
-    return done.returncode, int(match[1]) if match else 0
+    covered = re.findall(r"cov: (\d+) ft: (\d+)", done.stderr)
+    coverage = f"{covered[-1][0]} edges, {covered[-1][1]} features" if covered else "no coverage"
+    return done.returncode, int(match[1]) if match else 0, coverage
 
 
 def main() -> int:
@@ -121,11 +162,12 @@ def main() -> int:
     build(arguments.folder, clang)
     failed = False
     for target in arguments.target or TARGETS:
-        status, executions = fuzz(arguments.folder, target, arguments.seconds)
+        status, executions, coverage = fuzz(arguments.folder, target, arguments.seconds)
         failed = failed or status != 0
         verdict = "no finding" if status == 0 else f"FAILED, see {arguments.folder}/{target}-*"
         print(
-            f"{target}: {executions:,} executions in {arguments.seconds} s, {verdict}", flush=True
+            f"{target}: {executions:,} executions in {arguments.seconds} s, {coverage}, {verdict}",
+            flush=True,
         )
     return int(failed)
 
