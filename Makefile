@@ -26,8 +26,9 @@ test-long: setup-test  ## the long tests too
 test-kafka: setup-test  ## contract and end-to-end tests on Apache Kafka (Java 17, Maven Central)
 	$(PYTHON) -m pytest -m kafka $(PYTEST)
 
-sim: setup-test  ## quorum and controllers under simulated faults, `make sim SEEDS=10000`
+sim: setup-test  ## quorum, replicas and controllers under simulated faults, `make sim SEEDS=10000`
 	$(PYTHON) -m tests.simulation.simulate --seeds $(or $(SEEDS),1000)
+	$(PYTHON) -m tests.simulation.replication 0 $(or $(SEEDS),1000)
 	$(PYTHON) -m tests.simulation.simulate --of controller --seeds $(or $(SEEDS),1000)
 
 lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom

@@ -111,7 +111,7 @@ def _copy(source: Log, directory: Path, up_to: int) -> Workbench:
 
 
 @given(_STEPS, st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 def test_a_truncated_log_is_the_one_that_never_went_further(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:
@@ -203,7 +203,7 @@ class StoppingDisk(SystemDisk):
         super().fsync_directory(directory)
 
 
-@pytest.mark.parametrize("offset", [0, 5, 11, 12, 29])
+@pytest.mark.parametrize("offset", [0, 11, 29])
 @pytest.mark.parametrize("flushed", [False, True])
 def test_a_truncation_that_is_interrupted_anywhere_leaves_a_beginning(
     tmp_path: Path, offset: int, flushed: bool
