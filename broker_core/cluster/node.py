@@ -9,13 +9,13 @@ from __future__ import annotations
 import base64
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from broker_core import errors
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import ClusterImage, ImageChanges
-from broker_core.cluster.records import ClusterRecord, decode_records
+from broker_core.cluster.records import ClusterRecord, MetadataRecord, decode_records
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.snapshot import decode_image, encode_image
 from broker_core.quorum.entries import EntryKind
@@ -40,7 +40,9 @@ class MetadataNode:
         randomness: random.Random,
         *,
         snapshot_entries: int = SNAPSHOT_ENTRIES,
+        first_records: Sequence[MetadataRecord] = (),
     ) -> None:
+        """`first_records`: what a log begins with that nobody has written to."""
         self.replica = replica
         #: What is committed, as far as known here.
         self.image = ClusterImage()
@@ -49,6 +51,7 @@ class MetadataNode:
         self._settings = settings
         self._random = randomness
         self._snapshot_entries = snapshot_entries
+        self._first_records = first_records
         self._changes: ImageChanges | None = None
         # (offset that must be committed, who waits for it), in order.
         self._waiting: deque[tuple[int, Decided]] = deque()
@@ -135,7 +138,7 @@ class MetadataNode:
         if self.image.cluster_id is None:
             self._synchronize(self.controller)
             cluster_id = base64.urlsafe_b64encode(self._random.randbytes(16)).rstrip(b"=").decode()
-            self.controller.writer.write([ClusterRecord(cluster_id)])
+            self.controller.writer.write([ClusterRecord(cluster_id), *self._first_records])
             self._append(self.controller)
 
     def _resign(self) -> None:

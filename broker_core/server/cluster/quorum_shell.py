@@ -20,7 +20,9 @@ from broker_core import errors
 from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import ClusterImage, ImageChanges, ImageError
 from broker_core.cluster.node import Decided, MetadataNode
+from broker_core.cluster.records import MetadataRecord
 from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.settings_records import scram_records
 from broker_core.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
@@ -30,9 +32,11 @@ from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
 from broker_core.quorum.replica import LogsDisagree, QuorumReplica
 from broker_core.quorum.settings import QuorumSettings
+from broker_core.security.credentials import ScramUsers
 from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
 from broker_core.server.peer import Peer
+from broker_core.server.settings_store import SettingsStore
 
 logger = logging.getLogger(__name__)
 
@@ -64,6 +68,13 @@ def controller_settings(config: BrokerConfig) -> ControllerSettings:
         rebalances_leaders=config.auto_leader_rebalance,
         rebalance_interval=config.leader_imbalance_check_interval_seconds,
     )
+
+
+def first_users(config: BrokerConfig, environment: Environment) -> list[MetadataRecord]:
+    """Those that `waylog broker --add-scram` has stored here before there was a cluster."""
+    users = ScramUsers()
+    SettingsStore(config.log_dir, environment).attach("scram", users.load, users.to_stored)
+    return list(scram_records(ClusterImage(), users.to_stored()))
 
 
 class QuorumShell:
@@ -100,7 +111,12 @@ class QuorumShell:
             randomness,
             self._loop.time(),
         )
-        self.node = MetadataNode(replica, controller_settings(config), randomness)
+        self.node = MetadataNode(
+            replica,
+            controller_settings(config),
+            randomness,
+            first_records=first_users(config, environment),
+        )
         name = f"quorum-{config.node_id}"
         tls = None if config.controller_tls is None else client_context(config.controller_tls)
         self._peers = {

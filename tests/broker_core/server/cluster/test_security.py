@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +24,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
+from waylog.config import save_properties
 
 BROKER = "User:broker"
 ADMIN = "User:admin"
@@ -106,6 +108,24 @@ async def test_users_are_known_to_all_brokers_and_after_a_restart(
     await trio.stop(3)
     await trio.start(3)
     assert list(trio.brokers[3].scram_users) == ["ann"]
+
+
+async def test_a_cluster_begins_with_the_users_that_were_stored_for_it(tmp_path: Path) -> None:
+    trio = Trio(tmp_path)
+    for node in trio.ports:
+        config = tmp_path / f"{node}.properties"
+        save_properties(config, trio.properties(node))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)),
+            *("--add-scram", "SCRAM-SHA-512=admin"),
+            stdin=asyncio.subprocess.PIPE,
+        )
+        await process.communicate(b"secret\n")
+        assert process.returncode == 0
+    await trio.start()
+    for broker in trio.brokers.values():
+        assert list(broker.scram_users) == ["admin"]
+    await trio.stop(1, 2, 3)
 
 
 async def test_who_is_not_a_broker_is_no_controller_either(
