@@ -193,7 +193,28 @@ def _add(request: Request, field: str, entries: Iterable[Entry]) -> None:
     request.amend = amend
 
 
+def _of_share_groups(broker: Broker, request: Request) -> bool:
+    """What is not offered in a cluster, and no client asks for that reads what is."""
+    request.disconnect()
+    return False
+
+
+#: What concerns share groups.
+SHARE_GROUP_APIS: Final = frozenset(
+    each.key
+    for each in (
+        api.SHARE_GROUP_HEARTBEAT,
+        api.SHARE_GROUP_DESCRIBE,
+        api.SHARE_FETCH,
+        api.SHARE_ACKNOWLEDGE,
+        api.DESCRIBE_SHARE_GROUP_OFFSETS,
+        api.ALTER_SHARE_GROUP_OFFSETS,
+        api.DELETE_SHARE_GROUP_OFFSETS,
+    )
+)
+
 _GATES: Final[dict[int, Gate]] = {
+    **dict.fromkeys(SHARE_GROUP_APIS, _of_share_groups),
     api.OFFSET_COMMIT.key: _of_group_by_partition,
     api.OFFSET_FETCH.key: _offset_fetch,
     api.JOIN_GROUP.key: _of_group,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
 from broker_core.protocol.schema import Api
+from broker_core.server.coordinator_gate import SHARE_GROUP_APIS
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
@@ -19,15 +20,13 @@ API_KEY: Final = 18
 #: transactions (KIP-890) and whether they may ask for the new group protocol (KIP-848).
 _FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version": 2}
 
-#: A cluster of several brokers has no share groups yet.
-_ALONE_ONLY: Final = frozenset({76, 77, 78, 79, 90, 91, 92})
-
 
 def handle(broker: Broker, request: Request) -> None:
     """ApiVersions; one that is too new learns which version to use (KIP-511)."""
     apis: Mapping[int, Api] = APIS
     if broker.cluster is not None:
-        apis = {key: api for key, api in APIS.items() if key not in _ALONE_ONLY}
+        # A cluster of several brokers has no share groups.
+        apis = {key: api for key, api in APIS.items() if key not in SHARE_GROUP_APIS}
     _answer(request, apis)
 
 
