@@ -126,8 +126,18 @@ async def _serve(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    # In a cluster it may wait for others, and be told to stop meanwhile.
+    starting = asyncio.create_task(start_broker(config))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        logger.info("broker %d has stopped before it served", config.node_id)
+        return EXIT_DONE
     try:
-        broker = await start_broker(config)
+        broker = starting.result()
     except (OSError, BrokerError) as error:
         raise CommandError(f"the broker cannot start: {error}") from error
     logger.info(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Coroutine, Mapping
+from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -159,14 +159,23 @@ class Broker:
             await self.network.serve()
         else:
             await self.cluster.start()
-            await self.cluster.join(self.network.addresses)
+            await self._unless_failed(self.cluster.join(self.network.addresses))
             await self.network.serve()
-            await self.cluster.lifecycle.begin()
+            await self._unless_failed(self.cluster.lifecycle.begin())
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
             self.metrics_server = MetricsServer(renderer(self))
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
+
+    async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
+        """Wait for others, who may take their time; raises why this broker cannot go on."""
+        task = asyncio.ensure_future(step)
+        try:
+            await asyncio.wait({task, self.failed}, return_when=asyncio.FIRST_COMPLETED)
+            await (self.failed if self.failed.done() else task)
+        finally:
+            task.cancel()
 
     async def close(self) -> None:
         """Stop serving, make everything durable and mark the end as clean; twice is no error."""

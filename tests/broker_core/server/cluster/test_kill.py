@@ -112,3 +112,16 @@ async def test_others_lead_within_two_seconds_when_a_broker_is_killed(
         await processes.start(killed)
         await processes.until_in_sync(client)
         await client.close()
+
+
+async def test_a_broker_that_waits_for_controllers_can_be_stopped(tmp_path: Path) -> None:
+    alone = Processes(tmp_path)
+    await alone.start(1)
+    log = tmp_path / "1.log"
+    async with asyncio.timeout(TIMEOUT_S):
+        while b"looking for the controller" not in log.read_bytes():
+            await asyncio.sleep(0.02)
+    process = alone.running[1]
+    process.terminate()
+    async with asyncio.timeout(TIMEOUT_S):
+        assert await process.wait() == 0
