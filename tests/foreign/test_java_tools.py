@@ -278,6 +278,34 @@ def test_a_streams_application_counts_words_exactly_once(
         process.stdout.close()
 
 
+def test_a_share_group_is_moved_read_described_and_deleted(
+    bootstrap_servers: str, topic: str
+) -> None:
+    topics(bootstrap_servers, "--create", "--topic", topic)
+    producer = Producer({"bootstrap.servers": bootstrap_servers})
+    for number in range(30):
+        producer.produce(topic, b"%d" % number)
+    assert producer.flush(10) == 0
+    group = ("--group", f"share-{uuid.uuid4().hex[:8]}")
+
+    def share(*arguments: str) -> str:
+        name = "org.apache.kafka.tools.consumer.group.ShareGroupCommand"
+        return run(name, bootstrap_servers, *arguments)
+
+    share("--reset-offsets", *group, "--topic", topic, "--to-earliest", "--execute")
+    read = run(
+        "org.apache.kafka.tools.consumer.ConsoleShareConsumer", bootstrap_servers,
+        "--topic", topic, *group, "--max-messages", "20", "--timeout-ms", "30000",
+    )  # fmt: skip
+    assert set(read.split()) <= {str(number) for number in range(30)}
+    assert len(read.split()) == 20
+    assert group[1] in share("--list").split()
+    described = share("--describe", *group)
+    assert re.search(rf"{topic}\s+0\s+20\s+10", described), described
+    share("--delete", *group)
+    assert group[1] not in share("--list").split()
+
+
 def streams_jars() -> Path:
     """Kafka Streams with its examples; skips the test where they can't be had."""
     return maven.jars(
