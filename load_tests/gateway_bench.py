@@ -36,6 +36,7 @@ from load_tests.broker_processes import MeasuredBroker, free_port
 from load_tests.latency import Pairs, merged, percentile_ms
 from load_tests.own_platform import environment
 from load_tests.processor_time import read_process
+from load_tests.websocket_clients import acknowledged_messages
 from waylog.cli import CommandError
 from waylog.kafka import ensure_topics
 
@@ -262,7 +263,7 @@ async def _websocket(gateways: Gateways, seconds: float) -> dict[str, Any]:
     before = gateways.cpu_s()
     counts = await asyncio.gather(
         *(
-            _websocket_client(gateways.http_port, number, window, until)
+            acknowledged_messages(gateways.http_port, number, window, until)
             for number in range(connections)
         )
     )
@@ -274,59 +275,6 @@ async def _websocket(gateways: Gateways, seconds: float) -> dict[str, Any]:
         "messages_s": round(messages / seconds),
         "cpu_us_per_message": round(used * 1e6 / messages, 1),
     }
-
-
-async def _websocket_client(port: int, number: int, window: int, until: float) -> int:
-    """Keep `window` messages under way; returns how many were acknowledged."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(
-        b"GET /v1/ws?topics=address&u=bench%d HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
-        b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
-        b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-        b"Authorization: Basic %b\r\n\r\n" % (number, b"YmVuY2g6eA==")
-    )
-    head = await reader.readuntil(b"\r\n\r\n")
-    if not head.startswith(b"HTTP/1.1 101"):
-        raise CommandError(f"no WebSocket: {head[:200]!r}")
-    await _frame(reader)  # ready
-    writer.write(_masked(b'{"type":"unsubscribe"}'))
-    fix_time = int(time.time() * 1000) - 10**9 + number * 10**6
-    acknowledged, under_way = 0, 0
-    while time.monotonic() < until or under_way:
-        if time.monotonic() < until and under_way <= window // 2:
-            frames = []
-            while under_way < window:
-                fix_time += 1
-                frames.append(
-                    _masked(
-                        b'{"type":"fix","device":"d%d","lat":47.14%d,"lon":9.52,"time":%d}'
-                        % (number, fix_time % 1000, fix_time)
-                    )
-                )
-                under_way += 1
-            writer.write(b"".join(frames))
-        answer = await _frame(reader)
-        if not answer.startswith(b'{"type":"ack"'):
-            raise CommandError(f"not acknowledged: {answer[:200]!r}")
-        acknowledged += 1
-        under_way -= 1
-    writer.close()
-    return acknowledged
-
-
-def _masked(payload: bytes) -> bytes:
-    # A mask of zeros is one, too.
-    size = len(payload)
-    length = bytes([0x80 | size]) if size < 126 else b"\xfe" + size.to_bytes(2, "big")
-    return b"\x81" + length + b"\0\0\0\0" + payload
-
-
-async def _frame(reader: asyncio.StreamReader) -> bytes:
-    head = await reader.readexactly(2)
-    size = head[1] & 0x7F
-    if size == 126:
-        size = int.from_bytes(await reader.readexactly(2), "big")
-    return await reader.readexactly(size)
 
 
 # --- MQTT ---------------------------------------------------------------------------------------
