@@ -63,6 +63,7 @@ def test_replicas_move_where_they_are_told(terminal: Terminal) -> None:
     assert "say where to" in terminal.run("cluster", "reassign", "trips", status=1)
 
 
+@pytest.mark.long
 def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
     terminal: Terminal, cluster: ClusterProcesses
 ) -> None:

@@ -33,7 +33,7 @@ async def test_random_requests_to_the_active_controller_do_no_harm(trio: Trio) -
     endpoint = dict(trio.brokers[1].config.voters)[trio.active]
     generator = Generator("controllers")
     served = list(CONTROLLER_APIS.values())
-    for number in range(60):
+    for number in range(30):
         api = served[number % len(served)]
         version = chance.randint(*api.versions)
         body = generator.message(api.request_plan(version))
