@@ -77,13 +77,12 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(
     append_values(log, [(b"u1/phone", value) for value in garbage])
     out = tmp_path / "history"
     options = ("--once", "--batch-rows", "8000")
-    for batches in (1, 2):
-        job = history(log, out, *options)
-        try:
-            # Killed in the batch after these, or between the two.
-            job.await_line(r" batch \d+:", times=batches)
-        finally:
-            job.kill()
+    job = history(log, out, *options)
+    try:
+        # Killed in the batch after these, or between two; test_history_kills.py does it often.
+        job.await_line(r" batch \d+:", times=2)
+    finally:
+        job.kill()
     job = history(log, out, *options)
     try:
         assert job.process.wait(120) == 0, job.said
