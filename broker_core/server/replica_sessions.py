@@ -40,6 +40,11 @@ class _Followed:
         #: High watermark and log start that the follower knows.
         self.sent = (-1, -1)
 
+    @property
+    def is_behind(self) -> bool:
+        """Whether the follower knows another high watermark or log start."""
+        return self.sent != (self.partition.high_watermark, self.partition.log.log_start_offset)
+
 
 class ReplicaSession:
     """What one follower fetches from this broker; a ReplicaReader of each of the partitions."""
@@ -208,6 +213,8 @@ class ReplicaSession:
 
     def _time_out(self) -> None:
         self._timer = None
+        # Nobody says so when records are deleted; followers delete a little later.
+        self._moved.update(key for key, followed in self._followed.items() if followed.is_behind)
         topics, _ = self._collect()
         self._add_moved(topics)
         self._answer(topics)

@@ -188,11 +188,12 @@ def _delete_records(broker: Broker, name: str, asked: dict[str, Any]) -> dict[st
     index = asked["partition_index"]
     result = {"partition_index": index, "low_watermark": -1, "error_code": errors.NONE}
     try:
-        partition = broker.topics.partition(name, index)
-        if partition is None:
-            raise errors.UnknownTopicOrPartition()
         topic = broker.topics.get(name)
-        if topic is not None and not topic.config.deletes:
+        if topic is None:
+            raise errors.UnknownTopicOrPartition()
+        partition = topic.partition(index)
+        partition.check_is_led()
+        if not topic.config.deletes:
             raise errors.PolicyViolation(f"{name} is compacted: its records stay")
         partition.log.delete_records(asked["offset"])
         result["low_watermark"] = partition.log.log_start_offset

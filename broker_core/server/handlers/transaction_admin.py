@@ -100,12 +100,17 @@ def handle_describe_producers(broker: Broker, request: Request) -> None:
 
 
 def _producers(broker: Broker, topic: str, index: int) -> dict[str, Any]:
-    partition = broker.topics.partition(topic, index)
-    if partition is None:
+    try:
+        found = broker.topics.get(topic)
+        if found is None:
+            raise errors.UnknownTopicOrPartition()
+        partition = found.partition(index)
+        partition.check_is_led()
+    except errors.BrokerError as error:
         return {
             "partition_index": index,
-            "error_code": errors.UnknownTopicOrPartition.code,
-            "error_message": str(errors.UnknownTopicOrPartition()),
+            "error_code": error.code,
+            "error_message": str(error),
         }
     return {
         "partition_index": index,

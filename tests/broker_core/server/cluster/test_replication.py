@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from broker_core import errors
 from broker_core.protocol.definitions import (
+    DELETE_RECORDS,
     FETCH,
     FIND_COORDINATOR,
     LIST_OFFSETS,
@@ -168,6 +169,25 @@ async def test_clients_with_another_leader_epoch_are_told_so(trio: Trio, connect
     )
     (found,) = answer["topics"][0]["partitions"]
     assert (found["error_code"], found["leader_epoch"], found["end_offset"]) == (0, 0, 1)
+
+
+async def test_records_that_the_leader_deletes_are_deleted_everywhere(
+    trio: Trio, connect: Connect
+) -> None:
+    await make_topic(trio, connect)
+    client = await connect(leader_of(trio))
+    for number in range(4):
+        await produce(client, batch(f"{number}"))
+    body = {
+        "topics": [{"name": "t", "partitions": [{"partition_index": 0, "offset": 3}]}],
+        "timeout_ms": 5000,
+    }
+    refused = await (await connect(follower_of(trio))).call(DELETE_RECORDS, 2, body)
+    code = refused["topics"][0]["partitions"][0]["error_code"]
+    assert code == errors.NotLeaderOrFollower.code
+    answer = await client.call(DELETE_RECORDS, 2, body)
+    assert answer["topics"][0]["partitions"][0]["low_watermark"] == 3
+    await trio.until(lambda broker: replica(broker).log.log_start_offset == 3)
 
 
 async def test_with_too_few_in_sync_nothing_is_taken(
