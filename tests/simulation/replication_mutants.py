@@ -61,10 +61,6 @@ def _grow_at_once(self: PartitionLeader, broker_id: int, high_watermark: int) ->
     return self._propose((*self.image.isr, broker_id))
 
 
-def _isr_as_decided(self: PartitionLeader) -> frozenset[int]:
-    return frozenset(self.image.isr)
-
-
 def _isr_as_proposed(self: PartitionLeader) -> frozenset[int]:
     return frozenset(self.image.isr if self._open is None else self._open.isr)
 
@@ -101,9 +97,6 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
     "let followers join that are behind": lambda: [
         (PartitionLeader, "propose_growth", _grow_at_once)
-    ],
-    "do not wait for who is about to join": lambda: [
-        (PartitionLeader, "maximal_isr", property(_isr_as_decided))
     ],
     "do not wait for who is about to leave": lambda: [
         (PartitionLeader, "maximal_isr", property(_isr_as_proposed))
