@@ -37,6 +37,7 @@ cdef enum:
     VTYPE_MSGFLAGS = 7
     VTYPE_HEADER = 9
     ERROR_QUEUE_FULL = -184
+    ERROR_INVALID_ARG = -186
     HEADERS_MAX = 64
     TEXT_BYTES = 512
 
@@ -232,7 +233,12 @@ cdef class RecordProducer:
         cdef int code
         while gathered:
             record = gathered[0]
-            code = self._produce(record)
+            try:
+                code = self._produce(record)
+            except (KafkaException, TypeError, ValueError):
+                # It must not keep the records behind it from their way.
+                logger.exception("a record cannot be given to librdkafka")
+                code = ERROR_INVALID_ARG
             if code == ERROR_QUEUE_FULL:
                 return
             gathered.popleft()

@@ -57,6 +57,15 @@ async def test_a_record_that_is_refused_fails_alone(producer: Producer) -> None:
     await asyncio.wait_for(asyncio.gather(before, after), 30)
 
 
+async def test_a_record_that_is_none_does_not_stop_those_behind_it(producer: Producer) -> None:
+    for topic, value in (("four", "text"), ("\0", b"value")):
+        wrong = producer.append(topic, value)  # type: ignore[arg-type]
+        after = producer.append("four", b"good")
+        with pytest.raises(AppendError):
+            await asyncio.wait_for(wrong, 60)
+        await asyncio.wait_for(after, 30)
+
+
 async def test_closing_sends_what_was_gathered(producer: Producer) -> None:
     future = producer.append("four", b"last")
     assert len(producer) == 1
