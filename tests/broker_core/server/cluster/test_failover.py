@@ -19,9 +19,9 @@ from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_kill import Processes
 
 PARTITIONS = 6
-#: On a machine that does many other things.
-KILLED_S_MAX = 4.0
-STOPPED_S_MAX = 2.0
+#: On a machine that does many other things; alone it takes some 0.2 s either way, 1 s at worst.
+KILLED_S_MAX = 10.0
+STOPPED_S_MAX = 5.0
 
 
 class Cluster(Processes):
