@@ -55,6 +55,7 @@ class HistorySettings:
     places: str | None = None
     places_interval_s: float = 300.0
     compact_interval_s: float = 0.0  # 0: never
+    compact_settled_h: float = 24.0
     jars: Sequence[str] = field(default_factory=tuple)
     packages: Sequence[str] = field(default_factory=tuple)
     recent_ids: int = RECENT_IDS
@@ -199,7 +200,12 @@ class HistoryJob:
         if with_places and not self._settings.once:
             places.start()
         if self._settings.compact_interval_s and not self._settings.once:
-            upkeep = Upkeep(self._settings.out, self._settings.compact_interval_s, self._stopping)
+            upkeep = Upkeep(
+                self._settings.out,
+                self._settings.compact_interval_s,
+                self._settings.compact_settled_h,
+                self._stopping,
+            )
             packing = threading.Thread(target=upkeep.run, name="upkeep")
             packing.start()
             self._ending.append(packing)

@@ -77,6 +77,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=21_600.0,
         help="seconds between two times that days which are over are packed; 0: never (21600)",
     )
+    add(
+        "--compact-settled",
+        metavar="HOURS",
+        type=float,
+        default=24.0,
+        help="only days that have got nothing for so long (24)",
+    )
     add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
     _add_compact(subparsers)
     _add_files(subparsers)
@@ -110,6 +117,13 @@ def _add_compact(subparsers: Any) -> None:
     ).add_argument
     add("--before", metavar="DATE", help="days before this one, UTC (default: today)")
     add("--all", action="store_true", help="today as well")
+    add(
+        "--settled",
+        metavar="HOURS",
+        type=float,
+        default=0.0,
+        help="only what has got nothing for so long (0)",
+    )
     add(
         "--files-max",
         metavar="N",
@@ -201,6 +215,7 @@ def _run(arguments: argparse.Namespace) -> int:
         places=arguments.places,
         places_interval_s=arguments.places_interval,
         compact_interval_s=arguments.compact_interval,
+        compact_settled_h=arguments.compact_settled,
         jars=[jar for jar in arguments.jars.split(",") if jar],
         packages=[package for package in arguments.packages.split(",") if package],
         batch_rows=arguments.batch_rows,

@@ -107,6 +107,24 @@ def needs_compaction(reader: HistoryReader, before: str) -> Sequence[str]:
     ]
 
 
+def settled(reader: HistoryReader, periods: Sequence[str], until_s: float) -> list[str]:
+    """Those to which nothing has come since a moment (s since 1970)."""
+    return [
+        period
+        for period in periods
+        if reader.storage.changed_s(
+            [
+                file.path
+                for own in reader.periods()
+                if own.startswith(period)
+                for file in reader.files(own)
+                if file.span is not None
+            ]
+        )
+        <= until_s
+    ]
+
+
 def many_small_files(reader: HistoryReader, since: str, files_max: int) -> Sequence[str]:
     """Periods from a date on with more files than `files_max` as they came in, small in all."""
     found = []

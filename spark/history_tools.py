@@ -35,6 +35,7 @@ def compact(arguments: argparse.Namespace) -> int:
         many_small_files,
         months_to_pack,
         needs_compaction,
+        settled,
     )
     from waylog.telemetry import configure_logging
 
@@ -49,12 +50,14 @@ def compact(arguments: argparse.Namespace) -> int:
         stack.callback(manifest.close)
         reader.refresh()
         packing = _Packing(arguments, stack, reader, manifest)
-        packing.run(needs_compaction(reader, before))
+        settled_s = time.time() - 3600 * arguments.settled
+        packing.run(settled(reader, needs_compaction(reader, before), settled_s))
         if arguments.files_max is not None:
             packing.run(many_small_files(reader, before, arguments.files_max))
         if not arguments.keep_days:
             reader.refresh()
-            packing.run(months_to_pack(reader, min(before, today), FILE_BYTES))
+            months = months_to_pack(reader, min(before, today), FILE_BYTES)
+            packing.run(settled(reader, months, settled_s))
         manifest.delete_superseded(arguments.grace)
     return 0
 
@@ -86,6 +89,9 @@ class _Packing:
             tasks = [plan_period(self._reader, each) for each in periods[start : start + workers]]
             results = self._engine.run(compact_period, tasks)
             self._manifest.commit(results)
+            if not self._arguments.grace:
+                # Who lists folders sees fixes twice until then.
+                self._manifest.delete_superseded()
             for result in results:
                 self._tell(result)
 

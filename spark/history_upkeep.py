@@ -17,11 +17,8 @@ logger = logging.getLogger(__name__)
 #: A history whose job does not live long is packed as well.
 _FIRST_S: Final = 600.0
 
-# Readers that have listed the files before they were exchanged get this long to read them.
-_GRACE_S: Final = 120.0
-
 # A day that is not over is packed as well when it has more files than this.
-_FILES_MAX: Final = 500
+_FILES_MAX: Final = 10_000
 
 _NICENESS: Final = 10
 _LOOK_S: Final = 0.5
@@ -29,15 +26,20 @@ _END_S: Final = 10.0
 
 
 class Upkeep:
-    """Packs what is over every `interval_s` seconds, until `stopping`."""
+    """Packs what is over every `interval_s` seconds, until `stopping`.
 
-    def __init__(self, out: str, interval_s: float, stopping: threading.Event) -> None:
+    Days that still get fixes, old ones that somebody imports for instance, wait until they have got
+    none for `settled_h` hours.
+    """
+
+    def __init__(
+        self, out: str, interval_s: float, settled_h: float, stopping: threading.Event
+    ) -> None:
         self._interval_s = interval_s
         self._stopping = stopping
-        grace_s = min(_GRACE_S, interval_s)
         self._words = [
             *(sys.executable, "-m", "waylog.cli", "history", "compact", "--out", out),
-            *("--files-max", str(_FILES_MAX), "--grace", str(grace_s)),
+            *("--files-max", str(_FILES_MAX), "--settled", str(settled_h)),
         ]
 
     def run(self) -> None:

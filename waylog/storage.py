@@ -126,6 +126,14 @@ class Storage:
         info = self._files.get_file_info(f"{self._base}/{name}")
         return bool(info.type == fs.FileType.File)
 
+    def changed_s(self, names: Sequence[str]) -> float:
+        """When the last of some files was written, s since 1970; -inf for none."""
+        infos = self._files.get_file_info([f"{self._base}/{name}" for name in names])
+        return max(
+            (info.mtime.timestamp() for info in infos if info.mtime is not None),
+            default=float("-inf"),
+        )
+
     def read_bytes(self, name: str) -> bytes | None:
         """A small file whole; None when it is not there."""
         try:

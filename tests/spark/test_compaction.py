@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 from itertools import groupby, pairwise
@@ -162,6 +164,19 @@ def test_a_day_that_is_not_over_is_packed_when_it_has_many_small_files(tmp_path:
     assert main([*words, "--files-max", "5"]) == 0
     assert len(HistoryReader(str(tmp_path)).files()) == 1
     assert rows_of(tmp_path) == some_fixes(60, days=1).to_pylist()
+
+
+def test_what_still_gets_fixes_is_left_alone(tmp_path: Path) -> None:
+    append(tmp_path, some_fixes(10, days=1))
+    compact(tmp_path, "--settled", "1")
+    reader = HistoryReader(str(tmp_path))
+    [file] = reader.files()
+    assert file.span is not None
+    two_hours_ago = time.time() - 7200
+    os.utime(tmp_path / file.path, (two_hours_ago, two_hours_ago))
+    compact(tmp_path, "--settled", "1")
+    reader.refresh()
+    assert [file.span for file in reader.files()] == [None]
 
 
 def test_a_packed_month_knows_what_it_has_of_each_day(tmp_path: Path) -> None:

@@ -68,7 +68,7 @@ def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
 def test_what_is_over_is_packed_while_it_goes_on(log: str, tmp_path: Path) -> None:
     out = tmp_path / "history"
     fixes = [make_fix("demo/phone", START_MS + number * 120_000) for number in range(2000)]
-    words = ("--trigger-seconds", "0.2", "--compact-interval", "0.5")
+    words = ("--trigger-seconds", "0.2", "--compact-interval", "0.5", "--compact-settled", "0")
     job = history(log, out, *ARROW, *words)
     try:
         job.await_line("is written to")

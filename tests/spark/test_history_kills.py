@@ -106,7 +106,7 @@ def test_nothing_is_lost_or_doubled_for_any_reader(
     words = ["--engine", engine, "--trigger-seconds", "0.3", "--batch-rows", "3000"]
     if packing:
         # Days and months are packed all the time, and their process is killed with the job.
-        words += ["--compact-interval", "0.5"]
+        words += ["--compact-interval", "0.5", "--compact-settled", "0"]
     job: Running | None = None
     killed = {"job": 0, "jvm": 0, "broker": 0}
     try:
