@@ -36,9 +36,11 @@ from load_tests.broker_processes import MeasuredBroker, free_port
 from load_tests.latency import Pairs, merged, percentile_ms
 from load_tests.own_platform import environment
 from load_tests.processor_time import read_process
+from load_tests.verify import Log
 from load_tests.websocket_clients import acknowledged_messages
 from waylog.cli import CommandError
 from waylog.kafka import ensure_topics
+from waylog.topics import LOCATION
 
 _SETTLE_S: Final = 1.0
 _FLEET_MAX: Final = 16_700
@@ -219,7 +221,8 @@ def _run(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, An
                 return asyncio.run(_websocket(gateways, arguments.seconds))
             connections = _connections(name, arguments)
             if name == "storm":
-                return _storm(gateways, connections, arguments)
+                result = _storm(gateways, connections, arguments)
+                return result | _stored(broker.bootstrap_servers, result)
             return _mqtt(gateways, connections, arguments)
 
 
@@ -413,9 +416,26 @@ def _mqtt(server: _Server, connections: int, arguments: argparse.Namespace) -> d
     }
 
 
+def _stored(bootstrap_servers: str, result: dict[str, Any]) -> dict[str, Any]:
+    """How many fixes the log has, and how many of them twice."""
+    log = Log(bootstrap_servers)
+    ends = log.ends((LOCATION,))
+    records, ids = 0, set()
+    for value in log.records(LOCATION, dict.fromkeys(ends, 0), ends):
+        records += 1
+        ids.add(value[7 : value.index(b'"', 7)])
+    log.close()
+    lost = result["acknowledged"] - len(ids)
+    return {
+        "stored": len(ids),
+        "doubled": records - len(ids),
+        "passed": result["passed"] and lost <= 0,
+    }
+
+
 def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
-    """Kill -9 every worker but the first, one after the other, under load, then the first."""
-    seconds = max(arguments.seconds, 60.0)
+    """Kill all workers with -9 under load; how long until all are back, and is all in the log?"""
+    seconds = max(arguments.seconds, 40.0)
     with _fleets(gateways.mqtt_port, connections, arguments.rate) as fleets:
         for fleet in fleets:
             fleet.pipe.send(seconds)

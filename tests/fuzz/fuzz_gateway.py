@@ -9,10 +9,7 @@ import sys
 
 import atheris
 
-from gateway.mqtt.codec import Decoder
-from gateway.mqtt.fixes import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
-from gateway.mqtt.packets import RemoteProtocolError
-
+# All of it here: what was imported before is not looked into.
 with atheris.instrument_imports(
     include=["gateway.formats", "gateway.mqtt", "gateway.request_head"]
 ):
@@ -32,9 +29,10 @@ with atheris.instrument_imports(
     )
     from gateway.formats.plain_positions import PlainPositions
     from gateway.mqtt.acl import AccessRules
-    from gateway.mqtt.codec import Publish
+    from gateway.mqtt.codec import Decoder, Publish
     from gateway.mqtt.connection import Connection
-    from gateway.mqtt.packets import Connect
+    from gateway.mqtt.fixes import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
+    from gateway.mqtt.packets import Connect, RemoteProtocolError
     from gateway.mqtt.router import Router, StoredIdentity
     from gateway.mqtt.settings import Settings
     from gateway.request_head import recognise
