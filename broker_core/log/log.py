@@ -238,6 +238,9 @@ class Log:
         for header in headers:
             if header.producer_id >= 0:
                 remember_producer(self._producers, self._active, header, batches, now_ms)
+                if header.is_control:
+                    # Nobody may ever ask for the last stable offset, which would do it too.
+                    self._producers.forget_ended(self.high_watermark)
         self.log_end_offset = next_offset
         if self.high_watermark_follows_end:
             self.high_watermark = next_offset

@@ -117,14 +117,24 @@ class ProducerState:
 
         The high watermark never goes back.
         """
+        self.forget_ended(high_watermark)
         ended = self._ended
-        while ended and ended[0][1] < high_watermark:
-            ended.popleft()
         first_open = self.first_open_offset()
         if not ended:
             return first_open
         firsts = [first for first, _ in ended]
         return min(firsts if first_open is None else [*firsts, first_open])
+
+    @property
+    def ended(self) -> int:
+        """How many transactions are kept whose marker may not be committed yet."""
+        return len(self._ended)
+
+    def forget_ended(self, high_watermark: int) -> None:
+        """Markers before the high watermark hold nothing back any more."""
+        ended = self._ended
+        while ended and ended[0][1] < high_watermark:
+            ended.popleft()
 
     def check(self, headers: list[BatchHeader], *, verified: bool = True) -> WrittenBatch | None:
         """Decide about batches that a producer wants to append.

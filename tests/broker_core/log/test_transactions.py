@@ -236,3 +236,12 @@ def test_markers_go_when_their_records_and_their_time_have_gone(tmp_path: Path) 
 
     assert batches(NOW)[:3] == [(2, True), (3, False), (4, True)]
     assert batches(NOW + 2 * HOUR_MS)[:2] == [(3, False), (4, True)]
+
+
+def test_transactions_that_nobody_reads_are_forgotten(tmp_path: Path) -> None:
+    transactions = Transactions(Workbench(tmp_path))
+    log = transactions.bench.log
+    for _ in range(20):
+        transactions.write(1, "a")
+        transactions.end(1, committed=True)
+    assert log.producers.ended <= 1
