@@ -57,7 +57,7 @@ class ConsumerGroup(GroupOffsets):
         self.target: Assignment = {}
         #: Wall ms when the last member went, for the expiry of offsets.
         self.state_changed_ms = -1
-        self._settings = settings
+        self.settings = settings
         self._topics = topics
         self._static_members: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
@@ -122,12 +122,12 @@ class ConsumerGroup(GroupOffsets):
         )
         self._assign(records, is_resubscribed=is_resubscribed)
         after = self._reconcile(after, asked, records, now)
-        self._session_ends[after.member_id] = now.monotonic_ms + self._settings.session_timeout_ms
+        self._session_ends[after.member_id] = now.monotonic_ms + self.settings.session_timeout_ms
         response: dict[str, Any] = {
             "error_code": errors.NONE,
             "member_id": after.member_id,
             "member_epoch": after.epoch,
-            "heartbeat_interval_ms": self._settings.heartbeat_interval_ms,
+            "heartbeat_interval_ms": self.settings.heartbeat_interval_ms,
         }
         if asked.is_full or after.assigned != before.assigned:
             response["assignment"] = {"topic_partitions": stored.group_places(after.assigned)}
@@ -143,10 +143,10 @@ class ConsumerGroup(GroupOffsets):
         known = None if known_id is None else self.members.get(known_id)
         if asked.epoch == 0:
             if known is None:
-                if len(self.members) >= self._settings.size_max:
+                if len(self.members) >= self.settings.size_max:
                     raise errors.GroupMaxSizeReached(
                         f"The consumer group has reached its maximum capacity of "
-                        f"{self._settings.size_max} members."
+                        f"{self.settings.size_max} members."
                     )
                 logger.info("group %s: %s joins", self.group_id, asked.member_id)
                 return ConsumerMember(asked.member_id), True
@@ -447,7 +447,7 @@ class ConsumerGroup(GroupOffsets):
             for place in member.holds:
                 self._owners[place] = member.member_id
             self._session_ends[member.member_id] = (
-                now.monotonic_ms + self._settings.session_timeout_ms
+                now.monotonic_ms + self.settings.session_timeout_ms
             )
             if member.state is MemberState.UNREVOKED_PARTITIONS:
                 self._revocation_ends[member.member_id] = (

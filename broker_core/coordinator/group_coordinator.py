@@ -49,6 +49,8 @@ class GroupCoordinator:
         self, settings: GroupSettings, *, topics: TopicView, new_id: Callable[[], str]
     ) -> None:
         self._settings = settings
+        #: Where single groups of the consumer protocol have settings of their own.
+        self.consumer_settings: Callable[[str], ConsumerGroupSettings] | None = None
         self._topics = topics
         self._new_id = new_id
         self._effects: list[Effect] = []
@@ -361,9 +363,9 @@ class GroupCoordinator:
         }
         removed = [place for place, code in codes.items() if not code and place in group.offsets]
         append = self._removal(group, removed)
-        done = {"error_code": errors.NONE, "codes": codes}
-        append.responses.append(Respond(token, done))
-        self._effects.append(append)
+        done = Respond(token, {"error_code": errors.NONE, "codes": codes})
+        append.responses.append(done)
+        self._effects.append(append if removed else done)
 
     def expire_offsets(self, now: Moment) -> None:
         """Remove offsets that nobody has needed for `offsets.retention.minutes`, and empty groups.
@@ -491,7 +493,12 @@ class GroupCoordinator:
         )
 
     def _new_consumer(self, group_id: str) -> ConsumerGroup:
-        return ConsumerGroup(group_id, self._settings.consumer, self._topics)
+        settings = self.consumer_settings
+        return ConsumerGroup(
+            group_id,
+            self._settings.consumer if settings is None else settings(group_id),
+            self._topics,
+        )
 
 
 def _tombstones(group: Group | ConsumerGroup) -> list[tuple[bytes, bytes | None]]:

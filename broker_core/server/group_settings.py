@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
+from broker_core.coordinator.consumer_group import ConsumerGroupSettings
 from broker_core.coordinator.share_group import ShareGroupSettings
 from broker_core.coordinator.share_partition import SharePartitionSettings
 
@@ -62,6 +63,14 @@ class GroupSettings:
         )
         # Name: (parse, default).
         self._known: dict[str, tuple[Callable[[str], Any], Any]] = {
+            "consumer.session.timeout.ms": (
+                _between(1, 2**31 - 1),
+                config.group_consumer_session_timeout_ms,
+            ),
+            "consumer.heartbeat.interval.ms": (
+                _between(1, 2**31 - 1),
+                config.group_consumer_heartbeat_interval_ms,
+            ),
             "share.auto.offset.reset": (_reset, LATEST),
             "share.isolation.level": (_isolation, READ_UNCOMMITTED),
             "share.session.timeout.ms": (
@@ -83,6 +92,7 @@ class GroupSettings:
             ),
         }
         self._size_max = config.group_share_max_size
+        self._consumers_max = config.group_consumer_max_size
 
     def of(self, group_id: str) -> dict[str, str]:
         """What has been set of a group."""
@@ -129,6 +139,14 @@ class GroupSettings:
     def reads_committed(self, group_id: str) -> bool:
         """Whether a share group reads records of committed transactions alone."""
         return bool(self._value(group_id, "share.isolation.level") == READ_COMMITTED)
+
+    def of_consumers(self, group_id: str) -> ConsumerGroupSettings:
+        """What concerns the members of a group of the consumer protocol."""
+        return ConsumerGroupSettings(
+            self._value(group_id, "consumer.session.timeout.ms"),
+            self._value(group_id, "consumer.heartbeat.interval.ms"),
+            self._consumers_max,
+        )
 
     def of_members(self, group_id: str) -> ShareGroupSettings:
         """What concerns the members of a share group."""

@@ -94,6 +94,7 @@ class Broker:
         self.flusher = Flusher(self._flush_failed)
         self.replication = self._prepare_replication()
         self.groups = Groups(config, self.topics, self.flusher, is_alone=self.replication is None)
+        self.groups.coordinator.consumer_settings = self.group_settings.of_consumers
         self.groups.load()
         self.share_groups = ShareGroups(config, self.topics, self.flusher, self.group_settings)
         if self.cluster is None:

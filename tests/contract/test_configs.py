@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -219,3 +220,14 @@ def test_what_means_nothing_to_a_broker_is_kept_and_shown(
     alter(admin, ResourceType.BROKER, broker_id, **{name: "58000"})
     await_value(admin, ResourceType.BROKER, broker_id, name, "58000")
     alter(admin, ResourceType.BROKER, broker_id, AlterConfigOpType.DELETE, **{name: None})
+
+
+def test_a_group_has_settings_of_its_own(admin: AdminClient) -> None:
+    group = f"group-{uuid.uuid4().hex[:8]}"
+    alter(admin, ResourceType.GROUP, group, **{"consumer.session.timeout.ms": "50000"})
+    await_value(admin, ResourceType.GROUP, group, "consumer.session.timeout.ms", "50000")
+    shown = describe(admin, ResourceType.GROUP, group)
+    assert shown["share.auto.offset.reset"].value == "latest"
+    with pytest.raises(KafkaException) as refused:
+        alter(admin, ResourceType.GROUP, group, **{"share.auto.offset.reset": "nowhere"})
+    assert refused.value.args[0].code() == KafkaError.INVALID_CONFIG

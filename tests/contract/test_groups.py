@@ -18,7 +18,10 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient
 
+from broker_core.protocol.definitions import OFFSET_DELETE
+from tests.broker_core.server.raw_client import RawClient
 from tests.contract.reading import read
+from waylog.config import parse_endpoint
 
 Make = Callable[..., Any]
 
@@ -220,3 +223,19 @@ async def test_aiokafka_members_share_a_topic(
             from aiokafka import TopicPartition as Place
 
             assert await reader.committed(Place(topic, partition)) == 30
+
+
+async def test_offsets_of_what_a_member_reads_are_not_deleted(
+    bootstrap_servers: str, consumer: Make, producer: Make, topic: str, group_id: str
+) -> None:
+    fill(producer, topic, 3)
+    reading = consumer(group_id=group_id)
+    reading.subscribe([topic])
+    poll_until([reading], lambda: bool(reading.assignment()))
+    reading.commit(offsets=[TopicPartition(topic, 0, 1)], asynchronous=False)
+    asked = {"name": topic, "partitions": [{"partition_index": 0}]}
+    client = await RawClient.connect(parse_endpoint(bootstrap_servers.split(",", maxsplit=1)[0]))
+    answer = await client.call(OFFSET_DELETE, 0, {"group_id": group_id, "topics": [asked]})
+    await client.close()
+    assert answer["error_code"] == 0
+    assert answer["topics"][0]["partitions"][0]["error_code"] == 86

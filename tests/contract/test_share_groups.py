@@ -74,10 +74,10 @@ def read(consumer: Any, count: int, answer: Any = AcknowledgeType.ACCEPT) -> lis
     return found
 
 
-def fill(producer: Producer, topic: str, count: int) -> list[bytes]:
+def fill(producer: Producer, topic: str, count: int, partitions: int = 3) -> list[bytes]:
     values = [b"%d" % number for number in range(count)]
     for number, value in enumerate(values):
-        producer.produce(topic, value, partition=number % 3)
+        producer.produce(topic, value, partition=number % partitions)
     assert producer.flush(10) == 0
     return values
 
@@ -101,9 +101,12 @@ def test_every_record_goes_to_one_member_of_the_group(
 
 
 def test_what_is_released_comes_again_and_what_is_accepted_does_not(
-    member: Callable[[str], Any], producer: Callable[..., Producer], topic: str
+    member: Callable[[str], Any],
+    producer: Callable[..., Producer],
+    make_topic: Callable[..., str],
 ) -> None:
-    values = fill(producer(), topic, 3)
+    topic = make_topic(1)
+    values = fill(producer(), topic, 3, 1)
     consumer = member(topic)
     assert sorted(read(consumer, 3, AcknowledgeType.RELEASE)) == values
     assert sorted(read(consumer, 3)) == values

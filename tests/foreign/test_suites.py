@@ -199,7 +199,12 @@ def test_librdkafka(tmp_path: Path) -> None:
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec java -Xmx128M -cp "{jars()}/*" {command} "$@"\n')
         script.chmod(0o755)
-    compare("librdkafka", tmp_path, lambda servers: _librdkafka(folder, tmp_path, servers))
+    compare(
+        "librdkafka",
+        tmp_path,
+        lambda servers: _librdkafka(folder, tmp_path, servers),
+        group_share_min_record_lock_duration_ms="1000",
+    )
 
 
 def _librdkafka(folder: Path, tmp_path: Path, servers: str) -> Outcome:

@@ -7,6 +7,7 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
+from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.server.authority import Authority
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
@@ -159,6 +160,9 @@ def _alter_group(
         settings.replace(group_id, before)
         raise
     broker.share_groups.settings_changed(group_id)
+    group = broker.groups.coordinator.groups.get(group_id)
+    if isinstance(group, ConsumerGroup):
+        group.settings = settings.of_consumers(group_id)
     logger.info("settings of group %s: %s", group_id, properties)
 
 

@@ -320,6 +320,10 @@ class _ShareFetch:
             left_bytes -= len(records)
             left_records -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
             session.served(place)
+            if is_opening(self._request.body["share_session_epoch"]):
+                # Who has just come leaves the other partitions to those who come with it; Kafka
+                # has them ready one after the other, with the same effect.
+                left_records = 0
             self._results[place] = {
                 "partition_index": place[1],
                 "current_leader": {

@@ -269,3 +269,26 @@ async def test_a_deleted_topic_takes_its_state_along(broker: Broker, connect: Co
     assert broker.share_groups.places_of("g") == []
     answer = await client.call(SHARE_FETCH, 2, member.body())
     assert answer["responses"][0]["partitions"][0]["error_code"] == 100
+
+
+async def test_who_has_just_come_takes_from_one_partition(broker: Broker, connect: Connect) -> None:
+    client = await connect(broker)
+    broker.create_topic("t", 2, {})
+    broker.group_settings.replace("g", _EARLIEST)
+    batch = bytes(build_batch([(1, b"k", b"v", ())]))
+    for number in range(2):
+        await client.call(PRODUCE, 8, produce_body("t", batch, partition=number))
+    counts = []
+    for name in ("one", "two"):
+        member = Member(broker, await connect(broker), name)
+        topics = [
+            {
+                "topic_id": member.topic_id,
+                "partitions": [
+                    {"partition_index": number, "acknowledgement_batches": []}
+                    for number in range(2)
+                ],
+            }
+        ]
+        counts.append(len(await member.fetch(topics=topics)))
+    assert counts == [1, 1]
