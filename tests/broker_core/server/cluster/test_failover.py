@@ -108,6 +108,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_brokers_are_killed(
 
 
 @pytest.mark.long
+@pytest.mark.timeout(1200)
 async def test_brokers_may_be_killed_fifty_times(cluster: Cluster) -> None:
     with Load(cluster.servers, PARTITIONS, rate=2000) as load:
         gaps = await kill_in_turn(cluster, load, 50)
