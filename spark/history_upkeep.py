@@ -12,6 +12,8 @@ import sys
 import threading
 from typing import Final
 
+from waylog.history_reader import HistoryReader
+
 logger = logging.getLogger(__name__)
 
 #: A history whose job does not live long is packed as well.
@@ -35,6 +37,7 @@ class Upkeep:
     def __init__(
         self, out: str, interval_s: float, settled_h: float, stopping: threading.Event
     ) -> None:
+        self._out = out
         self._interval_s = interval_s
         self._stopping = stopping
         self._words = [
@@ -47,7 +50,8 @@ class Upkeep:
         wait_s = min(self._interval_s, _FIRST_S)
         while not self._stopping.wait(wait_s):
             try:
-                self._compact()
+                if HistoryReader(self._out).files():
+                    self._compact()
             except OSError as error:
                 logger.error("the history is not packed: %s", error)
             wait_s = self._interval_s
