@@ -155,6 +155,7 @@ def test_every_device_gets_the_address_of_its_newest_fix(
     assert committed(broker) == devices.sent
 
 
+@pytest.mark.long
 def test_two_resolvers_lose_and_disorder_nothing_when_one_is_killed(
     broker: Broker, start_resolver: StartResolver, devices: Devices, addresses: Addresses
 ) -> None:

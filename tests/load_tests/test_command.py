@@ -58,6 +58,7 @@ def platform() -> Any:
 
 
 # So many that some are due in the half second in which there is no gateway.
+@pytest.mark.long
 @pytest.mark.parametrize(("protocol", "rate"), [("mqtt", "80"), ("batch", "2000")])
 def test_nothing_is_lost_when_the_gateway_is_killed_meanwhile(
     platform: OwnPlatform, protocol: str, rate: str

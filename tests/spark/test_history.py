@@ -62,6 +62,7 @@ def assert_each_once(out: Path, expected: set[str], session: SparkSession | None
         assert frame.count() == frame.select("id").distinct().count() == len(expected)
 
 
+@pytest.mark.long
 def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(
     log: str, tmp_path: Path, session: SparkSession
 ) -> None:
@@ -93,6 +94,7 @@ def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(
     assert len(errors) == len(garbage)
 
 
+@pytest.mark.long
 def test_a_history_follows_the_log_over_a_broker_restart_and_stops_cleanly(
     tmp_path: Path,
 ) -> None:

@@ -87,6 +87,7 @@ def test_sea_is_sea(z: int, place: str, lat: float, lon: float) -> None:
     assert not is_land(z, lat, lon), place
 
 
+@pytest.mark.long
 def test_the_land_of_the_world_is_valid_and_as_large_as_it_should_be() -> None:
     world = base_map.read_world()
     assert shapely.is_valid(world.land).all()
