@@ -15,8 +15,9 @@ import msgspec
 from geoservice.nominatim import answer
 from geoservice.reverse import Geocoder, Place, ReverseResult
 
-#: Places kept written; each is about a kilobyte.
-_PLACES_MAX: Final = 8_000
+#: Places kept written, twice: those written or asked for since the others were. Each is about a
+#: kilobyte, and is written in twenty times what it takes to send it again.
+_PLACES_MAX: Final = 16_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -31,6 +32,7 @@ class FinishedAnswers:
     def __init__(self, geocoder: Geocoder) -> None:
         self.geocoder = geocoder
         self._written: dict[_Key, _Written] = {}
+        self._older: dict[_Key, _Written] = {}
 
     def batch(
         self, lats: Sequence[float], lons: Sequence[float], *, towns: bool = True
@@ -47,7 +49,6 @@ class FinishedAnswers:
             ]
         lats, lons = array("d", lats), array("d", lons)
         objects, addresses, counted, metres, at_lats, at_lons = streets.find_batch(lats, lons)
-        written = self._written
         answers: list[bytes | ReverseResult] = []
         for place, (key, far, lat, lon) in enumerate(
             zip(
@@ -59,7 +60,7 @@ class FinishedAnswers:
                     self._of_world(self.geocoder.reverse(lats[place], lons[place]), towns)
                 )
                 continue
-            parts = written.get(key)
+            parts = self._written.get(key) or self._from_older(key)
             if parts is None:
                 parts = self._write(key, streets.place(*key))
             before, between, behind = parts
@@ -80,7 +81,7 @@ class FinishedAnswers:
         ):
             return result
         key = (place.place_id, place.type, place.osm_type)
-        parts = self._written.get(key) or self._write(key, place)
+        parts = self._written.get(key) or self._from_older(key) or self._write(key, place)
         before, between, behind = parts
         return b'%b"lat":"%.7f","lon":"%.7f"%b%.1f%b' % (
             before,
@@ -106,7 +107,16 @@ class FinishedAnswers:
         between = _encode({name: members[name] for name in names[point + 2 : distance]})[1:-1]
         behind = _encode({name: members[name] for name in names[distance + 1 :]})[1:]
         parts = before, b"," + between + b',"distance":', b"," + behind
-        if len(self._written) >= _PLACES_MAX:
-            self._written.clear()
-        self._written[key] = parts
+        self._keep(key, parts)
         return parts
+
+    def _from_older(self, key: _Key) -> _Written | None:
+        parts = self._older.get(key)
+        if parts is not None:
+            self._keep(key, parts)
+        return parts
+
+    def _keep(self, key: _Key, parts: _Written) -> None:
+        if len(self._written) >= _PLACES_MAX:
+            self._older, self._written = self._written, {}
+        self._written[key] = parts
