@@ -12,7 +12,6 @@ import uvloop
 
 from broker_core.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
-from tests.broker_core.server.raw_client import RawClient
 
 TIMEOUT_S = 30.0
 
@@ -119,18 +118,3 @@ async def start_trio(tmp_path: Path) -> AsyncIterator[StartTrio]:
 async def trio(start_trio: StartTrio) -> Trio:
     """Three brokers."""
     return await start_trio()
-
-
-@pytest.fixture
-async def connect() -> AsyncIterator[Callable[[Broker], Awaitable[RawClient]]]:
-    """Opens raw connections; they are closed after the test."""
-    clients: list[RawClient] = []
-
-    async def open_one(broker: Broker) -> RawClient:
-        client = await RawClient.connect(broker.endpoint)
-        clients.append(client)
-        return client
-
-    yield open_one
-    for client in clients:
-        await client.close()
