@@ -82,14 +82,14 @@ def _add_users(config: BrokerConfig, words: list[str]) -> int:
     from broker_core.environment import Environment
     from broker_core.security.credentials import ScramUsers
     from broker_core.security.scram import BY_NAME, credential_from_password
-    from broker_core.server.identity import DirectoryLock
     from broker_core.server.settings_store import SettingsStore
 
     users = ScramUsers()
-    config.log_dir.mkdir(parents=True, exist_ok=True)
-    lock = DirectoryLock(config.log_dir)
+    environment = Environment.real()
+    environment.disk.make_directory(config.log_dir)
+    lock = environment.disk.lock(config.log_dir)
     try:
-        store = SettingsStore(config.log_dir, Environment.real())
+        store = SettingsStore(config.log_dir, environment)
         store.attach("scram", users.load, users.to_stored)
         for word in words:
             mechanism, separator, user = word.partition("=")

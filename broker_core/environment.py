@@ -1,19 +1,30 @@
-"""Clock and disk as the log sees them.
+"""Clock, disk, threads and chance as a broker sees them.
 
-`broker_core.log` touches time and files only through an `Environment`, so that a simulation can put
-a virtual clock and a disk that loses, tears and refuses writes in their place.
+`broker_core` touches time, files, threads and randomness only through an `Environment`, and sockets
+only through the event loop that it runs on: a simulation can put a virtual clock, a disk that
+loses, tears and refuses writes, and a seed in their place.
 """
 
 from __future__ import annotations
 
+import fcntl
 import os
+import queue
+import random
+import threading
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+import uuid
+from collections.abc import Callable, Sequence
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol
+from typing import Final, Protocol
+
+from waylog.config import ConfigError
 
 Buffer = bytes | bytearray | memoryview
+
+_LOCK: Final = ".lock"
 
 
 class Clock(Protocol):
@@ -52,8 +63,18 @@ class File(Protocol):
         """Close now; closing twice does nothing."""
 
 
+class Lock(Protocol):
+    """Something that only one process can have."""
+
+    def release(self) -> None:
+        """Let others have it."""
+
+
 class Disk(Protocol):
     """The file system. All methods raise OSError."""
+
+    def lock(self, directory: Path) -> Lock:
+        """Keep other brokers out of a directory until released; raises ConfigError if one is in."""
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         """Open a file that exists, or with `create` one that need not; `create` can write."""
@@ -68,7 +89,7 @@ class Disk(Protocol):
         """Replace a small file durably; after a crash it holds the old or the new content."""
 
     def rename(self, source: Path, target: Path) -> None:
-        """Give a file a new name, taking the place of what has it."""
+        """Give a file or directory a new name; a file takes the place of what has it."""
 
     def remove(self, path: Path) -> None:
         """Delete a file; one that does not exist is no error."""
@@ -78,6 +99,9 @@ class Disk(Protocol):
 
     def names(self, directory: Path) -> list[str]:
         """Names in a directory, in no order."""
+
+    def directories(self, directory: Path) -> list[str]:
+        """Those of the names that are directories."""
 
     def make_directory(self, directory: Path) -> None:
         """Create a directory and its parents; one that exists is no error."""
@@ -89,17 +113,24 @@ class Disk(Protocol):
         """Make creations, renames and removals inside a directory durable."""
 
 
-@dataclass(frozen=True, slots=True)
-class Environment:
-    """What the log needs from outside."""
+class Worker(Protocol):
+    """Does what may take long, one piece after the other, beside the event loop."""
 
-    clock: Clock
-    disk: Disk
+    def submit(self, work: Callable[[], None]) -> None:
+        """Do something soon; it must not raise."""
 
-    @classmethod
-    def real(cls) -> Environment:
-        """The system's clock and file system."""
-        return cls(SystemClock(), SystemDisk())
+    def close(self) -> None:
+        """Return when everything submitted is done."""
+
+
+class Threads(Protocol):
+    """Where work goes that would hold up the event loop."""
+
+    def worker(self, name: str) -> Worker:
+        """One thread: the quickest way there."""
+
+    def executor(self, count: int, name: str) -> Executor:
+        """Several threads, with results."""
 
 
 class SystemClock:
@@ -188,8 +219,28 @@ class FileSlice:
         return sent
 
 
+class DirectoryLock:
+    """Keeps a second broker out of a log directory; held until `release` or the process's end."""
+
+    def __init__(self, directory: Path) -> None:
+        self._descriptor = os.open(directory / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError as error:
+            os.close(self._descriptor)
+            raise ConfigError(f"{directory}: another broker uses this directory") from error
+
+    def release(self) -> None:
+        """Let others in."""
+        os.close(self._descriptor)
+
+
 class SystemDisk:
     """The system's file system."""
+
+    def lock(self, directory: Path) -> DirectoryLock:
+        """See Disk."""
+        return DirectoryLock(directory)
 
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         """See Disk."""
@@ -238,6 +289,10 @@ class SystemDisk:
         """See Disk."""
         return [entry.name for entry in directory.iterdir()]
 
+    def directories(self, directory: Path) -> list[str]:
+        """See Disk."""
+        return [entry.name for entry in directory.iterdir() if entry.is_dir()]
+
     def make_directory(self, directory: Path) -> None:
         """See Disk."""
         directory.mkdir(parents=True, exist_ok=True)
@@ -253,3 +308,57 @@ class SystemDisk:
             os.fsync(descriptor)
         finally:
             os.close(descriptor)
+
+
+class ThreadWorker:
+    """A thread of the system, with a queue that costs little."""
+
+    def __init__(self, name: str) -> None:
+        self._queue: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
+        # A disk that hangs must not keep the process from ending.
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        while (work := self._queue.get()) is not None:
+            work()
+
+    def submit(self, work: Callable[[], None]) -> None:
+        """See Worker."""
+        self._queue.put(work)
+
+    def close(self) -> None:
+        """See Worker."""
+        self._queue.put(None)
+        self._thread.join()
+
+
+class SystemThreads:
+    """The system's threads."""
+
+    def worker(self, name: str) -> ThreadWorker:
+        """See Threads."""
+        return ThreadWorker(name)
+
+    def executor(self, count: int, name: str) -> ThreadPoolExecutor:
+        """See Threads."""
+        return ThreadPoolExecutor(count, thread_name_prefix=name)
+
+
+@dataclass(frozen=True, slots=True)
+class Environment:
+    """What a broker needs from outside."""
+
+    clock: Clock
+    disk: Disk
+    threads: Threads = field(default_factory=SystemThreads)
+    randomness: random.Random = field(default_factory=random.SystemRandom)
+
+    @classmethod
+    def real(cls) -> Environment:
+        """The system's clock, file system, threads and randomness."""
+        return cls(SystemClock(), SystemDisk())
+
+    def new_uuid(self) -> uuid.UUID:
+        """An id that nobody has."""
+        return uuid.UUID(int=self.randomness.getrandbits(128), version=4)

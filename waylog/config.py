@@ -40,12 +40,17 @@ def parse_endpoint(text: str) -> Endpoint:
 
 def load_properties(path: Path) -> dict[str, str]:
     """Read `name=value` lines as in Kafka's server.properties; raises ConfigError."""
-    properties: dict[str, str] = {}
     try:
-        lines = path.read_text(encoding="utf-8").splitlines()
+        text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise ConfigError(f"{path}: cannot be read: {error.strerror}") from error
-    for number, line in enumerate(lines, start=1):
+    return parse_properties(text, path)
+
+
+def parse_properties(text: str, path: Path) -> dict[str, str]:
+    """The properties in the text of a file; raises ConfigError."""
+    properties: dict[str, str] = {}
+    for number, line in enumerate(text.splitlines(), start=1):
         stripped = line.strip()
         if not stripped or stripped.startswith(("#", "!")):
             continue

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import secrets
+import random
 from collections import OrderedDict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -112,8 +112,9 @@ class FetchSession:
 class FetchSessions:
     """The sessions of all consumers."""
 
-    def __init__(self, slots: int) -> None:
+    def __init__(self, slots: int, randomness: random.Random | None = None) -> None:
         self._slots = slots
+        self._random = randomness or random.SystemRandom()
         self._sessions: OrderedDict[int, FetchSession] = OrderedDict()  # last used last
         self._partitions = 0
 
@@ -169,7 +170,7 @@ class FetchSessions:
             self._drop(oldest)
         session_id = 0
         while session_id == 0 or session_id in self._sessions:
-            session_id = secrets.randbelow(2**31)
+            session_id = self._random.randrange(2**31)
         session = FetchSession(session_id, by_id, owner, used_s=now_s)
         session.put(topics)
         self._partitions += session.size

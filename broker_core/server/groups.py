@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-import uuid
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -15,6 +13,7 @@ from broker_core.coordinator.consumer_group import ConsumerGroupSettings
 from broker_core.coordinator.effects import Append, Moment, Respond
 from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSettings
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.environment import Environment
 from broker_core.protocol import records
 from broker_core.protocol.records import BatchHeader
 from broker_core.server.coordinator_shards import CoordinatorShards
@@ -92,12 +91,15 @@ class Groups:
         config: BrokerConfig,
         topics: TopicRegistry,
         flusher: Flusher,
+        environment: Environment,
         *,
         is_alone: bool = True,
     ) -> None:
         """`is_alone`: this broker is a cluster of its own, and coordinates all groups."""
         self._config = config
         self._flusher = flusher
+        self._clock = environment.clock
+        self._new_uuid = environment.new_uuid
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._timer_due: int | None = None
@@ -132,11 +134,11 @@ class Groups:
 
     def new_member_id(self) -> str:
         """An id that nobody has."""
-        return str(uuid.uuid4())
+        return str(self._new_uuid())
 
     def moment(self) -> Moment:
         """Now."""
-        return Moment(time.monotonic_ns() // 1_000_000, time.time_ns() // 1_000_000)
+        return Moment(int(self._clock.monotonic() * 1000), self._clock.now_ms())
 
     def load(self) -> None:
         """Read what there is, where all groups are coordinated here; begin to look after them."""

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
+from broker_core.environment import Environment
 from broker_core.server.flusher import Flusher
 from broker_core.server.partition import Partition
 from broker_core.server.topics import TopicRegistry
@@ -24,14 +23,21 @@ _PARK_INTERVAL_S: Final = 60.0
 class Housekeeping:
     """Periodic work, away from the event loop where it may take long."""
 
-    def __init__(self, config: BrokerConfig, topics: TopicRegistry, flusher: Flusher) -> None:
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        environment: Environment,
+    ) -> None:
         self._config = config
         self._topics = topics
         self._flusher = flusher
         self._tasks: list[asyncio.Task[None]] = []
         # Deleting a segment of a gigabyte takes the file system a while, compaction reads and
         # writes a good part of a log: one thread for all of it, one log after the other.
-        self._executor = ThreadPoolExecutor(1, thread_name_prefix="housekeeping")
+        self._executor = environment.threads.executor(1, "housekeeping")
+        self._clock = environment.clock
         # Where each partition's log ended when it was last looked at to close its file.
         self._ends: dict[Partition, int] = {}
         # When a partition was first seen with records that are not flushed (monotonic ms).
@@ -58,7 +64,7 @@ class Housekeeping:
         interval_s = self._config.flush_scheduler_interval_ms / 1000
         while True:
             await asyncio.sleep(interval_s)
-            self.flush_due(time.monotonic_ns() // 1_000_000)
+            self.flush_due(int(self._clock.monotonic() * 1000))
 
     def flush_due(self, now_ms: int) -> None:
         """Flush what has been waiting for `flush.ms`, and logs that have closed a segment."""
@@ -103,7 +109,7 @@ class Housekeeping:
     async def _run(self, partition: Partition, what: str, work: Callable[[int], object]) -> None:
         if partition.deleted:
             return
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.now_ms()
         loop = asyncio.get_running_loop()
         try:
             await loop.run_in_executor(self._executor, work, now_ms)

@@ -28,7 +28,7 @@ class ProducerIds:
         self._path = directory / _FILE
         self._environment = environment
         self._next = 0
-        if self._path.exists():
+        if environment.disk.size(self._path) is not None:
             self._next = int(environment.disk.read(self._path))
         self._reserved = self._next
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable
 from typing import Any, Final, Protocol
 
 from broker_core import errors
 from broker_core.cluster.image import ClusterImage, PartitionImage
+from broker_core.environment import Clock
 from broker_core.replication.leader import IsrProposal
 from broker_core.server.flusher import Flusher
 from broker_core.server.peer import Peer
@@ -77,13 +77,13 @@ class Replicas:
         *,
         lag_ms: int,
         limits: FetchLimits,
-        now_ms: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self.lag_ms = lag_ms
         self._cluster = cluster
         self._flusher = flusher
         self._limits = limits
-        self._now_ms = now_ms
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._led: set[ReplicatedPartition] = set()
         self._fetchers: dict[int, ReplicaFetcher] = {}
@@ -101,7 +101,7 @@ class Replicas:
 
     def monotonic_ms(self) -> int:
         """See IsrControl."""
-        return time.monotonic_ns() // 1_000_000
+        return int(self._clock.monotonic() * 1000)
 
     def start(self) -> None:
         """Begin to look after followers that do not keep up."""
@@ -215,7 +215,7 @@ class Replicas:
                 lambda: self._cluster.broker_epoch,
                 self._flusher,
                 self._limits,
-                self._now_ms,
+                self._clock.now_ms,
             )
         fetcher.add(partition)
 

@@ -26,7 +26,7 @@ from broker_core.server.flusher import Flusher
 from broker_core.server.group_settings import GroupSettings
 from broker_core.server.groups import Groups
 from broker_core.server.housekeeping import Housekeeping
-from broker_core.server.identity import DirectoryLock, load_cluster_id
+from broker_core.server.identity import load_cluster_id
 from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
 from broker_core.server.network import Network
@@ -69,15 +69,16 @@ class Broker:
         self.cluster: Cluster | None = None
         self.cluster_id = ""
         self._closed = False
+        self.clock = environment.clock
         self._environment = environment
-        config.log_dir.mkdir(parents=True, exist_ok=True)
-        self._lock = DirectoryLock(config.log_dir)
+        environment.disk.make_directory(config.log_dir)
+        self._lock = environment.disk.lock(config.log_dir)
         try:
             self.topics = TopicRegistry(config, environment)
             self.scram_users = ScramUsers()
             self.authorizer = _authorizer(config)
             self.quotas = ClientQuotas(config.quota_window_num, config.quota_window_size_seconds)
-            self._throttling = Throttling(self.quotas)
+            self._throttling = Throttling(self.quotas, environment.clock)
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
             self.network = Network(config, self.scram_users, self.handle)
@@ -91,12 +92,16 @@ class Broker:
         except BaseException:
             self._lock.release()
             raise
-        self.flusher = Flusher(self._flush_failed)
+        self.flusher = Flusher(environment.threads.worker("flusher"), self._flush_failed)
         self.replication = self._prepare_replication()
-        self.groups = Groups(config, self.topics, self.flusher, is_alone=self.replication is None)
+        self.groups = Groups(
+            config, self.topics, self.flusher, environment, is_alone=self.replication is None
+        )
         self.groups.coordinator.consumer_settings = self.group_settings.of_consumers
         self.groups.load()
-        self.share_groups = ShareGroups(config, self.topics, self.flusher, self.group_settings)
+        self.share_groups = ShareGroups(
+            config, self.topics, self.flusher, self.group_settings, environment.clock
+        )
         if self.cluster is None:
             self.share_groups.load()
         self.transactions = Transactions(
@@ -110,9 +115,9 @@ class Broker:
         self.transactions.load()
         if self.replication is not None:
             self.replication.start()
-        self.fetch_sessions = FetchSessions(config.fetch_session_slots)
+        self.fetch_sessions = FetchSessions(config.fetch_session_slots, environment.randomness)
         self.replica_sessions = ReplicaSessions(self, self._is_registered)
-        self._housekeeping = Housekeeping(config, self.topics, self.flusher)
+        self._housekeeping = Housekeeping(config, self.topics, self.flusher, environment)
 
     def _load(self) -> None:
         """Read what a broker keeps that is a cluster of its own."""
@@ -217,7 +222,7 @@ class Broker:
 
     def now_ms(self) -> int:
         """Wall time in ms since 1970."""
-        return time.time_ns() // 1_000_000
+        return self.clock.now_ms()
 
     def create_topic(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic; raises BrokerError."""

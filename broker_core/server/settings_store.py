@@ -27,7 +27,7 @@ class SettingsStore:
         self._disk = environment.disk
         self._parts: dict[str, Callable[[], Any]] = {}
         self._stored: dict[str, Any] = {}
-        if self._path.exists():
+        if self._disk.size(self._path) is not None:
             try:
                 self._stored = json.loads(self._disk.read(self._path))
             except ValueError as error:

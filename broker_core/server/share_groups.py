@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
@@ -22,6 +21,7 @@ from broker_core.coordinator.share_records import (
     encode_value,
 )
 from broker_core.coordinator.states import GroupState
+from broker_core.environment import Clock
 from broker_core.protocol import records
 from broker_core.protocol.records import BatchHeader
 from broker_core.server.flusher import Flusher
@@ -72,6 +72,7 @@ class ShareGroups:
         topics: TopicRegistry,
         flusher: Flusher,
         settings: GroupSettings,
+        clock: Clock,
     ) -> None:
         self.settings = settings
         self.sessions = ShareSessions(config.group_share_sessions_max)
@@ -82,6 +83,7 @@ class ShareGroups:
         self._topics = topics
         self._view = SubscribableTopics(topics)
         self._flusher = flusher
+        self._clock = clock
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
@@ -147,7 +149,7 @@ class ShareGroups:
 
     def now_ms(self) -> int:
         """Monotonic time."""
-        return time.monotonic_ns() // 1_000_000
+        return int(self._clock.monotonic() * 1000)
 
     # ------------------------------------------------------------------------------------- shares
 
@@ -181,7 +183,7 @@ class ShareGroups:
             return partition.high_watermark
         if reset == EARLIEST:
             return partition.log.log_start_offset
-        found = partition.log.offset_for_timestamp(time.time_ns() // 1_000_000 - duration_ms(reset))
+        found = partition.log.offset_for_timestamp(self._clock.now_ms() - duration_ms(reset))
         return partition.high_watermark if found is None else found[1]
 
     def begin_at(self, place: SharePlace, offset: int, stored: Stored) -> None:
@@ -266,7 +268,7 @@ class ShareGroups:
     def store(self, place: SharePlace, stored: Stored) -> None:
         """Make a partition's state durable; one that there is no more is forgotten."""
         share = self._shares.get(place)
-        now_ms = time.time_ns() // 1_000_000
+        now_ms = self._clock.now_ms()
         value = None if share is None else encode_value(share, now_ms)
         key = f"{place.group_id}:{place.topic_id.hex()}:{place.partition}"
         try:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any, Final
 
+from broker_core.environment import Clock
 from broker_core.protocol.definitions import (
     CREATE_PARTITIONS,
     CREATE_TOPICS,
@@ -29,8 +29,9 @@ _MUTATIONS: Final = frozenset({CREATE_TOPICS.key, CREATE_PARTITIONS.key, DELETE_
 class Throttling:
     """Quotas at work; used only while there are any."""
 
-    def __init__(self, quotas: ClientQuotas) -> None:
+    def __init__(self, quotas: ClientQuotas, clock: Clock) -> None:
         self._quotas = quotas
+        self._clock = clock
 
     def before(self, request: Request) -> None:
         """A request is about to be handled."""
@@ -55,7 +56,7 @@ class Throttling:
 
     def _charge(self, request: Request, quota: str, amount: float) -> None:
         wait_ms = self._quotas.charge(
-            quota, request.principal.name, request.client_id, amount, time.monotonic()
+            quota, request.principal.name, request.client_id, amount, self._clock.monotonic()
         )
         if wait_ms:
             request.throttle(min(wait_ms, _THROTTLE_MS_MAX))

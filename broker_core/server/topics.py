@@ -12,7 +12,7 @@ import logging
 import re
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -132,7 +132,7 @@ class TopicRegistry:
         #: What a replica is made of; in a cluster it is one that has others elsewhere.
         self.make_partition: Callable[[Topic, int, Log], Partition] = _make_partition
         # Deletes logs, and who waits for that: the next topic of the same name.
-        self._deleter = ThreadPoolExecutor(1, thread_name_prefix="deleter")
+        self._deleter = environment.threads.executor(1, "deleter")
         self._deletions: dict[str, Future[None]] = {}
         # Whether what changes may wait to be saved, and whether something does.
         self._saves_later = False
@@ -175,7 +175,7 @@ class TopicRegistry:
         """Open everything that exists; raises KafkaStorageError."""
         path = self._directory / _FILE
         stored: dict[str, Any] = {"topics": {}}
-        if path.exists():
+        if self._environment.disk.size(path) is not None:
             stored = json.loads(self._environment.disk.read(path))
         for name, entry in stored["topics"].items():
             topic = Topic(
@@ -191,14 +191,15 @@ class TopicRegistry:
 
     def set_strays_aside(self) -> None:
         """Logs of no topic: what a deletion cut short left behind, or a lost `topics.json`."""
-        for path in self._directory.iterdir():
-            match = _LOG_DIRECTORY.fullmatch(path.name)
-            if match is None or not path.is_dir():
+        disk = self._environment.disk
+        for name in disk.directories(self._directory):
+            match = _LOG_DIRECTORY.fullmatch(name)
+            if match is None:
                 continue
             if self.partition(match["topic"], int(match["partition"])) is None:
-                stray = path.with_name(f"{path.name}.{uuid.uuid4().hex}-stray")
-                logger.warning("%s belongs to no topic: it becomes %s", path.name, stray.name)
-                path.rename(stray)
+                stray = f"{name}.{self._environment.new_uuid().hex}-stray"
+                logger.warning("%s belongs to no topic: it becomes %s", name, stray)
+                disk.rename(self._directory / name, self._directory / stray)
 
     def log_config(self, overrides: Mapping[str, str]) -> LogConfig:
         """A topic's settings on top of the broker's; raises InvalidConfig."""
@@ -219,7 +220,7 @@ class TopicRegistry:
     def create(self, name: str, partitions: int, overrides: Mapping[str, str]) -> Topic:
         """Create a topic; raises BrokerError."""
         config = self.check_new(name, partitions, overrides)
-        topic = Topic(name, uuid.uuid4().bytes, dict(overrides), config)
+        topic = Topic(name, self._environment.new_uuid().bytes, dict(overrides), config)
         for index in range(partitions):
             self.open_partition(topic, index)
         self.register(topic)
@@ -300,7 +301,7 @@ class TopicRegistry:
         """
         self._deleter.shutdown()
         # Each log waits for the disk a few times; together they share its journal's commits.
-        with ThreadPoolExecutor(_CLOSING_THREADS, thread_name_prefix="closing") as executor:
+        with self._environment.threads.executor(_CLOSING_THREADS, "closing") as executor:
             for _ in executor.map(lambda partition: partition.log.close(), self.partitions()):
                 pass
 

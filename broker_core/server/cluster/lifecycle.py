@@ -32,12 +32,14 @@ class BrokerLifecycle:
         config: BrokerConfig,
         channel: ControllerChannel,
         image: Callable[[], ClusterImage],
+        new_uuid: Callable[[], uuid.UUID],
     ) -> None:
         self._config = config
         self._channel = channel
         self._image = image
+        self._new_uuid = new_uuid
         #: Tells this process from others that were this broker.
-        self.incarnation_id = uuid.uuid4().bytes
+        self.incarnation_id = new_uuid().bytes
         #: What the controller calls this life of the broker; -1 before it is registered.
         self.epoch = -1
         self._unfenced = asyncio.Event()
@@ -133,7 +135,7 @@ class BrokerLifecycle:
             # The controllers have lost what they knew, or another process took the id.
             logger.warning("the controller does not know this broker any more; it registers again")
             self._unfenced.clear()
-            self.incarnation_id = self._registration["incarnation_id"] = uuid.uuid4().bytes
+            self.incarnation_id = self._registration["incarnation_id"] = self._new_uuid().bytes
             await self._register()
             self._wake.set()
         elif code == errors.NONE:

@@ -76,7 +76,9 @@ class Cluster:
         )
         self._service = ControllerService(self._shell)
         self.channel = ControllerChannel(self._shell, self._service, config)
-        self.lifecycle = BrokerLifecycle(config, self.channel, lambda: self._shell.image)
+        self.lifecycle = BrokerLifecycle(
+            config, self.channel, lambda: self._shell.image, environment.new_uuid
+        )
         self._watch = BrokerWatch(self._shell)
         self._network: Network | None = None
         if config.controller_listener is not None and config.is_controller:

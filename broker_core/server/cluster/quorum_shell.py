@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import random
 from collections.abc import Callable
 from functools import partial
 from typing import Any, Final
@@ -100,7 +99,7 @@ class QuorumShell:
         self._loop = asyncio.get_running_loop()
         directory = config.log_dir / DIRECTORY
         self._log = FileMetadataLog(directory, environment)
-        randomness = random.Random()
+        randomness = environment.randomness
         replica = QuorumReplica(
             # Voters that are named by address have no directory ids, as in Kafka.
             ReplicaKey(config.node_id, ""),

@@ -51,7 +51,7 @@ class Replication:
                 config.replica_fetch_wait_max_ms,
                 config.replica_fetch_min_bytes,
             ),
-            now_ms=broker.now_ms,
+            clock=broker.clock,
         )
         broker.topics.make_partition = self._make_partition
 

@@ -25,6 +25,7 @@ class TopicSync:
         self._topics = topics
         self._node_id = node_id
         self._disk = environment.disk
+        self._new_uuid = environment.new_uuid
 
     def load(self, image: ClusterImage) -> None:
         """Open the replicas that are here; raises KafkaStorageError."""
@@ -94,7 +95,7 @@ class TopicSync:
         mark = directory / _FILE
         wanted = str(uuid.UUID(bytes=topic.topic_id))
         if self._disk.size(mark) is not None and _topic_id(self._disk.read(mark)) != wanted:
-            stray = directory.with_name(f"{directory.name}.{uuid.uuid4().hex}-stray")
+            stray = directory.with_name(f"{directory.name}.{self._new_uuid().hex}-stray")
             logger.warning(
                 "%s belongs to a topic that is deleted: it becomes %s",
                 directory.name,
