@@ -11,7 +11,8 @@ from typing import Any
 
 import msgspec
 
-_ID_BYTES = 12
+_ID_HASH_BYTES = 6
+_ID_TIME_MASK = (1 << 48) - 1
 
 
 class Fix(msgspec.Struct, kw_only=True, omit_defaults=True, gc=False):
@@ -126,9 +127,13 @@ def fix_id(
     stays the same over repeats goes in: the app's own message id with device and time where the
     app has one (such an id alone may be as short as four random bytes), else device, time,
     place and trigger. The same place at another time is another fix.
+
+    The first twelve digits are the time: ids of one device that follow each other share most of
+    them, which storage can leave out. The other twelve are a hash of all that was named above.
     """
     if message_id is not None:
         identity = f"{device}\0{time}\0{message_id}"
     else:
         identity = f"{device}\0{time}\0{lat!r}\0{lon!r}\0{trigger or ''}"
-    return hashlib.blake2b(identity.encode(), digest_size=_ID_BYTES).hexdigest()
+    digest = hashlib.blake2b(identity.encode(), digest_size=_ID_HASH_BYTES).hexdigest()
+    return f"{time & _ID_TIME_MASK:012x}{digest}"

@@ -66,6 +66,11 @@ cdef inline char* put(char* out, const char* text, Py_ssize_t size) noexcept:
     return out + size
 
 
+cdef bytes id_of(int64_t time, bytes seed):
+    """What waylog.messages.fix_id makes of the time and of what else tells a fix from others."""
+    return b"%012x%b" % (time, blake2b(seed, digest_size=6).hexdigest().encode())
+
+
 cdef char* put_integer(char* out, int64_t value) noexcept:
     cdef char[20] digits
     cdef int count = 0
@@ -288,9 +293,7 @@ cdef class TopicRoute:
         end += 1
         if trigger.start is not NULL:
             end = put(end, trigger.start, trigger.size)
-        return blake2b(
-            PyBytes_FromStringAndSize(seed, end - seed), digest_size=12
-        ).hexdigest().encode()
+        return id_of(time, PyBytes_FromStringAndSize(seed, end - seed))
 
     cdef char* _put_head(
         self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
@@ -419,9 +422,7 @@ cdef class TopicRoute:
             end = put_integer(end + 1, time)
             end[0] = 0
             end = put(end + 1, identity.start, identity.size)
-            made = blake2b(
-                PyBytes_FromStringAndSize(seed, end - seed), digest_size=12
-            ).hexdigest().encode()
+            made = id_of(time, PyBytes_FromStringAndSize(seed, end - seed))
         identity.start = PyBytes_AS_STRING(made)
         identity.size = PyBytes_GET_SIZE(made)
         key[0] = key_of(self._device, identity.start, identity.size)
