@@ -70,3 +70,12 @@ def test_an_apps_own_id_decides_whatever_else_was_changed() -> None:
 def test_ids_of_two_devices_differ(one: str, other: str) -> None:
     if one != other:
         assert fix_id(one, 1, 2.0, 3.0) != fix_id(other, 1, 2.0, 3.0)
+
+
+def test_an_id_begins_with_the_time_so_that_those_of_a_way_are_alike() -> None:
+    times = (1_767_225_600_123, 1_767_225_605_123)
+    one, next_one = (fix_id("a/b", time, 1.5, 2.5) for time in times)
+    assert len(one) == len(next_one) == 24
+    assert one[:12] == f"{times[0]:012x}"
+    assert one[:8] == next_one[:8]
+    assert len(fix_id("a/b", -5, 1.5, 2.5)) == 24
