@@ -35,7 +35,24 @@ def tool(name: str, *arguments: str, timeout_s: float = 120) -> subprocess.Compl
     )  # fmt: skip
 
 
-_LISTS = ("listeners", "advertised.listeners", "listener.security.protocol.map")
+#: Properties that `more` adds to, with what stands between two values.
+_LISTS = {
+    "listeners": ",",
+    "advertised.listeners": ",",
+    "listener.security.protocol.map": ",",
+    "super.users": ";",
+}
+#: Brokers log in at the controller: before ACLs are loaded only super users are let in there, and
+#: clients without a name shall not have to be super users for that.
+_CONTROLLER_LOGIN = {
+    "sasl.mechanism.controller.protocol": "PLAIN",
+    "listener.name.controller.sasl.enabled.mechanisms": "PLAIN",
+    "listener.name.controller.plain.sasl.jaas.config": (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        'username="controller" password="controller" user_controller="controller";'
+    ),
+    "super.users": "User:controller",
+}
 
 
 def _free_ports(count: int) -> list[int]:
@@ -59,7 +76,7 @@ def _properties(
 ) -> str:
     voters = ",".join(f"{i + first}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     replication = min(len(controllers), 3)
-    internal = {}
+    internal: dict[str, object] = dict(_CONTROLLER_LOGIN)
     for topic in ("offsets.topic", "transaction.state.log", "share.coordinator.state.topic"):
         internal[f"{topic}.replication.factor"] = replication
         internal[f"{topic}.num.partitions"] = 4
@@ -73,7 +90,7 @@ def _properties(
         f"CONTROLLER://127.0.0.1:{controllers[node - first]}",
         "advertised.listeners": f"PLAINTEXT://127.0.0.1:{listener}",
         "controller.listener.names": "CONTROLLER",
-        "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT",
+        "listener.security.protocol.map": "CONTROLLER:SASL_PLAINTEXT,PLAINTEXT:PLAINTEXT",
         "log.dirs": data,
         "default.replication.factor": replication,
         "min.insync.replicas": max(1, replication - 1),
@@ -84,7 +101,7 @@ def _properties(
     } | internal
     for key, value in more.items():
         name = key.replace("_", ".")
-        added = f"{properties[name]},{value}" if name in _LISTS else value
+        added = f"{properties[name]}{_LISTS[name]}{value}" if name in _LISTS else value
         properties[name] = added
     return "".join(f"{name}={value}\n" for name, value in properties.items())
 

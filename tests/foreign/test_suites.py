@@ -3,11 +3,12 @@
     WAYLOG_FRANZ_GO=~/franz-go .venv/bin/python -m pytest -m "kafka and long" tests/foreign -s
 
 Each comes from a source tree that a variable names: WAYLOG_FRANZ_GO, WAYLOG_LIBRDKAFKA (built:
-./configure && make libs && make -C tests test-runner), WAYLOG_AIOKAFKA, WAYLOG_KAFKA_PYTHON,
-WAYLOG_CONFLUENT_KAFKA_PYTHON; WAYLOG_FOREIGN_PYTHON is an interpreter that has what the last three
-need. What passes on Apache Kafka has to pass here, but for what `KNOWN` lists. With
-WAYLOG_TEST_BOOTSTRAP_SERVERS a suite runs once, on that broker. All that a suite prints is kept in
-the folder WAYLOG_FOREIGN_LOGS, if there is one.
+./configure && make libs && make -C tests test-runner interceptor_test), WAYLOG_AIOKAFKA,
+WAYLOG_KAFKA_PYTHON, WAYLOG_CONFLUENT_KAFKA_PYTHON; WAYLOG_FOREIGN_PYTHON is an interpreter that has
+what the last three need. What passes on Apache Kafka has to pass here, but for what `KNOWN` lists.
+With WAYLOG_TEST_BOOTSTRAP_SERVERS a suite runs once, on that broker. All that a suite prints is
+kept in the folder WAYLOG_FOREIGN_LOGS, if there is one; WAYLOG_FOREIGN_ONLY=0081,0113 picks tests
+of librdkafka by their numbers, WAYLOG_FOREIGN_JOBS says how many run at a time.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -27,6 +28,8 @@ import pytest
 
 from tests.apache_kafka import apache_kafka, jars
 from tests.contract.broker_process import BrokerProcess
+from tests.contract.cluster_processes import ClusterProcesses
+from tests.foreign import librdkafka_suite
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(7200)]
 
@@ -35,10 +38,7 @@ _HERE: Final = Path(__file__).parent
 #: What may pass on Apache Kafka and fail here, by suite, and why.
 KNOWN: Final[dict[str, dict[str, str]]] = {
     "franz-go": {},
-    "librdkafka": {
-        "0055_producer_latency": "measures latency, fails on a loaded machine",
-        "0150_telemetry_mock": "times its own mock cluster, fails on a loaded machine",
-    },
+    "librdkafka": {},
     "aiokafka": {
         "test_coordinator__heartbeat_routine": "times a mock, fails on a loaded machine",
     },
@@ -46,9 +46,6 @@ KNOWN: Final[dict[str, dict[str, str]]] = {
     "confluent-kafka-python": {},
     "confluent-kafka-python share groups": {},
 }
-
-#: What wants three brokers or only measures time.
-_LIBRDKAFKA_SKIPPED: Final = [f"{number:04}" for number in (55, 98, 101, 103, 129)]
 
 
 class Outcome(NamedTuple):
@@ -67,20 +64,28 @@ def tree(variable: str) -> Path:
     return Path(given).expanduser()
 
 
+#: Settings of both brokers.
+_SETTINGS: Final = {
+    "auto_create_topics_enable": "true",
+    "num_partitions": "4",
+    "group_initial_rebalance_delay_ms": "100",
+    "group_min_session_timeout_ms": "1000",
+    "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+    "allow_everyone_if_no_acl_found": "true",
+}
+
+
 @contextmanager
-def _waylog(folder: Path, partitions: int, more: dict[str, str]) -> Iterator[str]:
+def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[str]:
     folder.mkdir()
-    broker = BrokerProcess(
-        folder,
-        **more,
-        advertised_listeners="PLAINTEXT://127.0.0.1:0",
-        auto_create_topics_enable="true",
-        num_partitions=str(partitions),
-        group_initial_rebalance_delay_ms="100",
-        group_min_session_timeout_ms="1000",
-        authorizer_class_name="org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-        allow_everyone_if_no_acl_found="true",
-    )
+    if brokers > 1:
+        cluster = ClusterProcesses(folder, **settings)
+        try:
+            yield cluster.start()
+        finally:
+            cluster.stop()
+        return
+    broker = BrokerProcess(folder, **settings, advertised_listeners="PLAINTEXT://127.0.0.1:0")
     # As the brokers that these suites know: no fdatasync for each append.
     del broker.properties["log.flush.interval.messages"]
     try:
@@ -89,43 +94,24 @@ def _waylog(folder: Path, partitions: int, more: dict[str, str]) -> Iterator[str
         broker.stop()
 
 
-def _apache_kafka(partitions: int, more: dict[str, str]) -> AbstractContextManager[str]:
-    return apache_kafka(
-        more={
-            "auto_create_topics_enable": "true",
-            "num_partitions": str(partitions),
-            "group_initial_rebalance_delay_ms": "100",
-            "group_min_session_timeout_ms": "1000",
-            "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
-            "allow_everyone_if_no_acl_found": "true",
-            "super_users": "User:ANONYMOUS",
-        }
-        | more,
-        # Some of these suites know the number of their broker.
-        first_node=0,
-    )
-
-
 def compare(
-    suite: str,
-    folder: Path,
-    measure: Callable[[str], Outcome],
-    partitions: int = 4,
-    **more: str,
+    suite: str, folder: Path, measure: Callable[[str], Outcome], brokers: int = 1, **more: str
 ) -> None:
     """Run a suite on both brokers; fail for what passes on Apache Kafka and fails on ours.
 
-    `partitions` is what a new topic gets, `more` are further settings of the brokers. Each is
-    new, and has nothing in it.
+    `more` are further settings of the brokers. Each is new, and has nothing in it. There are one
+    or three of them.
     """
+    settings = _SETTINGS | more
     given = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
     if given:
         _report(suite, given, measure(given))
         return
-    with _waylog(folder / "waylog", partitions, more) as servers:
+    with _waylog(folder / "waylog", brokers, settings) as servers:
         ours = measure(servers)
     _report(suite, "Waylog", ours)
-    with _apache_kafka(partitions, more) as servers:
+    # Some of these suites know the number of their broker.
+    with apache_kafka(brokers, settings, first_node=0 if brokers == 1 else 1) as servers:
         theirs = measure(servers)
     _report(suite, "Apache Kafka", theirs)
     assert ours.passed
@@ -185,7 +171,8 @@ def _franz_go(folder: Path, servers: str) -> Outcome:
     )
 
 
-def test_librdkafka(tmp_path: Path) -> None:
+@pytest.mark.parametrize("setting", ["default", "noautocreate", "three brokers"])
+def test_librdkafka(tmp_path: Path, setting: str) -> None:
     folder = tree("WAYLOG_LIBRDKAFKA") / "tests"
     if not (folder / "test-runner").exists():
         pytest.skip(f"{folder}/test-runner is not built")
@@ -202,28 +189,46 @@ def test_librdkafka(tmp_path: Path) -> None:
     compare(
         "librdkafka",
         tmp_path,
-        lambda servers: _librdkafka(folder, tmp_path, servers),
+        lambda servers: _librdkafka(folder, tmp_path, servers, setting),
+        brokers=3 if setting == "three brokers" else 1,
+        auto_create_topics_enable=str(setting != "noautocreate").lower(),
         group_share_min_record_lock_duration_ms="1000",
     )
 
 
-def _librdkafka(folder: Path, tmp_path: Path, servers: str) -> Outcome:
+def _librdkafka(folder: Path, tmp_path: Path, servers: str, setting: str) -> Outcome:
     config = tmp_path / "test.conf"
     # Its limits are those of a machine that has nothing else to do.
     config.write_text(f"metadata.broker.list={servers}\ntest.timeout.multiplier=3\n")
-    printed = run(
-        ["./test-runner", "-L", "-E", "-p2"], folder,
-        RDKAFKA_TEST_CONF=str(config), BROKERS=servers, KAFKA_PATH=str(tmp_path),
-        TEST_KAFKA_VERSION="4.3.0", KAFKA_VERSION="4.3.0",
-        TESTS_SKIP=",".join(_LIBRDKAFKA_SKIPPED), LD_LIBRARY_PATH="../src:../src-cpp",
-    )  # fmt: skip
-    plain = re.sub(r"\x1b\[\d+m", "", printed)
-    found = re.findall(r"\| (\d{4}_\w+) +\| +(PASSED|FAILED|SKIPPED)", plain)
-    assert found, plain[-3000:]
+    scenario = "noautocreate" if setting == "noautocreate" else "default"
+    asked = set(librdkafka_suite.numbers(folder, scenario))
+    if setting == "three brokers":
+        asked &= librdkafka_suite.WANT_THREE_BROKERS
+    elif setting == "default":
+        asked -= librdkafka_suite.WANT_THREE_BROKERS
+    only = os.environ.get("WAYLOG_FOREIGN_ONLY")
+    if only:
+        asked &= set(only.split(","))
+    logs = os.environ.get("WAYLOG_FOREIGN_LOGS")
+    verdicts = librdkafka_suite.run(
+        folder,
+        sorted(asked),
+        {
+            "RDKAFKA_TEST_CONF": str(config),
+            "BROKERS": servers,
+            "KAFKA_PATH": str(tmp_path),
+            "TEST_KAFKA_VERSION": "4.3.0",
+            "LD_LIBRARY_PATH": "../src:../src-cpp",
+        },
+        scenario=scenario,
+        log=Path(tempfile.mkdtemp("", "librdkafka-", logs)) if logs else None,
+    )
+    for each in verdicts:
+        print(f"{each.name}: {each.state} in {each.seconds:.1f} s {each.reason}", flush=True)
     return Outcome(
-        sum(verdict == "PASSED" for _, verdict in found),
-        {name for name, verdict in found if verdict == "FAILED"},
-        sum(verdict == "SKIPPED" for _, verdict in found),
+        sum(each.state == "passed" for each in verdicts),
+        {each.name for each in verdicts if each.state == "failed"},
+        sum(each.state == "skipped" for each in verdicts),
     )
 
 
@@ -238,7 +243,7 @@ def test_aiokafka(tmp_path: Path) -> None:
             AIOKAFKA_BROKER=servers, PYTHONPATH=str(_HERE),
         )  # fmt: skip
 
-    compare("aiokafka", tmp_path, measure, partitions=2)
+    compare("aiokafka", tmp_path, measure, num_partitions="2")
 
 
 def test_kafka_python(tmp_path: Path) -> None:

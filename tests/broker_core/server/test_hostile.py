@@ -6,81 +6,18 @@ takes 0.3 to 1.3 s for requests with a hundred thousand to a million names.
 
 from __future__ import annotations
 
-import re
-import socket
-import struct
-import zlib
 from collections.abc import Iterator
-from pathlib import Path
 
-import google_crc32c
 import pytest
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.primitives import FieldPlan, Plan, encode
-from broker_core.protocol.records import build_batch
+from tests import hostile_peers
 from tests.contract.broker_process import BrokerProcess
+from tests.hostile_peers import Victim
 
-_TICK_S = 0.01
 _STRUCT, _STRING = 12, 9
-
-
-class Victim:
-    """A broker and what it costs to annoy it."""
-
-    def __init__(self, process: BrokerProcess) -> None:
-        self._process = process
-        host, _, port = process.bootstrap_servers.rpartition(":")
-        self.address = (host, int(port))
-
-    def cpu_s(self) -> float:
-        """CPU seconds so far."""
-        words = Path(f"/proc/{self._process.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(words[11]) + int(words[12])) * _TICK_S
-
-    def resident_mib(self) -> float:
-        """Resident memory."""
-        text = Path(f"/proc/{self._process.pid}/status").read_text()
-        match = re.search(r"VmRSS:\s+(\d+)", text)
-        assert match is not None
-        return int(match[1]) / 1024
-
-    def connect(self) -> socket.socket:
-        """A connection."""
-        return socket.create_connection(self.address, timeout=20)
-
-    def tell(self, data: bytes) -> bytes:
-        """Send, and get the answer's frame, or nothing when the connection ends."""
-        with self.connect() as connection:
-            try:
-                connection.sendall(data)
-                head = _receive(connection, 4)
-                return _receive(connection, int.from_bytes(head, "big")) if head else b""
-            except ConnectionError:
-                return b""
-
-    def serves(self) -> bool:
-        """Whether somebody who speaks properly gets an answer."""
-        return len(self.tell(_frame(_header(18, 0)))) > 100
-
-
-def _receive(connection: socket.socket, size: int) -> bytes:
-    parts = bytearray()
-    while len(parts) < size:
-        data = connection.recv(min(size - len(parts), 1 << 20))
-        if not data:
-            break
-        parts += data
-    return bytes(parts)
-
-
-def _header(key: int, version: int) -> bytes:
-    return struct.pack(">hhih", key, version, 7, 4) + b"test"
-
-
-def _frame(body: bytes) -> bytes:
-    return struct.pack(">i", len(body)) + body
 
 
 @pytest.fixture(scope="module")
@@ -90,40 +27,13 @@ def victim(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Victim]:
     topics = [NewTopic("plain", 1, 1), NewTopic("lz4", 1, 1, config={"compression.type": "lz4"})]
     for future in admin.create_topics(topics).values():
         future.result(10)
-    yield Victim(process)
+    yield Victim.at(process.bootstrap_servers)
     assert process.stop() == 0, "".join(process.output)
 
 
-def _names(count: int) -> bytes:
-    return b"".join(b"\0\x0a" + b"name-%05d" % number for number in range(count))
-
-
-_MILLION = b"\xc0\x84\x3d"  # as a varint
-_METADATA = _header(3, 1)
-_FLEXIBLE_METADATA = _header(3, 9) + b"\0"
-
-
 @pytest.mark.parametrize(
-    "data",
-    [
-        struct.pack(">i", 2**31 - 1),
-        struct.pack(">i", -1),
-        struct.pack(">i", 100 * 1024 * 1024 + 1),
-        _frame(_METADATA + struct.pack(">i", 2**31 - 1)),
-        _frame(_METADATA + struct.pack(">i", -5)),
-        _frame(_METADATA + struct.pack(">i", 10**6) + b"\0\0" * 10**6),
-        _frame(_header(3, 9) + _MILLION + b"\x05\0" * 10**6),
-        _frame(_FLEXIBLE_METADATA + b"\1\0\0\0" + _MILLION + b"\x05\0" * 10**6),
-        _frame(_header(3, 9) + b"\xff" * 100),
-        _frame(_METADATA + struct.pack(">i", 99_999) + _names(99_999)),
-        _frame(_METADATA + struct.pack(">i", 49_999) + _names(49_999)),
-    ],
-    ids=[
-        "longest length", "negative length", "over the limit", "array of 2^31-1", "array of -5",
-        "a million empty names", "a million tags in the header", "a million tags",
-        "endless varint", "99,999 names", "49,999 names",
-    ],
-)  # fmt: skip
+    "data", [pytest.param(data, id=name) for name, data in hostile_peers.requests().items()]
+)
 def test_what_cannot_be_is_refused_at_once_and_costs_nothing(victim: Victim, data: bytes) -> None:
     assert victim.serves()
     cpu_s, memory = victim.cpu_s(), victim.resident_mib()
@@ -136,14 +46,7 @@ def test_what_cannot_be_is_refused_at_once_and_costs_nothing(victim: Victim, dat
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
     """A batch of 0.2 MB that expands to 200 MB."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
-    zeroes = bytes(1 << 20)
-    packed = b"".join(packer.compress(zeroes) for _ in range(200)) + packer.flush()
-    batch = bytearray(build_batch([(1, None, b"x", ())])[:61]) + packed
-    struct.pack_into(">i", batch, 8, len(batch) - 12)
-    struct.pack_into(">h", batch, 21, 1)
-    struct.pack_into(">I", batch, 17, google_crc32c.value(bytes(batch[21:])))
-    return bytes(batch)
+    return hostile_peers.gzip_bomb(200)
 
 
 @pytest.mark.parametrize("topic", ["plain", "lz4"])
@@ -151,11 +54,8 @@ def test_a_gzip_bomb_is_not_opened_or_given_up_early(
     victim: Victim, bomb: bytes, topic: str
 ) -> None:
     """In the first topic batches stay as they are, in the second they are packed anew."""
-    name = struct.pack(">h", len(topic)) + topic.encode()
-    body = _header(0, 8) + struct.pack(">hhii", -1, -1, 5000, 1) + name
-    body += struct.pack(">iii", 1, 0, len(bomb)) + bomb
     cpu_s, memory = victim.cpu_s(), victim.resident_mib()
-    assert victim.tell(_frame(body))
+    assert victim.tell(hostile_peers.produce(topic, bomb))
     assert victim.cpu_s() - cpu_s < 0.15
     assert victim.resident_mib() - memory < 16
     assert victim.serves()
@@ -166,7 +66,7 @@ def test_frames_that_are_only_announced_take_no_memory(victim: Victim) -> None:
     memory = victim.resident_mib()
     connections = [victim.connect() for _ in range(50)]
     for connection in connections:
-        connection.sendall(struct.pack(">ihh", 100 * 1024 * 1024, 0, 8))
+        connection.sendall(hostile_peers.announced())
     assert victim.serves()
     assert victim.resident_mib() - memory < 8
     for connection in connections:
@@ -228,10 +128,10 @@ def test_the_cost_of_a_request_grows_with_its_length_and_not_faster(
     api = APIS[key]
     version = api.versions[1]
     body = encode(api.request_plan(version), _message(api.request_plan(version), field, 10_000))
-    header = _header(key, version) + (b"\0" if api.is_flexible(version) else b"")
+    header = hostile_peers.header(key, version) + (b"\0" if api.is_flexible(version) else b"")
     cpu_s = victim.cpu_s()
     with victim.connect() as connection:
-        connection.sendall(_frame(header + body))
+        connection.sendall(hostile_peers.frame(header + body))
         # Behind it, so that the end of the work is seen whether or not there is an answer.
         assert victim.serves()
         assert victim.cpu_s() - cpu_s < 0.6

@@ -1,0 +1,128 @@
+"""What peers that want to harm send to a broker, and what that costs it."""
+
+from __future__ import annotations
+
+import socket
+import struct
+import zlib
+from typing import Final, Self
+
+import google_crc32c
+import psutil
+
+from broker_core.protocol.records import build_batch
+
+_MILLION: Final = b"\xc0\x84\x3d"  # as a varint
+LENGTH_MAX: Final = 100 * 1024 * 1024
+
+
+class Victim:
+    """A broker and what it costs to annoy it."""
+
+    def __init__(self, address: tuple[str, int], pid: int) -> None:
+        self.address = address
+        self._process = psutil.Process(pid)
+
+    @classmethod
+    def at(cls, bootstrap_servers: str) -> Self:
+        """The broker that listens at an address of this machine."""
+        host, _, port = bootstrap_servers.rpartition(":")
+        (pid,) = {
+            connection.pid
+            for connection in psutil.net_connections("tcp")
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == int(port)
+        }
+        return cls((host, int(port)), pid)
+
+    def cpu_s(self) -> float:
+        """CPU seconds so far."""
+        times = self._process.cpu_times()
+        return float(times.user + times.system)
+
+    def resident_mib(self) -> float:
+        """Resident memory."""
+        return float(self._process.memory_info().rss) / 1024 / 1024
+
+    def connect(self) -> socket.socket:
+        """A connection."""
+        return socket.create_connection(self.address, timeout=20)
+
+    def tell(self, data: bytes) -> bytes:
+        """Send, and get the answer's frame, or nothing when the connection ends."""
+        with self.connect() as connection:
+            try:
+                connection.sendall(data)
+                head = _receive(connection, 4)
+                return _receive(connection, int.from_bytes(head, "big")) if head else b""
+            except ConnectionError:
+                return b""
+
+    def serves(self) -> bool:
+        """Whether somebody who speaks properly gets an answer."""
+        return len(self.tell(frame(header(18, 0)))) > 100
+
+
+def _receive(connection: socket.socket, size: int) -> bytes:
+    parts = bytearray()
+    while len(parts) < size:
+        data = connection.recv(min(size - len(parts), 1 << 20))
+        if not data:
+            break
+        parts += data
+    return bytes(parts)
+
+
+def header(key: int, version: int) -> bytes:
+    """The head of a request."""
+    return struct.pack(">hhih", key, version, 7, 4) + b"test"
+
+
+def frame(body: bytes) -> bytes:
+    """A request with its length."""
+    return struct.pack(">i", len(body)) + body
+
+
+def _names(count: int) -> bytes:
+    return b"".join(b"\0\x0a" + b"name-%05d" % number for number in range(count))
+
+
+def requests() -> dict[str, bytes]:
+    """Requests that nobody has a good reason to send, by what they are."""
+    metadata, flexible = header(3, 1), header(3, 9) + b"\0"
+    return {
+        "longest length": struct.pack(">i", 2**31 - 1),
+        "negative length": struct.pack(">i", -1),
+        "over the limit": struct.pack(">i", LENGTH_MAX + 1),
+        "array of 2^31-1": frame(metadata + struct.pack(">i", 2**31 - 1)),
+        "array of -5": frame(metadata + struct.pack(">i", -5)),
+        "a million empty names": frame(metadata + struct.pack(">i", 10**6) + b"\0\0" * 10**6),
+        "a million tags in the header": frame(header(3, 9) + _MILLION + b"\x05\0" * 10**6),
+        "a million tags": frame(flexible + b"\1\0\0\0" + _MILLION + b"\x05\0" * 10**6),
+        "endless varint": frame(header(3, 9) + b"\xff" * 100),
+        "99,999 names": frame(metadata + struct.pack(">i", 99_999) + _names(99_999)),
+        "49,999 names": frame(metadata + struct.pack(">i", 49_999) + _names(49_999)),
+    }
+
+
+def gzip_bomb(mib: int) -> bytes:
+    """A batch of a thousandth of what it expands to."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 31)
+    zeroes = bytes(1 << 20)
+    packed = b"".join(packer.compress(zeroes) for _ in range(mib)) + packer.flush()
+    batch = bytearray(build_batch([(1, None, b"x", ())])[:61]) + packed
+    struct.pack_into(">i", batch, 8, len(batch) - 12)
+    struct.pack_into(">h", batch, 21, 1)
+    struct.pack_into(">I", batch, 17, google_crc32c.value(bytes(batch[21:])))
+    return bytes(batch)
+
+
+def produce(topic: str, batch: bytes) -> bytes:
+    """A Produce request with one batch for partition 0."""
+    body = header(0, 8) + struct.pack(">hhii", -1, -1, 5000, 1)
+    body += struct.pack(">h", len(topic)) + topic.encode()
+    return frame(body + struct.pack(">iii", 1, 0, len(batch)) + batch)
+
+
+def announced() -> bytes:
+    """A frame of the longest allowed length, of which nothing but its head arrives."""
+    return struct.pack(">ihh", LENGTH_MAX, 0, 8)
