@@ -6,20 +6,24 @@ import random
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 
+from broker_core.environment import Environment, SystemClock
 from broker_core.quorum.entries import ReplicaKey
+from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.messages import Answer, FetchAnswer, FetchRequest, Outgoing, Request
 from broker_core.quorum.replica import NotLeader, QuorumReplica, VoterChangeRefused, Voters
 from broker_core.quorum.settings import QuorumSettings
 from tests.simulation.network import Network, Weather
 from tests.simulation.quorum_checker import Checker, Violation, digest_of
-from tests.simulation.quorum_disk import Disk, PowerCut
 from tests.simulation.scheduler import Scheduler
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 
 SETTINGS = QuorumSettings(fetch_entries_max=8, snapshot_chunk_bytes=3)
 FETCH_WAIT_S = 0.5
 RECOVERY_S = 60.0
 FAULT_KINDS = 11
+_DIRECTORY = Path("/metadata")
 
 ReplicaType = Callable[..., QuorumReplica]
 
@@ -31,7 +35,7 @@ class Node:
         self.cluster = cluster
         self.node_id = node_id
         self.known = 0
-        self.disk = Disk(cluster.random)
+        self.disk = SimulatedDisk(cluster.random)
         self.directory = 0
         self.replica: QuorumReplica | None = None
         self.paused: list[Callable[[], None]] | None = None
@@ -55,20 +59,28 @@ class Node:
         """Start the process."""
         self._incarnation += 1
         self.known, self._waiting = 0, []
-        snapshot = self.disk.snapshot
+        self._ticks_at = float("inf")
+        try:
+            self.replica = self._open()
+        except PowerCut:
+            self._power_cut()
+            return
+        snapshot = self.replica.log.snapshot
         self._installed = 0 if snapshot is None else snapshot.end_offset
         self._applied = (0, b"") if snapshot is None else (snapshot.end_offset, snapshot.data)
-        self._ticks_at = float("inf")
-        self.replica = self.cluster.replica_type(
+        self.run(lambda: None)
+
+    def _open(self) -> QuorumReplica:
+        environment = Environment(SystemClock(), self.disk)
+        return self.cluster.replica_type(
             self.key,
-            self.disk,
-            self.disk,
+            FileMetadataLog(_DIRECTORY, environment),
+            FileElectionStore(_DIRECTORY, environment),
             self.cluster.bootstrap,
             SETTINGS,
             self.cluster.random,
             self.clock(),
         )
-        self.run(lambda: None)
 
     def crash(self) -> None:
         """The power goes."""
@@ -81,7 +93,7 @@ class Node:
         """The disk is replaced by an empty one."""
         self.crash()
         self.directory += 1
-        self.disk = Disk(self.cluster.random)
+        self.disk = SimulatedDisk(self.cluster.random)
 
     def resume(self) -> None:
         """Wake from a pause; what came meanwhile is worked through."""
@@ -104,9 +116,12 @@ class Node:
                 self._send(outgoing)
             self._after_event(self.replica)
         except PowerCut:
-            self.cluster.faults["power cut within a disk step"] += 1
-            self.crash()
-            self.cluster.scheduler.after(self.cluster.random.random() * 5, self.cluster.start(self))
+            self._power_cut()
+
+    def _power_cut(self) -> None:
+        self.cluster.faults["power cut within a disk step"] += 1
+        self.crash()
+        self.cluster.scheduler.after(self.cluster.random.random() * 5, self.cluster.start(self))
 
     def _after_event(self, replica: QuorumReplica) -> None:
         self.known = self.cluster.checker.observe(replica, self.known)

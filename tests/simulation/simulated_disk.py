@@ -1,4 +1,7 @@
-"""A file system in memory that forgets what was not synced when the power is cut."""
+"""A file system in memory that forgets what was not synced when the power is cut.
+
+Beside that it can be full, refuse to sync, and give back other bits than were written.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +11,11 @@ import random
 from collections.abc import Sequence
 from pathlib import Path
 
-from broker_core.environment import Buffer, File
-from tests.simulation.quorum_disk import PowerCut
+from broker_core.environment import Buffer, File, Lock
+
+
+class PowerCut(SystemExit):
+    """The machine stops within a step of its disk; no code of the process that ran goes on."""
 
 
 class _Content:
@@ -17,7 +23,7 @@ class _Content:
 
     def __init__(self, data: bytes = b"") -> None:
         self.data = bytearray(data)
-        self.durable = bytes(data)
+        self.durable = bytearray(data)
         # What was done since the last sync: (position, bytes), or (new length, None).
         self.unsynced: list[tuple[int, bytes | None]] = []
 
@@ -30,10 +36,14 @@ class _Content:
         del self.data[size:]
 
     def sync(self) -> None:
-        self.durable = bytes(self.data)
+        for position, piece in self.unsynced:
+            if piece is None:
+                del self.durable[position:]
+            else:
+                _put(self.durable, piece, position)
         self.unsynced.clear()
 
-    def power_cut(self, randomness: random.Random) -> None:
+    def power_cut(self, randomness: random.Random, *, rots: bool = False) -> None:
         """Keep some of what was done since the last sync, the last of it perhaps in part."""
         data = bytearray(self.durable)
         kept = randomness.randint(0, len(self.unsynced))
@@ -44,8 +54,13 @@ class _Content:
                 _put(data, piece[: randomness.randint(0, len(piece))], position)
             else:
                 _put(data, piece, position)
+                if rots and piece and randomness.random() < 0.5:
+                    data[position + randomness.randrange(len(piece))] ^= 1 << randomness.randrange(
+                        8
+                    )
         self.data = data
-        self.sync()
+        self.durable = bytearray(data)
+        self.unsynced.clear()
 
 
 def _put(data: bytearray, piece: bytes, position: int) -> None:
@@ -64,11 +79,13 @@ class _SimulatedFile:
 
     def pwrite(self, data: Buffer, position: int) -> int:
         self._disk.step()
-        self._content.write(data, position)
-        return len(data)
+        taken = self._disk.room_for(len(data))
+        self._content.write(memoryview(data)[:taken], position)
+        return taken
 
     def fdatasync(self) -> None:
         self._disk.step()
+        self._disk.check_sync()
         self._content.sync()
 
     def truncate(self, size: int) -> None:
@@ -79,6 +96,13 @@ class _SimulatedFile:
         return len(self._content.data)
 
     def close(self) -> None:
+        return
+
+
+class _Unlocked:
+    """Machines of a simulation run one process each."""
+
+    def release(self) -> None:
         return
 
 
@@ -93,16 +117,48 @@ class SimulatedDisk:
         self._unsynced: dict[Path, list[tuple[Path, _Content | None]]] = {}
         self._directories: set[Path] = set()
         self.steps_left: int | None = None
+        #: Bytes that files still take; None is no limit.
+        self.room: int | None = None
+        self.sync_fails = False
+        #: The process that has mounted it is gone.
+        self.is_gone = False
+
+    def handed_over(self) -> SimulatedDisk:
+        """What the next process finds; the one before can change nothing any more."""
+        successor = SimulatedDisk(self._random)
+        successor._files = dict(self._files)
+        successor._durable = self._durable
+        successor._unsynced = self._unsynced
+        successor._directories = self._directories
+        self.is_gone = True
+        return successor
+
+    def room_for(self, size: int) -> int:
+        """How much of so many bytes is taken; raises OSError."""
+        if self.room is None:
+            return size
+        taken = min(size, self.room)
+        self.room -= taken
+        if not taken and size:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        return taken
+
+    def check_sync(self) -> None:
+        """Whether what is written gets to the medium; raises OSError."""
+        if self.sync_fails:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
 
     def step(self) -> None:
         """Something is about to change."""
+        if self.is_gone:
+            raise PowerCut
         if self.steps_left is not None:
             self.steps_left -= 1
             if self.steps_left < 0:
                 raise PowerCut
 
-    def power_cut(self) -> None:
-        """Forget what was not synced, all of it or a part."""
+    def power_cut(self, *, rots: bool = False) -> None:
+        """Forget what was not synced, all of it or a part; in what is kept, bits may have rotted."""
         for changes in self._unsynced.values():
             kept = self._random.randint(0, len(changes))
             for path, content in changes[:kept]:
@@ -113,7 +169,7 @@ class SimulatedDisk:
         self._unsynced.clear()
         self._files = dict(self._durable)
         for path in sorted(self._files):
-            self._files[path].power_cut(self._random)
+            self._files[path].power_cut(self._random, rots=rots)
         self.steps_left = None
 
     def _change(self, path: Path, content: _Content | None) -> None:
@@ -129,9 +185,13 @@ class SimulatedDisk:
             raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), str(path))
         return found
 
+    def lock(self, directory: Path) -> Lock:
+        return _Unlocked()
+
     def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
         if create and path not in self._files:
             self.step()
+            self.room_for(1)
             self._change(path, _Content())
         return _SimulatedFile(self, self._find(path))
 
@@ -145,18 +205,39 @@ class SimulatedDisk:
             content = _Content()
             self._change(path, content)
         content.truncate(0)
-        content.write(b"".join(parts), 0)
+        data = b"".join(parts)
+        taken = self.room_for(len(data))
+        content.write(data[:taken], 0)
+        if taken < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
 
     def replace(self, path: Path, data: Buffer) -> None:
         self.step()
+        if self.room_for(len(data)) < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+        self.check_sync()
         self._change(path, _Content(bytes(data)))
         self.fsync_directory(path.parent)
 
     def rename(self, source: Path, target: Path) -> None:
         self.step()
+        if source in self._directories:
+            self._rename_directory(source, target)
+            return
         content = self._find(source)
         self._change(source, None)
         self._change(target, content)
+
+    def _rename_directory(self, source: Path, target: Path) -> None:
+        # The name's change is on the medium at once; that of files within is as it was.
+        self._directories.discard(source)
+        self._directories.add(target)
+        for names in (self._files, self._durable):
+            for path in [each for each in names if each.parent == source]:
+                names[target / path.name] = names.pop(path)
+        self._unsynced[target] = [
+            (target / path.name, content) for path, content in self._unsynced.pop(source, [])
+        ]
 
     def remove(self, path: Path) -> None:
         if path in self._files:
@@ -170,6 +251,9 @@ class SimulatedDisk:
     def names(self, directory: Path) -> list[str]:
         return [path.name for path in sorted(self._files) if path.parent == directory]
 
+    def directories(self, directory: Path) -> list[str]:
+        return [path.name for path in sorted(self._directories) if path.parent == directory]
+
     def make_directory(self, directory: Path) -> None:
         self._directories.add(directory)
 
@@ -178,6 +262,7 @@ class SimulatedDisk:
 
     def fsync_directory(self, directory: Path) -> None:
         self.step()
+        self.check_sync()
         for path, content in self._unsynced.pop(directory, []):
             if content is None:
                 self._durable.pop(path, None)
