@@ -6,7 +6,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -72,7 +72,7 @@ def _properties(
     listener: int,
     controllers: list[int],
     data: Path,
-    more: Mapping[str, str],
+    more: Mapping[str, str | Sequence[str]],
 ) -> str:
     voters = ",".join(f"{i + first}@127.0.0.1:{port}" for i, port in enumerate(controllers))
     replication = min(len(controllers), 3)
@@ -99,8 +99,9 @@ def _properties(
         "group.consumer.min.heartbeat.interval.ms": 500,
         "group.consumer.heartbeat.interval.ms": 500,
     } | internal
-    for key, value in more.items():
+    for key, given in more.items():
         name = key.replace("_", ".")
+        value = given if isinstance(given, str) else given[node - first]
         added = f"{properties[name]}{_LISTS[name]}{value}" if name in _LISTS else value
         properties[name] = added
     return "".join(f"{name}={value}\n" for name, value in properties.items())
@@ -115,12 +116,15 @@ def _start(config: Path, log_path: Path) -> subprocess.Popen[bytes]:
 
 @contextmanager
 def apache_kafka(
-    brokers: int = 1, more: Mapping[str, str] | None = None, *, first_node: int = 1
+    brokers: int = 1,
+    more: Mapping[str, str | Sequence[str]] | None = None,
+    *,
+    first_node: int = 1,
 ) -> Iterator[str]:
     """A cluster of combined nodes on loopback, numbered from one on; gives its bootstrap servers.
 
-    Names of `more` have `_` where a property has a dot; `listeners` is put behind the two listeners
-    that there are always, PLAINTEXT and CONTROLLER.
+    Names of `more` have `_` where a property has a dot, a value is for all nodes or one for each;
+    `listeners` is put behind the two listeners that there are always, PLAINTEXT and CONTROLLER.
     """
     ports = _free_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]

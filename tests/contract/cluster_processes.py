@@ -1,8 +1,9 @@
-"""Three brokers in processes of their own, which keep their metadata together."""
+"""Brokers in processes of their own, which keep their metadata together."""
 
 from __future__ import annotations
 
 import socket
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,15 +24,15 @@ def free_ports(count: int) -> list[int]:
 
 
 class ClusterProcesses:
-    """Brokers 1, 2 and 3; each may be stopped, killed and started by itself."""
+    """Brokers 1, 2 and 3, or as named; each may be stopped, killed and started by itself."""
 
-    def __init__(self, folder: Path, **properties: str) -> None:
-        ports = free_ports(2 * len(NODES))
-        self.ports = dict(zip(NODES, ports, strict=False))
-        controllers = dict(zip(NODES, ports[len(NODES) :], strict=True))
+    def __init__(self, folder: Path, /, *, nodes: Sequence[int] = NODES, **properties: str) -> None:
+        ports = free_ports(2 * len(nodes))
+        self.ports = dict(zip(nodes, ports, strict=False))
+        controllers = dict(zip(nodes, ports[len(nodes) :], strict=True))
         voters = ",".join(f"{node}@127.0.0.1:{port}" for node, port in controllers.items())
         self.brokers: dict[int, BrokerProcess] = {}
-        for node in NODES:
+        for node in nodes:
             (folder / str(node)).mkdir(parents=True)
             # As `waylog up --brokers 3` writes them, but without acknowledging after fdatasync.
             broker = BrokerProcess(folder / str(node), **properties)
@@ -52,13 +53,13 @@ class ClusterProcesses:
 
     @property
     def bootstrap_servers(self) -> str:
-        """All three."""
+        """All of them."""
         return ",".join(f"127.0.0.1:{port}" for port in self.ports.values())
 
     def start(self, *nodes: int) -> str:
         """Start nodes, all if none is named; returns the bootstrap servers when they serve."""
         with ThreadPoolExecutor() as executor:
-            list(executor.map(self._start, nodes or NODES))
+            list(executor.map(self._start, nodes or self.brokers))
         return self.bootstrap_servers
 
     def _start(self, node: int) -> None:

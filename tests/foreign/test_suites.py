@@ -28,7 +28,7 @@ import pytest
 
 from tests.apache_kafka import apache_kafka, jars
 from tests.contract.broker_process import BrokerProcess
-from tests.contract.cluster_processes import ClusterProcesses
+from tests.contract.cluster_processes import NODES, ClusterProcesses
 from tests.foreign import librdkafka_suite
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(7200)]
@@ -79,7 +79,7 @@ _SETTINGS: Final = {
 def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[str]:
     folder.mkdir()
     if brokers > 1:
-        cluster = ClusterProcesses(folder, **settings)
+        cluster = ClusterProcesses(folder, nodes=NODES, **settings)
         try:
             yield cluster.start()
         finally:
