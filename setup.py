@@ -25,6 +25,7 @@ EXTENSIONS = [
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",
     "waylog/librdkafka.pyx",
+    "waylog/record_batch.pyx",
 ]
 
 # The set-up installs the packages first and compiles afterwards, so that a change of one .pyx does

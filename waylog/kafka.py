@@ -287,7 +287,7 @@ class Producer:
     ) -> asyncio.Future[RecordPosition]:
         """Queue one record; the future has its position, or AppendError. Raises as `send`."""
         future: asyncio.Future[RecordPosition] = self._loop.create_future()
-        self.send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
+        self.send(topic, value, key, list(headers) if headers else None, partial(resolve, future))
         return future
 
     def __len__(self) -> int:
@@ -339,7 +339,7 @@ class Producer:
                 logger.warning("no broker can be reached: %s", text)
 
 
-def _resolve(
+def resolve(
     future: asyncio.Future[RecordPosition],
     error: KafkaError | None,
     position: tuple[str, int, int] | None,

@@ -1,0 +1,200 @@
+"""The few requests of Kafka's protocol that a producer of ours sends, and their answers.
+
+Versions without tagged fields that Apache Kafka 2.1 to 4.x and broker_core serve: Produce 7,
+Metadata 7, InitProducerId 1. Numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Sequence
+from typing import Final, NamedTuple
+
+PRODUCE: Final = 0
+METADATA: Final = 3
+INIT_PRODUCER_ID: Final = 22
+_VERSIONS: Final = {PRODUCE: 7, METADATA: 7, INIT_PRODUCER_ID: 1}
+
+_NO_TEXT: Final = b"\xff\xff"
+_ALL_IN_SYNC: Final = -1
+
+
+class MalformedAnswer(Exception):
+    """A broker's answer is not what the protocol says."""
+
+
+class Broker(NamedTuple):
+    """Where a broker listens."""
+
+    host: str
+    port: int
+
+
+class PartitionLeader(NamedTuple):
+    """Of Metadata: who leads a partition; -1 nobody."""
+
+    partition: int
+    leader: int
+
+
+class TopicMetadata(NamedTuple):
+    """Of Metadata: a topic, or Kafka's error code."""
+
+    name: str
+    error: int
+    partitions: list[PartitionLeader]
+
+
+class Metadata(NamedTuple):
+    """An answer to `metadata`."""
+
+    brokers: dict[int, Broker]
+    topics: list[TopicMetadata]
+
+
+class ProducerIdentity(NamedTuple):
+    """An answer to `init_producer_id`: error code, id and epoch."""
+
+    error: int
+    producer_id: int
+    epoch: int
+
+
+class Appended(NamedTuple):
+    """Of Produce: how one partition fared."""
+
+    topic: str
+    partition: int
+    error: int
+    base_offset: int
+
+
+class _Reader:
+    """Reads an answer; raises MalformedAnswer where it ends too early."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+        self._at = 0
+
+    def unpack(self, form: struct.Struct) -> tuple[int, ...]:
+        try:
+            values = form.unpack_from(self._data, self._at)
+        except struct.error:
+            raise MalformedAnswer("the answer is cut short") from None
+        self._at += form.size
+        return values
+
+    def text(self) -> str:
+        """A string; "" for none."""
+        (size,) = self.unpack(_INT16)
+        if size < 0:
+            return ""
+        text = self._data[self._at : self._at + size]
+        if len(text) != size:
+            raise MalformedAnswer("the answer is cut short")
+        self._at += size
+        return text.decode("utf-8", "replace")
+
+    def count(self) -> int:
+        """The length of an array."""
+        (count,) = self.unpack(_INT32)
+        # Every element has two bytes at least: no list is made of what cannot be there.
+        if count > (len(self._data) - self._at) // 2:
+            raise MalformedAnswer("an array is longer than the answer")
+        return max(0, count)
+
+    def numbers(self) -> None:
+        """Skip an array of int32."""
+        size = 4 * self.count()
+        self._at += size
+
+
+_INT16: Final = struct.Struct(">h")
+_INT32: Final = struct.Struct(">i")
+_BOOLEAN: Final = struct.Struct(">b")
+_IDENTITY: Final = struct.Struct(">ihqh")
+_PARTITION: Final = struct.Struct(">hiii")
+_APPENDED: Final = struct.Struct(">ihqqq")
+_HEAD: Final = struct.Struct(">ihhih")
+
+
+def text(value: str) -> bytes:
+    """A string with its length."""
+    encoded = value.encode()
+    return _INT16.pack(len(encoded)) + encoded
+
+
+def request(api: int, correlation_id: int, client_id: bytes, parts: Sequence[bytes]) -> bytes:
+    """A whole request with its length in front."""
+    size = 10 + len(client_id) + sum(map(len, parts))
+    head = _HEAD.pack(size, api, _VERSIONS[api], correlation_id, len(client_id))
+    return b"".join((head, client_id, *parts))
+
+
+def metadata(topics: Sequence[str]) -> list[bytes]:
+    """Ask who leads; creates no topic."""
+    return [_INT32.pack(len(topics)), *map(text, topics), b"\0"]
+
+
+def read_metadata(data: bytes) -> Metadata:
+    """Raises MalformedAnswer."""
+    reader = _Reader(data)
+    reader.unpack(_INT32)  # throttled
+    brokers: dict[int, Broker] = {}
+    for _ in range(reader.count()):
+        (node,) = reader.unpack(_INT32)
+        host = reader.text()
+        (port,) = reader.unpack(_INT32)
+        reader.text()  # rack
+        brokers[node] = Broker(host, port)
+    reader.text()  # cluster
+    reader.unpack(_INT32)  # controller
+    topics: list[TopicMetadata] = []
+    for _ in range(reader.count()):
+        (error,) = reader.unpack(_INT16)
+        name = reader.text()
+        reader.unpack(_BOOLEAN)  # internal
+        partitions: list[PartitionLeader] = []
+        for _ in range(reader.count()):
+            _, index, leader, _ = reader.unpack(_PARTITION)
+            for _ in range(3):
+                reader.numbers()  # replicas, in-sync replicas, offline replicas
+            partitions.append(PartitionLeader(index, leader))
+        topics.append(TopicMetadata(name, error, partitions))
+    return Metadata(brokers, topics)
+
+
+def init_producer_id() -> list[bytes]:
+    """Ask for an id, outside of any transaction."""
+    return [_NO_TEXT, _INT32.pack(0)]
+
+
+def read_init_producer_id(data: bytes) -> ProducerIdentity:
+    """Raises MalformedAnswer."""
+    _, error, producer_id, epoch = _Reader(data).unpack(_IDENTITY)
+    return ProducerIdentity(error, producer_id, epoch)
+
+
+def produce(batches: Iterable[tuple[str, int, bytes]], timeout_ms: int) -> list[bytes]:
+    """Append a batch to each of some partitions, each named once (acks=all)."""
+    by_topic: dict[str, list[tuple[int, bytes]]] = {}
+    for topic, partition, batch in batches:
+        by_topic.setdefault(topic, []).append((partition, batch))
+    parts = [_NO_TEXT, struct.pack(">hii", _ALL_IN_SYNC, timeout_ms, len(by_topic))]
+    for topic, partitions in by_topic.items():
+        parts += [text(topic), _INT32.pack(len(partitions))]
+        for partition, batch in partitions:
+            parts += [struct.pack(">ii", partition, len(batch)), batch]
+    return parts
+
+
+def read_produce(data: bytes) -> list[Appended]:
+    """Raises MalformedAnswer."""
+    reader = _Reader(data)
+    appended: list[Appended] = []
+    for _ in range(reader.count()):
+        topic = reader.text()
+        for _ in range(reader.count()):
+            index, error, base_offset, _, _ = reader.unpack(_APPENDED)
+            appended.append(Appended(topic, index, error, base_offset))
+    return appended
