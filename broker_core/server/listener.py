@@ -8,6 +8,7 @@ import ssl
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
+from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
@@ -60,7 +61,7 @@ class Listener:
         self._tls = tls
         self._idle_s_max = idle_ms_max / 1000
         self._setup_s_max = setup_ms_max / 1000
-        self._connections: set[Connection] = set()
+        self._connections: OrderedSet[Connection] = OrderedSet()
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 

@@ -9,6 +9,7 @@ from broker_core.environment import FileSlice
 from broker_core.errors import FencedLeaderEpoch, NotEnoughReplicas, UnknownLeaderEpoch
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
+from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.control_records import EndMarker
 
 
@@ -67,7 +68,7 @@ class Partition:
         log.high_watermark_follows_end = False
         self.acknowledges_after_flush = False
         self.deleted = False
-        self.fetches: set[FetchWaiter] = set()
+        self.fetches: OrderedSet[FetchWaiter] = OrderedSet()
         # Waiters by the log end offset that must be durable, in the order of the log.
         self._appends: deque[tuple[int, AppendWaiter]] = deque()
         # Bytes appended since the high watermark last moved.

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple
 
 from broker_core import errors
+from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import FETCH
 from broker_core.replication.follower import Fetched, FetchPosition, Outcome
 from broker_core.server.flusher import Flusher
@@ -65,7 +66,7 @@ class ReplicaFetcher:
         # What the next question has to say.
         self._changed: dict[_Key, None] = {}
         self._forgotten: set[_Key] = set()
-        self._unflushed: set[ReplicatedPartition] = set()
+        self._unflushed: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._session_id = 0
         self._session_epoch = 0
         self._questions = 0  # that have no answer yet

@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 from broker_core import errors
 from broker_core.cluster.image import ClusterImage, PartitionImage
 from broker_core.environment import Clock
+from broker_core.ordered_set import OrderedSet
 from broker_core.replication.leader import IsrProposal
 from broker_core.server.flusher import Flusher
 from broker_core.server.peer import Peer
@@ -85,7 +86,7 @@ class Replicas:
         self._limits = limits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
-        self._led: set[ReplicatedPartition] = set()
+        self._led: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._listeners: dict[str, RoleListener] = {}  # by topic
         self._proposals: dict[ReplicatedPartition, IsrProposal] = {}

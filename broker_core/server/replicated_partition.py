@@ -15,6 +15,7 @@ from broker_core.cluster.image import PartitionImage
 from broker_core.cluster.records import NO_LEADER
 from broker_core.environment import FileSlice
 from broker_core.log.log import AppendResult, Log
+from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.control_records import EndMarker
 from broker_core.replication.follower import PartitionFollower
 from broker_core.replication.leader import IsrProposal, PartitionLeader
@@ -84,7 +85,7 @@ class ReplicatedPartition(Partition):
         self.leader: PartitionLeader | None = None
         self.follower: PartitionFollower | None = None
         #: Followers elsewhere that fetch here.
-        self.readers: set[ReplicaReader] = set()
+        self.readers: OrderedSet[ReplicaReader] = OrderedSet()
         #: Told after every flush while this broker follows.
         self.on_flushed: Callable[[ReplicatedPartition], None] | None = None
         self._control = control
