@@ -192,10 +192,10 @@ class QuorumShell:
             if isinstance(request, FetchRequest) and isinstance(answer, FetchAnswer):
                 quiet = not (answer.entries or answer.diverging or answer.snapshot)
                 if quiet and not replica.has_news(request):
+                    # Asked again by who has given up waiting: on its connection nothing is answered
+                    # before the first has been.
+                    self._answer_fetch(request)
                     wait = self._loop.call_later(_FETCH_WAIT_MS / 1000, self._answer_fetch, request)
-                    former = self._fetches.pop(request, None)
-                    if former is not None:
-                        former[1].cancel()
                     self._fetches[request] = answered, wait
                     return
             answered(answer)
