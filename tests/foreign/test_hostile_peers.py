@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROUNDS = 5
 #: How long slow connections are watched.
-WATCHED_S = 75
+WATCHED_S = 40
 
 
 class Cost(NamedTuple):
@@ -109,8 +109,8 @@ def _idle(victim: Victim) -> tuple[float, str]:
 
 
 def _slow(victim: Victim) -> tuple[float, str]:
-    """A hundred peers that send a byte a second of a request that needs hours."""
-    request = hostile_peers.frame(hostile_peers.header(3, 1) + bytes(100_000))
+    """A hundred peers that send a byte a second of a request of 4 KiB."""
+    request = hostile_peers.frame(hostile_peers.header(3, 1) + bytes(4096))
     connections = [victim.connect() for _ in range(100)]
     began = time.perf_counter()
     position = 0
@@ -180,5 +180,5 @@ def test_hostile_peers_cost_no_more_than_at_apache_kafka(tmp_path: Path) -> None
     for name, cost in ours.items():
         print(f"| {name} | {cost} | {theirs[name]} |")
     for name in hostile_peers.requests():
-        assert ours[name].milliseconds < 50, name
+        assert ours[name].cpu_ms < 50, name
     assert sum(cost.mib for cost in ours.values()) < 32
