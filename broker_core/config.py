@@ -322,6 +322,8 @@ class BrokerConfig:
     replica_selector: str | None = _setting("replica.selector.class", None, _replica_selector)
     replica_fetch_wait_max_ms: int = _setting("replica.fetch.wait.max.ms", 500, int, low=1)
     replica_fetch_min_bytes: int = _setting("replica.fetch.min.bytes", 1, int, low=1)
+    #: Not one of Kafka's: so long appends gather, where they come fast, before followers are told.
+    replica_fetch_linger_ms: int = _setting("replica.fetch.linger.ms", 10, int, low=0)
 
     #: Defaults of topics, by the topic's property names ("retention.ms").
     topic_defaults: Mapping[str, str] = field(default_factory=dict)

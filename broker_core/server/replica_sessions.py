@@ -1,7 +1,10 @@
 """Fetch, asked by followers: each says once what it follows, then only how far it has come.
 
 A follower's question waits here until something is appended. Of all partitions that it follows only
-those are looked at that have something new, so that an answer costs what is in it.
+those are looked at that have something new, so that an answer costs what is in it. All followers
+are answered together, at the pace of `AnswerPace`: their next questions, which acknowledge, then
+come together too. That a high watermark has moved is told along with the next records, or a little
+later.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.environment import FileSlice
+from broker_core.replication.pace import AnswerPace
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.request import Request
@@ -25,6 +29,10 @@ logger = logging.getLogger(__name__)
 _NO_SESSION: Final = -1
 _NEW_SESSION: Final = 0
 _TOPIC_IDS_FROM: Final = 13
+#: Followers that have no records to wait for learn so much later what has been committed.
+_COMMITTED_S: Final = 0.02
+
+_NOTHING_SENT: Final = (-1, -1)
 
 _Key = tuple[bytes, int]  # topic id, partition
 
@@ -38,7 +46,7 @@ class _Followed:
         self.partition = partition
         self.asked = asked
         #: High watermark and log start that the follower knows.
-        self.sent = (-1, -1)
+        self.sent = _NOTHING_SENT
 
     @property
     def is_behind(self) -> bool:
@@ -49,10 +57,18 @@ class _Followed:
 class ReplicaSession:
     """What one follower fetches from this broker; a ReplicaReader of each of the partitions."""
 
-    def __init__(self, broker: Broker, session_id: int, broker_id: int, broker_epoch: int) -> None:
+    def __init__(
+        self,
+        broker: Broker,
+        session_id: int,
+        broker_id: int,
+        broker_epoch: int,
+        sessions: ReplicaSessions,
+    ) -> None:
         self.session_id = session_id
         self.broker_id = broker_id
         self._broker = broker
+        self._sessions = sessions
         self._broker_epoch = broker_epoch
         self._epoch = 0
         self._followed: dict[_Key, _Followed] = {}
@@ -63,7 +79,6 @@ class ReplicaSession:
         self._unknown: dict[_Key, int] = {}  # error codes
         self._request: Request | None = None
         self._timer: asyncio.TimerHandle | None = None
-        self._waking: asyncio.Handle | None = None
 
     # ------------------------------------------------------------------------------------ requests
 
@@ -84,10 +99,14 @@ class ReplicaSession:
             for asked in topic["partitions"]:
                 self._take(topic["topic_id"], asked)
         self._request = request
-        response, size = self._collect()
-        if response or body["max_wait_ms"] <= 0 or size:
+        response: dict[bytes, list[dict[str, Any]]] = {}
+        if not self._sessions.is_gathering or body["max_wait_ms"] <= 0:
+            response = self._collect()
+        if response or body["max_wait_ms"] <= 0:
             self._answer(response)
             return
+        if self._moved:
+            self._sessions.tell_committed()
         request.on_close = self.close
         self._timer = asyncio.get_running_loop().call_later(
             body["max_wait_ms"] / 1000, self._time_out
@@ -137,7 +156,7 @@ class ReplicaSession:
 
     # ------------------------------------------------------------------------------------- answers
 
-    def _collect(self) -> tuple[dict[bytes, list[dict[str, Any]]], int]:
+    def _collect(self) -> dict[bytes, list[dict[str, Any]]]:
         assert self._request is not None
         left = self._request.body["max_bytes"]
         topics: dict[bytes, list[dict[str, Any]]] = {}
@@ -162,7 +181,7 @@ class ReplicaSession:
             self._moved.discard(key)
         if topics:
             self._add_moved(topics)
-        return topics, size
+        return topics
 
     def _add_moved(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
         moved, self._moved = self._moved, set()
@@ -186,10 +205,11 @@ class ReplicaSession:
             if error.code == errors.KafkaStorageError.code:
                 logger.error("%s cannot be read: %s", partition, error)
             return _refused(partition.index, error.code, partition.log.log_start_offset)
-        known = followed.sent == (partition.high_watermark, partition.log.log_start_offset)
-        if not records and diverging is None and known:
-            return None
-        return _result(followed, records, diverging)
+        if records or diverging is not None or followed.sent == _NOTHING_SENT:
+            return _result(followed, records, diverging)
+        if followed.is_behind:
+            self._moved.add((partition.topic_id, partition.index))
+        return None
 
     def _answer(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
         request, self._request = self._request, None
@@ -197,9 +217,6 @@ class ReplicaSession:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if self._waking is not None:
-            self._waking.cancel()
-            self._waking = None
         request.on_close = None
         request.reply(
             {
@@ -215,39 +232,41 @@ class ReplicaSession:
         self._timer = None
         # Nobody says so when records are deleted; followers delete a little later.
         self._moved.update(key for key, followed in self._followed.items() if followed.is_behind)
-        topics, _ = self._collect()
+        topics = self._collect()
         self._add_moved(topics)
         self._answer(topics)
 
-    def _wake(self) -> None:
-        self._waking = None
-        if self._request is not None:
-            topics, _ = self._collect()
-            if topics:
-                self._answer(topics)
+    def tell(self) -> None:
+        """Answer the question that waits, if there is anything new."""
+        if self._request is None:
+            return
+        topics = self._collect()
+        if self._moved:
+            self._add_moved(topics)
+        if topics:
+            self._answer(topics)
 
     # ----------------------------------------------------------------------- news from partitions
 
     def appended(self, partition: ReplicatedPartition) -> None:
         """See ReplicaReader."""
         self._news[partition.topic_id, partition.index] = None
-        if self._request is not None and self._waking is None:
-            # What else this turn of the event loop appends goes into the same answer.
-            self._waking = asyncio.get_running_loop().call_soon(self._wake)
+        self._sessions.tell_appended()
 
     def committed(self, partition: ReplicatedPartition) -> None:
         """See ReplicaReader."""
         self._moved.add((partition.topic_id, partition.index))
+        if self._request is not None:
+            self._sessions.tell_committed()
 
     changed = appended
 
     def close(self) -> None:
         """The follower is gone."""
         self._request = None
-        for timer in (self._timer, self._waking):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._waking = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
         for followed in self._followed.values():
             followed.partition.readers.discard(self)
         self._followed.clear()
@@ -292,6 +311,12 @@ class ReplicaSessions:
         self._is_registered = is_registered
         self._sessions: dict[int, ReplicaSession] = {}  # by broker
         self._next_id = 1
+        self._loop = asyncio.get_running_loop()
+        self._pace = AnswerPace(broker.config.replica_fetch_linger_ms / 1000)
+        #: Whether what is appended waits for more, to be told together.
+        self.is_gathering = False
+        self._telling: asyncio.Handle | None = None
+        self._tell_at = 0.0
 
     def fetch(self, request: Request, broker_id: int, broker_epoch: int) -> None:
         """Answer a follower's Fetch, now or later."""
@@ -305,7 +330,7 @@ class ReplicaSessions:
                 if session is not None:
                     session.close()
                 session = self._sessions[broker_id] = ReplicaSession(
-                    self._broker, self._next_id, broker_id, broker_epoch
+                    self._broker, self._next_id, broker_id, broker_epoch, self
                 )
                 self._next_id += 1
             elif session is None or session.session_id != body["session_id"]:
@@ -313,6 +338,39 @@ class ReplicaSessions:
             session.fetch(request)
         except errors.BrokerError as error:
             request.reply({"error_code": error.code})
+
+    def tell_appended(self) -> None:
+        """Something has been appended that followers do not know."""
+        now = self._loop.time()
+        at = self._pace.appended(now)
+        if at > now:
+            self.is_gathering = True
+        self._tell(now, at)
+
+    def tell_committed(self) -> None:
+        """A high watermark has moved."""
+        if self._telling is None:
+            now = self._loop.time()
+            self._tell(now, now + _COMMITTED_S)
+
+    def _tell(self, now: float, at: float) -> None:
+        if self._telling is not None:
+            if self._tell_at <= at:
+                return
+            self._telling.cancel()
+        self._tell_at = at
+        if at > now:
+            self._telling = self._loop.call_at(at, self._tell_all)
+        else:
+            # What else this turn of the event loop appends goes into the same answers.
+            self._telling = self._loop.call_soon(self._tell_all)
+
+    def _tell_all(self) -> None:
+        self._telling = None
+        self._pace.answered(self._loop.time(), has_waited=self.is_gathering)
+        self.is_gathering = False
+        for session in self._sessions.values():
+            session.tell()
 
     def _check(self, request: Request, broker_id: int) -> None:
         authorizer = self._broker.authorizer
@@ -330,6 +388,8 @@ class ReplicaSessions:
 
     def close(self) -> None:
         """Forget all."""
+        if self._telling is not None:
+            self._telling.cancel()
         for session in self._sessions.values():
             session.close()
         self._sessions.clear()

@@ -13,8 +13,8 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol.definitions import METADATA
+from load_tests.numbered_load import TOPIC, Account, NumberedLoad
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S
-from tests.broker_core.server.cluster.load import TOPIC, Account, Load
 from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_kill import Processes
 
@@ -79,7 +79,7 @@ def check(account: Account) -> None:
     assert not account.moved
 
 
-async def kill_in_turn(cluster: Cluster, load: Load, times: int) -> list[float]:
+async def kill_in_turn(cluster: Cluster, load: NumberedLoad, times: int) -> list[float]:
     """Kill brokers, each when all are in sync again; how long some partition was not served."""
     gaps = []
     for number in range(times):
@@ -96,7 +96,7 @@ async def kill_in_turn(cluster: Cluster, load: Load, times: int) -> list[float]:
 async def test_nothing_acknowledged_is_lost_or_doubled_when_brokers_are_killed(
     cluster: Cluster,
 ) -> None:
-    with Load(cluster.servers, PARTITIONS) as load:
+    with NumberedLoad(cluster.servers, PARTITIONS) as load:
         gaps = await kill_in_turn(cluster, load, 2)
         began = time.monotonic()
         await cluster.stop(3)
@@ -110,7 +110,7 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_brokers_are_killed(
 @pytest.mark.long
 @pytest.mark.timeout(1200)
 async def test_brokers_may_be_killed_fifty_times(cluster: Cluster) -> None:
-    with Load(cluster.servers, PARTITIONS, rate=2000) as load:
+    with NumberedLoad(cluster.servers, PARTITIONS, rate=2000) as load:
         gaps = await kill_in_turn(cluster, load, 50)
     account = await asyncio.to_thread(load.account)
     check(account)
@@ -125,7 +125,7 @@ async def test_brokers_may_be_killed_fifty_times(cluster: Cluster) -> None:
 async def test_a_broker_that_freezes_and_wakes_harms_nothing(cluster: Cluster) -> None:
     # A client of a frozen broker notices nothing but that there is no answer.
     impatient = {"socket.timeout.ms": 3000, "request.timeout.ms": 3000}
-    with Load(cluster.servers, PARTITIONS, settings=impatient) as load:
+    with NumberedLoad(cluster.servers, PARTITIONS, settings=impatient) as load:
         for frozen in (1, 2, 3):
             await cluster.all_in_sync()
             began = time.monotonic()
@@ -142,7 +142,7 @@ async def test_a_broker_that_freezes_and_wakes_harms_nothing(cluster: Cluster) -
 async def test_brokers_are_restarted_one_after_the_other_and_no_client_notices(
     cluster: Cluster,
 ) -> None:
-    with Load(cluster.servers, PARTITIONS, rate=5000) as load:
+    with NumberedLoad(cluster.servers, PARTITIONS, rate=5000) as load:
         await asyncio.sleep(2)
         began = time.monotonic()
         for node_id in (1, 2, 3):
