@@ -3,6 +3,9 @@
 A directory holds `quorum-state` (the vote), `snapshot` and `entries-START`, the entries behind the
 snapshot, one frame each: length, CRC-32 of what follows, epoch, kind, value. The entries are in
 memory too; there are few of them, since a snapshot takes the place of what has become many.
+
+A frame that is no entry comes before those that are written when all others are durable: damage in
+front of it is no write that a power cut has torn.
 """
 
 from __future__ import annotations
@@ -35,6 +38,8 @@ _FRAME: Final = struct.Struct(">II")  # length of the rest, its checksum
 _ENTRY: Final = struct.Struct(">ih")  # epoch, kind
 _SNAPSHOT: Final = struct.Struct(">IqiI")  # checksum of the rest, end offset, epoch, voters' length
 _LOG_NAME: Final = re.compile(r"entries-(\d{20})")
+#: Where it stands, everything before was durable when it was written.
+_DURABLE_KIND: Final = -2
 #: What one `read` gives at most, if that is more than one entry.
 _READ_BYTES_MAX: Final = 4 * 1024 * 1024
 
@@ -132,6 +137,8 @@ class FileMetadataLog:
         position = self._size
         frames = bytearray()
         ends = []
+        if self._entries and self._flushed == len(self._entries):
+            frames += _DURABLE
         for entry in entries:
             frames += _frame(entry)
             ends.append(position + len(frames))
@@ -225,31 +232,45 @@ class FileMetadataLog:
             return
         start = starts[-1]
         path = self._path(start)
-        entries, size = _read_frames(self._disk.read(path))
+        data = self._disk.read(path)
+        entries, ends, whole = _read_frames(data)
+        if data.find(_DURABLE, whole) >= 0:
+            raise KafkaStorageError(
+                f"{path}: the entry at offset {start + len(entries)} (byte {whole}) is damaged, "
+                "and there are later ones. What is committed may rest on this node: only while a "
+                "majority of the other controllers is running may this file and `snapshot` be "
+                "moved away, for the node to get its metadata from them"
+            )
         if self._snapshot is not None and start < self._snapshot.end_offset:
             # The snapshot was written, but the entries behind it were not yet apart.
             self._rewrite(_behind(self._snapshot, start, entries))
             return
         self._file = self._disk.open(path, writable=True)
-        for entry in entries:
-            self._ends.append(self._size + _FRAME.size + _ENTRY.size + len(entry.value))
-            self._entries.append(entry)
-        if size != self._file.size():
+        self._entries, self._ends = entries, ends
+        if self._size != self._file.size():
             logger.warning("%s: what was being written at the end is cut off", path)
-            self._file.truncate(size)
+            self._file.truncate(self._size)
         # What is read may have been written and never flushed.
         self._file.fdatasync()
         self._flushed = len(self._entries)
 
 
-def _frame(entry: Entry) -> bytes:
-    body = _ENTRY.pack(entry.epoch, entry.kind) + entry.value
+def _framed(body: bytes) -> bytes:
     return _FRAME.pack(len(body), zlib.crc32(body)) + body
 
 
-def _read_frames(data: bytes) -> tuple[list[Entry], int]:
-    """The entries up to the first that is not whole, and where they end."""
-    entries = []
+def _frame(entry: Entry) -> bytes:
+    return _framed(_ENTRY.pack(entry.epoch, entry.kind) + entry.value)
+
+
+#: Its value cannot be part of a text.
+_DURABLE: Final = _framed(_ENTRY.pack(0, _DURABLE_KIND) + b"\xfe\xffdurable")
+
+
+def _read_frames(data: bytes) -> tuple[list[Entry], list[int], int]:
+    """The entries up to the first frame that is not whole, where each ends, where that begins."""
+    entries: list[Entry] = []
+    ends: list[int] = []
     position = 0
     while position + _FRAME.size + _ENTRY.size <= len(data):
         length, checksum = _FRAME.unpack_from(data, position)
@@ -258,9 +279,11 @@ def _read_frames(data: bytes) -> tuple[list[Entry], int]:
         if len(body) < max(length, _ENTRY.size) or zlib.crc32(body) != checksum:
             break
         epoch, kind = _ENTRY.unpack_from(body)
-        entries.append(Entry(epoch, EntryKind(kind), body[_ENTRY.size :]))
         position = begin + length
-    return entries, position
+        if kind != _DURABLE_KIND:
+            entries.append(Entry(epoch, EntryKind(kind), body[_ENTRY.size :]))
+            ends.append(position)
+    return entries, ends, position
 
 
 def _behind(snapshot: Snapshot, start: int, entries: list[Entry]) -> list[Entry]:

@@ -7,10 +7,9 @@ import pytest
 
 from broker_core.environment import Environment
 from broker_core.errors import KafkaStorageError
-from broker_core.quorum.entries import Entry, EntryKind, ReplicaKey, Snapshot
+from broker_core.quorum.entries import Entry, EntryKind, EpochEnd, ReplicaKey, Snapshot
 from broker_core.quorum.file_store import FileElectionStore, FileMetadataLog
 from broker_core.quorum.storage import Election, MetadataLog
-from tests.simulation.quorum_disk import Disk
 
 ENVIRONMENT = Environment.real()
 VOTERS = frozenset({ReplicaKey(1, ""), ReplicaKey(2, "x")})
@@ -22,6 +21,49 @@ def opened(directory: Path) -> FileMetadataLog:
 
 def entry(epoch: int, value: bytes = b"v") -> Entry:
     return Entry(epoch, EntryKind.DATA, value)
+
+
+class Model:
+    """What a log holds, as plainly as it can be said."""
+
+    def __init__(self) -> None:
+        self.snapshot: Snapshot | None = None
+        self.entries: list[Entry] = []
+
+    @property
+    def start(self) -> int:
+        return 0 if self.snapshot is None else self.snapshot.end_offset
+
+    @property
+    def end(self) -> int:
+        return self.start + len(self.entries)
+
+    def truncate(self, end: int) -> None:
+        del self.entries[end - self.start :]
+
+    def install(self, snapshot: Snapshot) -> None:
+        last = snapshot.end_offset - 1 - self.start
+        continues = 0 <= last < len(self.entries) and self.entries[last].epoch == snapshot.epoch
+        self.entries = self.entries[last + 1 :] if continues else []
+        self.snapshot = snapshot
+
+    def contents(self) -> tuple[object, ...]:
+        before = 0 if self.snapshot is None else self.snapshot.epoch
+        epochs = [before, *(each.epoch for each in self.entries)]
+
+        def end_of_epoch(epoch: int) -> EpochEnd:
+            at = max((at for at, found in enumerate(epochs) if found <= epoch), default=0)
+            return EpochEnd(epochs[at], self.start + at)
+
+        return (
+            self.start,
+            self.end,
+            self.end,
+            epochs[-1],
+            self.snapshot,
+            tuple(self.entries),
+            [end_of_epoch(epoch) for epoch in range(8)],
+        )
 
 
 def contents(log: MetadataLog) -> tuple[object, ...]:
@@ -50,32 +92,31 @@ def test_a_vote_that_cannot_be_read_is_not_taken_for_none(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_the_files_hold_what_the_simulated_disk_holds(tmp_path: Path, seed: int) -> None:
-    """The simulator's disk is the reference: any steps, and a restart now and then."""
+def test_the_files_hold_what_was_put_into_them(tmp_path: Path, seed: int) -> None:
+    """Any steps, and a restart now and then."""
     chance = random.Random(seed)
-    model, log, epoch = Disk(chance), opened(tmp_path), 1
+    model, log, epoch = Model(), opened(tmp_path), 1
     for _ in range(60):
-        both: tuple[MetadataLog, MetadataLog] = model, log
         match chance.randrange(5):
             case 0 | 1:
                 epoch += chance.randrange(2)
                 entries = [entry(epoch, chance.randbytes(9)) for _ in range(chance.randint(1, 5))]
-                for each in both:
-                    each.append(entries)
-                    each.flush()
-            case 2 if model.end_offset > model.start_offset:
-                end = chance.randint(model.start_offset, model.end_offset)
-                for each in both:
-                    each.truncate(end)
+                model.entries += entries
+                log.append(entries)
+                log.flush()
+            case 2 if model.entries:
+                end = chance.randint(model.start, model.end)
+                model.truncate(end)
+                log.truncate(end)
             case 3:
-                end = chance.randint(model.start_offset + 1, model.end_offset + 3)
+                end = chance.randint(model.start + 1, model.end + 3)
                 taken = Snapshot(end, epoch, VOTERS, chance.randbytes(20))
-                for each in both:
-                    each.install(taken)
+                model.install(taken)
+                log.install(taken)
             case 4:
                 log.close()
                 log = opened(tmp_path)
-        assert contents(log) == contents(model)
+        assert contents(log) == model.contents()
 
 
 @pytest.mark.parametrize("cut", [1, 5, 9, 13])
@@ -91,6 +132,53 @@ def test_what_was_being_written_when_the_power_went_is_cut_off(tmp_path: Path, c
     again.append([entry(2)])
     again.close()
     assert opened(tmp_path).read(0, 10) == (entry(1), entry(2))
+
+
+@pytest.mark.parametrize("byte", [0, 5, 9, 15])
+def test_damage_before_later_entries_is_refused(tmp_path: Path, byte: int) -> None:
+    log = opened(tmp_path)
+    for value in (b"first", b"second", b"third"):
+        log.append([entry(1, value)])
+        log.flush()
+    log.close()
+    (path,) = tmp_path.glob("entries-*")
+    whole = path.read_bytes()
+    data = bytearray(whole)
+    data[whole.index(b"second") - 14 + byte] ^= 1
+    path.write_bytes(data)
+    with pytest.raises(KafkaStorageError, match=r"offset 1 .* is damaged"):
+        opened(tmp_path)
+    assert path.read_bytes() == data
+    path.write_bytes(whole)
+    assert opened(tmp_path).end_offset == 3
+
+
+def test_what_was_never_durable_may_be_torn_in_the_middle(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    log.append([entry(1, b"durable")])
+    log.flush()
+    log.append([entry(1, b"torn")])
+    log.append([entry(1, b"whole")])
+    log.close()
+    (path,) = tmp_path.glob("entries-*")
+    path.write_bytes(path.read_bytes().replace(b"torn", b"\0\0\0\0"))
+    assert opened(tmp_path).read(0, 10) == (entry(1, b"durable"),)
+
+
+def test_a_log_continues_after_a_truncation_and_a_restart(tmp_path: Path) -> None:
+    log = opened(tmp_path)
+    for value in (b"a", b"b", b"c"):
+        log.append([entry(1, value)])
+        log.flush()
+    log.truncate(1)
+    log.append([entry(2, b"d")])
+    log.flush()
+    log.close()
+    again = opened(tmp_path)
+    again.append([entry(2, b"e")])
+    again.close()
+    expected = (entry(1, b"a"), entry(2, b"d"), entry(2, b"e"))
+    assert opened(tmp_path).read(0, 10) == expected
 
 
 def test_a_snapshot_whose_entries_were_not_apart_yet_takes_their_place(tmp_path: Path) -> None:
