@@ -15,6 +15,7 @@ from broker_core.server.request_metrics import BUCKETS_S, RequestMetrics
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
+    from broker_core.server.cluster.membership import Cluster
     from broker_core.server.runtime import Broker
     from broker_core.server.topics import Topic
 
@@ -176,8 +177,29 @@ class _Collector:
                 sum(each.leader != each.replicas[0] for each in led),
             ),
             ("metadata_offset", "Entries of the metadata log that hold here.", image.offset),
+            (
+                "quorum_leader",
+                "The node that leads the metadata quorum, -1 if nobody is known to.",
+                cluster.controller_id,
+            ),
+            ("quorum_epoch", "Epoch of the metadata quorum.", cluster.quorum.node.replica.epoch),
+            ("quorum_voters", "Nodes that vote.", len(cluster.quorum.node.replica.voters)),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)
+        yield self._quorum_lag(cluster)
+
+    @staticmethod
+    def _quorum_lag(cluster: Cluster) -> Metric:
+        from prometheus_client.core import GaugeMetricFamily
+
+        lag = GaugeMetricFamily(
+            _PREFIX + "quorum_lag",
+            "Entries that a voter lacks, as the quorum's leader knows it.",
+            labels=["voter"],
+        )
+        for voter, entries in cluster.quorum_lag().items():
+            lag.add_metric([str(voter)], entries)
+        return lag
 
     def _flushes(self) -> Iterator[Metric]:
         from prometheus_client.core import HistogramMetricFamily

@@ -1,6 +1,6 @@
-"""Prometheus fetches the metrics here: GET /metrics, and /healthz for probes.
+"""Prometheus fetches the metrics here: GET /metrics, /healthz for probes, / for people.
 
-Two paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
+Three paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
 rest has.
 """
 
@@ -19,13 +19,19 @@ _REQUEST_BYTES_MAX: Final = 8192
 _REQUEST_TIMEOUT_S: Final = 5.0
 _CLIENTS_MAX: Final = 16
 _PLAIN: Final = "text/plain; charset=utf-8"
+_HTML: Final = "text/html; charset=utf-8"
 
 
 class MetricsServer:
-    """Answers with what `render` makes: (content type, body)."""
+    """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML."""
 
-    def __init__(self, render: Callable[[], tuple[str, bytes]]) -> None:
+    def __init__(
+        self,
+        render: Callable[[], tuple[str, bytes]],
+        page: Callable[[], bytes] | None = None,
+    ) -> None:
         self._render = render
+        self._page = page
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
@@ -70,6 +76,8 @@ class MetricsServer:
             status = "200 OK"
         elif path == b"/healthz":
             status, kind, body = "200 OK", _PLAIN, b"ok\n"
+        elif path == b"/" and self._page is not None:
+            status, kind, body = "200 OK", _HTML, self._page()
         else:
             status, kind, body = "404 Not Found", _PLAIN, b"/metrics and /healthz are here\n"
         header = (

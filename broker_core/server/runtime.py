@@ -170,9 +170,17 @@ class Broker:
             await self._unless_failed(self.cluster.lifecycle.begin())
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
-            self.metrics_server = MetricsServer(renderer(self))
+            self.metrics_server = MetricsServer(renderer(self), self._status_page())
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
+
+    def _status_page(self) -> Callable[[], bytes] | None:
+        cluster = self.cluster
+        if cluster is None:
+            return None
+        from broker_core.server.cluster.status_page import status_page
+
+        return lambda: status_page(cluster, self.node_id)
 
     async def _unless_failed(self, step: Coroutine[Any, Any, None]) -> None:
         """Wait for others, who may take their time; raises why this broker cannot go on."""

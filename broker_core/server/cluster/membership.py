@@ -22,6 +22,7 @@ from broker_core.protocol.definitions import (
     SASL_HANDSHAKE,
 )
 from broker_core.quorum.messages import Answer
+from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
 from broker_core.server.authority import Authority, Done
 from broker_core.server.authorization import authorize
@@ -187,6 +188,19 @@ class Cluster:
     def describe_quorum(self) -> dict[str, Any] | None:
         """What DescribeQuorum says of the metadata log; None where another node leads it."""
         return quorum_description(self._shell, self._broker.now_ms())
+
+    def quorum_lag(self) -> dict[int, int]:
+        """Entries that each other voter lacks; nothing where another node leads."""
+        replica = self._shell.node.replica
+        role = replica.role
+        if not isinstance(role, Leader):
+            return {}
+        end_offset = replica.log.end_offset
+        return {
+            key.node_id: end_offset - progress.fetch_offset
+            for key, progress in role.followers.items()
+            if key in replica.voters
+        }
 
     def brokers(self) -> list[BrokerImage]:
         """The brokers that serve, or are about to stop."""

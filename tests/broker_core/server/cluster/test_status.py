@@ -1,0 +1,40 @@
+"""What operators see of a cluster: metrics and the page beside them."""
+
+from __future__ import annotations
+
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.cluster.conftest import StartTrio
+from tests.broker_core.server.cluster.test_cluster import Connect, create
+from tests.broker_core.server.test_metrics import get, values
+
+
+async def page(broker: Broker) -> str:
+    head, _, body = (await get(broker, b"GET / HTTP/1.1\r\n\r\n")).partition("\r\n\r\n")
+    assert head.startswith("HTTP/1.1 200 OK")
+    return body
+
+
+async def test_metrics_and_page_name_the_quorum_and_what_is_under_replicated(
+    start_trio: StartTrio, connect: Connect
+) -> None:
+    trio = await start_trio(metrics_listener="127.0.0.1:0")
+    client = await connect(trio.brokers[trio.active])
+    await create(client, "t-1-", 3)
+    await trio.until(lambda broker: broker.topics.get("t-1-") is not None)
+    active = trio.active
+    found = await values(trio.brokers[active])
+    assert found["quorum_leader",] == active
+    assert found["quorum_voters",] == 3
+    assert {name[1] for name in found if name[0] == "quorum_lag"} == {
+        str(node) for node in trio.brokers if node != active
+    }
+    assert "None." in await page(trio.brokers[active])
+    stopped = next(node for node in trio.brokers if node != active)
+    await trio.stop(stopped)
+    broker = trio.brokers[active]
+    assert broker.cluster is not None
+    text = await page(broker)
+    assert "3 under-replicated, 0 without a leader" in text
+    assert "t-1--0" in text
+    assert sum([(await values(each))["under_replicated_partitions",] for each in
+                trio.brokers.values()]) == 3  # fmt: skip
