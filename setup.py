@@ -24,6 +24,7 @@ EXTENSIONS = [
     "geoservice/streets.pyx",
     "load_tests/fleet.pyx",
     "spark/stay_points.pyx",
+    "waylog/fetched_records.pyx",
     "waylog/librdkafka.pyx",
     "waylog/record_batch.pyx",
 ]

@@ -7,6 +7,7 @@ from libc.string cimport memcpy
 
 from gateway.known_fixes cimport KnownFixes, key_of
 from gateway.mqtt.fixes cimport RecordHead, read_record
+from waylog.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
 
@@ -42,8 +43,13 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
     cdef dict positions = view.positions
     append_packed = view.tracks.append_packed
     for record in records:
-        raw_key, raw_value = record.key(), record.value()
-        partition, offset = record.partition(), record.offset()
+        if type(record) is FetchedRecord:
+            raw_key, raw_value = (<FetchedRecord> record)._key, (<FetchedRecord> record)._value
+            partition = (<FetchedRecord> record)._partition
+            offset = (<FetchedRecord> record)._offset
+        else:
+            raw_key, raw_value = record.key(), record.value()
+            partition, offset = record.partition(), record.offset()
         positions[partition] = offset + 1
         if (
             type(raw_key) is not bytes or type(raw_value) is not bytes

@@ -17,7 +17,7 @@ from functools import partial
 from typing import Final
 
 from waylog import kafka_requests as requests
-from waylog.broker_connection import BrokerConnection
+from waylog.broker_connection import BrokerConnection, addresses
 from waylog.kafka import (
     LINGER_MS,
     Headers,
@@ -87,7 +87,7 @@ class BatchProducer:
     ) -> None:
         self._loop = loop
         self._client_id = client_id
-        self._bootstrap = [_address(each) for each in bootstrap_servers.split(",")]
+        self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
         self._records = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
         #: Queue one record; raises as waylog.kafka.Producer.send.
@@ -411,8 +411,3 @@ class BatchProducer:
         self._generation += 1
         self._records.renumber()
         self._metadata_wanted.set()
-
-
-def _address(written: str) -> Broker:
-    host, _, port = written.strip().rpartition(":")
-    return Broker(host.strip("[]"), int(port))

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Final, cast
 
-from waylog.kafka_requests import request
+from waylog.kafka_requests import Broker, request
 
 #: Longer answers are not meant for us.
 _ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
@@ -15,6 +15,15 @@ _CONNECT_TIMEOUT_S: Final = 5.0
 
 #: Called with the body of an answer, or with None when the connection ended before it came.
 AnswerCallback = Callable[[bytes | None], object]
+
+
+def addresses(bootstrap_servers: str) -> list[Broker]:
+    """The brokers of a list `host:port,...`."""
+    brokers = []
+    for written in bootstrap_servers.split(","):
+        host, _, port = written.strip().rpartition(":")
+        brokers.append(Broker(host.strip("[]"), int(port)))
+    return brokers
 
 
 class BrokerConnection(asyncio.Protocol):

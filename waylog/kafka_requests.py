@@ -1,7 +1,7 @@
-"""The few requests of Kafka's protocol that a producer of ours sends, and their answers.
+"""The few requests of Kafka's protocol that our own clients send, and their answers.
 
 Versions without tagged fields that Apache Kafka 2.1 to 4.x and broker_core serve: Produce 7,
-Metadata 7, InitProducerId 1. Numbers are big-endian.
+Fetch 4, ListOffsets 2, Metadata 7, InitProducerId 1. Numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -11,12 +11,20 @@ from collections.abc import Iterable, Sequence
 from typing import Final, NamedTuple
 
 PRODUCE: Final = 0
+FETCH: Final = 1
+LIST_OFFSETS: Final = 2
 METADATA: Final = 3
 INIT_PRODUCER_ID: Final = 22
-_VERSIONS: Final = {PRODUCE: 7, METADATA: 7, INIT_PRODUCER_ID: 1}
+_VERSIONS: Final = {PRODUCE: 7, FETCH: 4, LIST_OFFSETS: 2, METADATA: 7, INIT_PRODUCER_ID: 1}
+
+#: For `list_offsets`.
+EARLIEST: Final = -2
+LATEST: Final = -1
 
 _NO_TEXT: Final = b"\xff\xff"
 _ALL_IN_SYNC: Final = -1
+_CONSUMER: Final = -1  # and no replica
+_READ_COMMITTED: Final = 1
 
 
 class MalformedAnswer(Exception):
@@ -69,6 +77,25 @@ class Appended(NamedTuple):
     base_offset: int
 
 
+class Offset(NamedTuple):
+    """Of ListOffsets."""
+
+    topic: str
+    partition: int
+    error: int
+    offset: int
+
+
+class Fetched(NamedTuple):
+    """Of Fetch: batches of a partition, and who aborted transactions in them from which offset."""
+
+    topic: str
+    partition: int
+    error: int
+    aborted: list[tuple[int, int]]
+    batches: bytes
+
+
 class _Reader:
     """Reads an answer; raises MalformedAnswer where it ends too early."""
 
@@ -95,6 +122,17 @@ class _Reader:
         self._at += size
         return text.decode("utf-8", "replace")
 
+    def sized(self) -> bytes:
+        """Bytes with their length; none for null."""
+        (size,) = self.unpack(_INT32)
+        if size <= 0:
+            return b""
+        data = self._data[self._at : self._at + size]
+        if len(data) != size:
+            raise MalformedAnswer("the answer is cut short")
+        self._at += size
+        return data
+
     def count(self) -> int:
         """The length of an array."""
         (count,) = self.unpack(_INT32)
@@ -102,6 +140,11 @@ class _Reader:
         if count > (len(self._data) - self._at) // 2:
             raise MalformedAnswer("an array is longer than the answer")
         return max(0, count)
+
+    def pair(self) -> tuple[int, int]:
+        """Two int64."""
+        first, second = self.unpack(_ABORTED)
+        return first, second
 
     def numbers(self) -> None:
         """Skip an array of int32."""
@@ -115,6 +158,9 @@ _BOOLEAN: Final = struct.Struct(">b")
 _IDENTITY: Final = struct.Struct(">ihqh")
 _PARTITION: Final = struct.Struct(">hiii")
 _APPENDED: Final = struct.Struct(">ihqqq")
+_OFFSET: Final = struct.Struct(">ihqq")
+_FETCHED: Final = struct.Struct(">ihqq")
+_ABORTED: Final = struct.Struct(">qq")
 _HEAD: Final = struct.Struct(">ihhih")
 
 
@@ -198,3 +244,62 @@ def read_produce(data: bytes) -> list[Appended]:
             index, error, base_offset, _, _ = reader.unpack(_APPENDED)
             appended.append(Appended(topic, index, error, base_offset))
     return appended
+
+
+def list_offsets(partitions: Iterable[tuple[str, int]], which: int) -> list[bytes]:
+    """Ask where partitions begin (EARLIEST) or end (LATEST, of what is committed)."""
+    by_topic: dict[str, list[int]] = {}
+    for topic, partition in partitions:
+        by_topic.setdefault(topic, []).append(partition)
+    parts = [struct.pack(">ibi", _CONSUMER, _READ_COMMITTED, len(by_topic))]
+    for topic, numbers in by_topic.items():
+        parts += [text(topic), _INT32.pack(len(numbers))]
+        parts += [struct.pack(">iq", number, which) for number in numbers]
+    return parts
+
+
+def read_list_offsets(data: bytes) -> list[Offset]:
+    """Raises MalformedAnswer."""
+    reader = _Reader(data)
+    reader.unpack(_INT32)  # throttled
+    offsets: list[Offset] = []
+    for _ in range(reader.count()):
+        topic = reader.text()
+        for _ in range(reader.count()):
+            index, error, _, offset = reader.unpack(_OFFSET)
+            offsets.append(Offset(topic, index, error, offset))
+    return offsets
+
+
+def fetch(
+    positions: Iterable[tuple[str, int, int]],
+    *,
+    wait_ms: int,
+    min_bytes: int,
+    max_bytes: int,
+    partition_max_bytes: int,
+) -> list[bytes]:
+    """Ask for committed records of partitions, each from an offset on."""
+    by_topic: dict[str, list[tuple[int, int]]] = {}
+    for topic, partition, offset in positions:
+        by_topic.setdefault(topic, []).append((partition, offset))
+    head = (_CONSUMER, wait_ms, min_bytes, max_bytes, _READ_COMMITTED, len(by_topic))
+    parts = [struct.pack(">iiiibi", *head)]
+    for topic, partitions in by_topic.items():
+        parts += [text(topic), _INT32.pack(len(partitions))]
+        parts += [struct.pack(">iqi", *each, partition_max_bytes) for each in partitions]
+    return parts
+
+
+def read_fetch(data: bytes) -> list[Fetched]:
+    """Raises MalformedAnswer."""
+    reader = _Reader(data)
+    reader.unpack(_INT32)  # throttled
+    fetched: list[Fetched] = []
+    for _ in range(reader.count()):
+        topic = reader.text()
+        for _ in range(reader.count()):
+            index, error, _, _ = reader.unpack(_FETCHED)
+            aborted = [reader.pair() for _ in range(reader.count())]
+            fetched.append(Fetched(topic, index, error, aborted, reader.sized()))
+    return fetched
