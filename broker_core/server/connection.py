@@ -25,6 +25,9 @@ logger = logging.getLogger(__name__)
 #: Responses that the client does not take: above this much we stop reading its requests.
 _UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
 
+#: Answers to requests that came together leave together, unless they are more than this.
+_ANSWERED_BYTES_MAX: Final = 64 * 1024
+
 #: A request has to arrive at this rate at least, after a while that is given to every one.
 _SLOWEST_BYTES_PER_S: Final = 4096
 
@@ -38,6 +41,7 @@ class Connection(asyncio.BufferedProtocol):
     """One client."""
 
     __slots__ = (
+        "_answered_bytes",
         "_arrived",
         "_closing",
         "_listener",
@@ -47,6 +51,8 @@ class Connection(asyncio.BufferedProtocol):
         "_reading",
         "_reserved",
         "_sender",
+        "_sending",
+        "_taking",
         "_transport",
         "_writable",
         "frame_since",
@@ -73,6 +79,11 @@ class Connection(asyncio.BufferedProtocol):
         self._mute_timer: asyncio.TimerHandle | None = None
         # When the bytes came that are being looked at, if metrics are kept.
         self._arrived = 0.0
+        # Whether requests are being taken, behind which their answers leave together; whether the
+        # event loop is going to send what has been answered; how much that is.
+        self._taking = False
+        self._sending = False
+        self._answered_bytes = 0
         # Sends the response that was last begun, if that has parts of files.
         self._sender: FileSender | None = None
         #: Whether responses may have parts that are sent from files.
@@ -154,6 +165,8 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         reader = self._reader
+        problem: RemoteProtocolError | None = None
+        self._taking = True
         try:
             while self._reading and self._transport is not None:
                 frame = reader.next_frame()
@@ -161,8 +174,13 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._take(frame)
         except RemoteProtocolError as error:
+            problem = error
+        self._taking = False
+        if self._answered_bytes:
+            self._send_answers()
+        if problem is not None:
             # Like Kafka: no frame could say what is wrong to somebody who speaks something else.
-            logger.warning("%s:%s is disconnected: %s", *self.peer[:2], error)
+            logger.warning("%s:%s is disconnected: %s", *self.peer[:2], problem)
             self.abort()
         reader.settle()
         if reader.buffered:
@@ -221,39 +239,59 @@ class Connection(asyncio.BufferedProtocol):
             raise RemoteProtocolError(f"{header.api.name} after the login has expired")
 
     def answered(self, request: Request) -> None:
-        """A response is ready: send it and what waited behind it."""
-        metrics = self._listener.metrics
-        now = 0.0
-        if metrics is not None:
-            request.replied = now = _perf_counter()
-        self._send_answers(now)
+        """A response is ready: send it, and what waited behind it, before this turn is over."""
+        if self._listener.metrics is not None:
+            request.replied = _perf_counter()
+        assert request.parts is not None
+        # One at least: also an answer that nobody wants has to leave the queue.
+        self._answered_bytes += sum(map(len, request.parts)) or 1
+        if self._answered_bytes > _ANSWERED_BYTES_MAX:
+            self._send_answers()
+        elif not self._taking and not self._sending:
+            # What ends one request ends others too: a flush, records for all who wait for them.
+            self._sending = True
+            self._listener.loop.call_soon(self._send_soon)
 
-    def _send_answers(self, now: float) -> None:
-        metrics = self._listener.metrics
+    def _send_soon(self) -> None:
+        self._sending = False
+        self._send_answers()
+
+    def _send_answers(self) -> None:
         pending = self._pending
         transport = self._transport
-        if transport is None:
+        if transport is None or self._sender is not None:
             return
-        while pending and self._sender is None and (parts := pending[0].parts) is not None:
+        self._answered_bytes = 0
+        metrics = self._listener.metrics
+        now = 0.0 if metrics is None else _perf_counter()
+        ready: list[Buffer] = []
+        while pending and (parts := pending[0].parts) is not None:
             done = pending.popleft()
             if metrics is not None:
                 metrics.observe(done, now)
-            self._write(transport, parts)
-        if self._sender is not None:
-            return
+            if all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+                ready += cast(list[Buffer], parts)
+                continue
+            self._write(transport, ready)
+            ready = []
+            self._send_parts(transport, parts)
+            if self._sender is not None or transport.is_closing():
+                return
+        self._write(transport, ready)
         if self._closing:
             if not pending:
                 transport.close()
         elif not self._reading:
             self._go_on_reading()
 
-    def _write(self, transport: asyncio.Transport, parts: list[Part]) -> None:
-        # uvloop collects the writes of one loop turn into one system call.
-        if len(parts) == 1:
-            transport.write(cast(Buffer, parts[0]))
-        elif all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
-            transport.writelines(cast(list[Buffer], parts))
-        elif transport.get_write_buffer_size():
+    def _write(self, transport: asyncio.Transport, ready: list[Buffer]) -> None:
+        if len(ready) == 1:
+            transport.write(ready[0])
+        elif ready:
+            transport.writelines(ready)
+
+    def _send_parts(self, transport: asyncio.Transport, parts: list[Part]) -> None:
+        if transport.get_write_buffer_size():
             # What is before it in the transport has to go first.
             try:
                 transport.writelines(
@@ -264,30 +302,31 @@ class Connection(asyncio.BufferedProtocol):
                 )
             except OSError as error:
                 self._cannot_send(error)
-        else:
-            self._sender = FileSender(
-                transport.get_extra_info("socket"),
-                parts,
-                self._listener.loop,
-                self._is_taken,
-                self._has_sent,
-                self._cannot_send,
-            )
-            if self._sender.send():
-                self._sender = None
+            return
+        self._sender = FileSender(
+            transport.get_extra_info("socket"),
+            parts,
+            self._listener.loop,
+            self._is_taken,
+            self._has_sent,
+            self._cannot_send,
+        )
+        if self._sender.send():
+            self._sender = None
 
     def _is_taken(self) -> None:
         self.last_active = self._listener.now()
 
     def _has_sent(self) -> None:
         self._sender = None
-        self._send_answers(0.0 if self._listener.metrics is None else _perf_counter())
+        self._send_answers()
 
     def _cannot_send(self, error: OSError) -> None:
         self._sender = None
         if not isinstance(error, ConnectionError):
             logger.error("%s:%s is disconnected: %s", *self.peer[:2], error)
-        self.abort()
+        if self._transport is not None:
+            self._transport.abort()
 
     def mute(self, milliseconds: int) -> None:
         """Take no further requests for a while."""
@@ -365,6 +404,8 @@ class Connection(asyncio.BufferedProtocol):
     def abort(self) -> None:
         """Close at once."""
         if self._transport is not None:
+            if self._taking:
+                self._send_answers()
             self._transport.abort()
 
 

@@ -72,6 +72,18 @@ async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect:
     assert received == [1, 2, 3, 4]
 
 
+async def test_what_came_before_garbage_is_answered_before_the_connection_ends(
+    broker: Broker, connect: Connect
+) -> None:
+    client = await connect(broker)
+    client.send(API_VERSIONS, 0, {})
+    client.send(METADATA, 1, {"topics": []})
+    client.writer.write(struct.pack(">i", -5))
+    assert (await client.receive(API_VERSIONS, 0))[1]["error_code"] == 0
+    assert (await client.receive(METADATA, 1))[0] == 2
+    assert await client.is_closed_by_peer()
+
+
 async def test_a_thousand_pipelined_requests_are_all_answered(
     start: Start, connect: Connect
 ) -> None:
