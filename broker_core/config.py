@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
+from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.listeners import (
     DEFAULT_LISTENERS,
     ListenerConfig,
@@ -90,6 +91,14 @@ def _replica_selector(text: str) -> str:
     if text != _RACK_AWARE:
         raise ValueError(f"{_RACK_AWARE} is expected")
     return text
+
+
+def _migration_policy(text: str) -> MigrationPolicy:
+    try:
+        return MigrationPolicy(text.lower())
+    except ValueError:
+        names = ", ".join(each.value for each in MigrationPolicy)
+        raise ValueError(f"one of {names} is expected") from None
 
 
 class IpOverrides(tuple[tuple[str, int], ...]):
@@ -233,6 +242,10 @@ class BrokerConfig:
         "group.consumer.heartbeat.interval.ms", 5_000, int, low=1
     )
     group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
+    #: Whether groups change over to the consumer protocol, and back, while members are in them.
+    group_consumer_migration_policy: MigrationPolicy = _setting(  # noqa: RUF009
+        "group.consumer.migration.policy", MigrationPolicy.BIDIRECTIONAL, _migration_policy
+    )
 
     group_share_session_timeout_ms: int = _setting(
         "group.share.session.timeout.ms", 45_000, int, low=1

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import replace
 from typing import Any, Final, NamedTuple
 
@@ -20,7 +20,6 @@ from broker_core.coordinator.assignors import ASSIGNORS, Assignment, Subscriptio
 from broker_core.coordinator.consumer_group_records import StoredRecord
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat
 from broker_core.coordinator.consumer_member import (
-    LEAVES,
     LEAVES_FOR_A_WHILE,
     NO_PLACES,
     ConsumerMember,
@@ -28,6 +27,7 @@ from broker_core.coordinator.consumer_member import (
 )
 from broker_core.coordinator.effects import Moment
 from broker_core.coordinator.group_offsets import GroupOffsets
+from broker_core.coordinator.member_deadlines import MemberDeadlines, Wait
 from broker_core.coordinator.states import GroupState
 from broker_core.coordinator.topic_view import TopicView, compile_regex
 
@@ -58,15 +58,13 @@ class ConsumerGroup(GroupOffsets):
         #: Wall ms when the last member went, for the expiry of offsets.
         self.state_changed_ms = -1
         self.settings = settings
-        self._topics = topics
+        self.topics = topics
+        self.deadlines = MemberDeadlines()
         self._static_members: dict[str, str] = {}
         self._owners: dict[TopicPartition, str] = {}
         # Partition counts of what is subscribed, by topic id, as of a version of the topics.
         self._shape: dict[bytes, int] | None = None
         self._topics_version = -1
-        # Monotonic ms.
-        self._session_ends: dict[str, int] = {}
-        self._revocation_ends: dict[str, int] = {}
 
     @property
     def state(self) -> GroupState:
@@ -98,31 +96,23 @@ class ConsumerGroup(GroupOffsets):
     def heartbeat(
         self, asked: ConsumerHeartbeat, now: Moment
     ) -> tuple[dict[str, Any], list[StoredRecord]]:
-        """A member joins, lives or leaves; returns the response and what has to be stored.
+        """A member joins, lives or is away for a while; returns the response and what to store.
 
         Raises BrokerError, and then nothing has changed.
         """
-        if asked.epoch in {LEAVES, LEAVES_FOR_A_WHILE}:
-            return self._leave(asked, now)
+        if asked.epoch == LEAVES_FOR_A_WHILE:
+            return self._leave_for_a_while(asked)
         regex = asked.topic_regex
         if regex:
             compile_regex(regex)
         records: list[StoredRecord] = []
-        before, is_new = self._find(asked, records, now)
-        after = self._updated(before, asked)
-        if after != before or is_new:
-            records.append(stored.member_record(self.group_id, after))
-        self.members[after.member_id] = after
-        if after.instance_id is not None:
-            self._static_members[after.instance_id] = after.member_id
-        is_resubscribed = (
-            is_new
-            or after.topic_names != before.topic_names
-            or after.topic_regex != before.topic_regex
+        before = self._find(asked, records)
+        after = self.subscribe(before, self._updated(before, asked), records)
+        after = self.reconcile(after, () if asked.epoch == 0 else asked.owned, records, now)
+        self.deadlines.clear(after.member_id, Wait.JOIN, Wait.SYNC)
+        self.deadlines.set(
+            after.member_id, Wait.SESSION, now.monotonic_ms + self.settings.session_timeout_ms
         )
-        self._assign(records, is_resubscribed=is_resubscribed)
-        after = self._reconcile(after, asked, records, now)
-        self._session_ends[after.member_id] = now.monotonic_ms + self.settings.session_timeout_ms
         response: dict[str, Any] = {
             "error_code": errors.NONE,
             "member_id": after.member_id,
@@ -133,42 +123,62 @@ class ConsumerGroup(GroupOffsets):
             response["assignment"] = {"topic_partitions": stored.group_places(after.assigned)}
         return response, records
 
-    def _find(
-        self, asked: ConsumerHeartbeat, records: list[StoredRecord], now: Moment
-    ) -> tuple[ConsumerMember, bool]:
-        """The member that speaks, and whether it was not one before."""
-        known_id: str | None = asked.member_id
-        if asked.instance_id is not None:
-            known_id = self._static_members.get(asked.instance_id)
-        known = None if known_id is None else self.members.get(known_id)
-        if asked.epoch == 0:
+    def _find(self, asked: ConsumerHeartbeat, records: list[StoredRecord]) -> ConsumerMember:
+        """The member that speaks; a new one is not in `members` yet."""
+        if asked.epoch != 0:
+            known = self.expect(asked.member_id, asked.instance_id)
+            self._check_epoch(known, asked)
+            return known
+        if asked.instance_id is None:
+            return self.find_or_begin(asked.member_id)
+        static = self.static_member(asked.instance_id)
+        if static is None:
+            return self.find_or_begin(asked.member_id)
+        if static.classic is None and static.epoch != LEAVES_FOR_A_WHILE:
+            raise errors.UnreleasedInstanceId(
+                f"Static member {asked.member_id} with instance id {asked.instance_id} cannot "
+                f"join the group because the instance id is owned by {static.member_id} member."
+            )
+        return self.replace_static(static, asked.member_id, records)
+
+    def find_or_begin(self, member_id: str) -> ConsumerMember:
+        """A member or a new one, which is not in `members` yet; raises GroupMaxSizeReached."""
+        known = self.members.get(member_id)
+        if known is not None:
+            return known
+        self.check_size()
+        logger.info("group %s: %s joins", self.group_id, member_id)
+        return ConsumerMember(member_id)
+
+    def check_size(self) -> None:
+        """Raise GroupMaxSizeReached where nobody else may join."""
+        if len(self.members) >= self.settings.size_max:
+            raise errors.GroupMaxSizeReached(
+                f"The consumer group has reached its maximum capacity of "
+                f"{self.settings.size_max} members."
+            )
+
+    def static_member(self, instance_id: str) -> ConsumerMember | None:
+        """The member that has an instance id."""
+        return self.members.get(self._static_members.get(instance_id, ""))
+
+    def expect(self, member_id: str, instance_id: str | None) -> ConsumerMember:
+        """Who says to be a member; raises UnknownMemberId or FencedInstanceId."""
+        known = self.members.get(member_id)
+        if instance_id is not None:
+            known = self.static_member(instance_id)
             if known is None:
-                if len(self.members) >= self.settings.size_max:
-                    raise errors.GroupMaxSizeReached(
-                        f"The consumer group has reached its maximum capacity of "
-                        f"{self.settings.size_max} members."
-                    )
-                logger.info("group %s: %s joins", self.group_id, asked.member_id)
-                return ConsumerMember(asked.member_id), True
-            if asked.instance_id is None:
-                return known, False
-            if known.epoch != LEAVES_FOR_A_WHILE:
-                raise errors.UnreleasedInstanceId(
-                    f"Static member {asked.member_id} with instance id {asked.instance_id} cannot "
-                    f"join the group because the instance id is owned by {known_id} member."
+                raise errors.UnknownMemberId(f"Instance id {instance_id} is unknown.")
+            if known.member_id != member_id:
+                raise errors.FencedInstanceId(
+                    f"Static member {member_id} with instance id {instance_id} was fenced "
+                    f"by member {known.member_id}."
                 )
-            return self._replace_static(known, asked.member_id, records), False
         if known is None:
             raise errors.UnknownMemberId(
-                f"Member {asked.member_id} is not a member of group {self.group_id}."
+                f"Member {member_id} is not a member of group {self.group_id}."
             )
-        if known_id != asked.member_id:
-            raise errors.FencedInstanceId(
-                f"Static member {asked.member_id} with instance id {asked.instance_id} was fenced "
-                f"by member {known_id}."
-            )
-        self._check_epoch(known, asked)
-        return known, False
+        return known
 
     def _check_epoch(self, member: ConsumerMember, asked: ConsumerHeartbeat) -> None:
         if asked.epoch == member.epoch:
@@ -185,7 +195,7 @@ class ConsumerGroup(GroupOffsets):
                 f"{member.epoch}. The member must abandon all its partitions and rejoin."
             )
 
-    def _replace_static(
+    def replace_static(
         self, old: ConsumerMember, member_id: str, records: list[StoredRecord]
     ) -> ConsumerMember:
         """An instance is back: it takes over what it had."""
@@ -195,8 +205,7 @@ class ConsumerGroup(GroupOffsets):
         self.target[member_id] = target
         del self.members[old.member_id]
         self.members[member_id] = new
-        self._session_ends.pop(old.member_id, None)
-        self._revocation_ends.pop(old.member_id, None)
+        self.deadlines.forget(old.member_id)
         for place in new.holds:
             self._owners[place] = member_id
         records += [
@@ -224,14 +233,33 @@ class ConsumerGroup(GroupOffsets):
             ),
             topic_regex=member.topic_regex if asked.topic_regex is None else asked.topic_regex,
             assignor=member.assignor if asked.assignor is None else asked.assignor,
+            classic=None,
         )
 
     # --------------------------------------------------------------------------------- assignment
 
+    def subscribe(
+        self, before: ConsumerMember, after: ConsumerMember, records: list[StoredRecord]
+    ) -> ConsumerMember:
+        """Take over what a member says about itself, and see what everybody is to read now."""
+        is_new = after.member_id not in self.members
+        if after != before or is_new:
+            records.append(stored.member_record(self.group_id, after))
+        self.members[after.member_id] = after
+        if after.instance_id is not None:
+            self._static_members[after.instance_id] = after.member_id
+        is_resubscribed = (
+            is_new
+            or after.topic_names != before.topic_names
+            or after.topic_regex != before.topic_regex
+        )
+        self._assign(records, is_resubscribed=is_resubscribed)
+        return after
+
     def _assign(self, records: list[StoredRecord], *, is_resubscribed: bool) -> None:
         """Compute the target assignment where the members or their topics have changed."""
         is_outdated = is_resubscribed
-        if is_resubscribed or self._topics_version != self._topics.version:
+        if is_resubscribed or self._topics_version != self.topics.version:
             shape = self._subscribed_shape()
             if self._shape is None:
                 # After a restart: is it still what the target assignment was computed for?
@@ -240,7 +268,7 @@ class ConsumerGroup(GroupOffsets):
             else:
                 is_outdated |= shape != self._shape
             self._shape = shape
-            self._topics_version = self._topics.version
+            self._topics_version = self.topics.version
         if is_outdated:
             self._bump(records)
         if self.epoch == self.target_epoch:
@@ -268,8 +296,8 @@ class ConsumerGroup(GroupOffsets):
         names = set(member.topic_names)
         if member.topic_regex:
             matches = compile_regex(member.topic_regex).fullmatch
-            names.update(name for name in self._topics.names() if matches(name))
-        return (found for name in names if (found := self._topics.find(name)) is not None)
+            names.update(name for name in self.topics.names() if matches(name))
+        return (found for name in names if (found := self.topics.find(name)) is not None)
 
     def _topic_ids(self, member: ConsumerMember) -> frozenset[bytes]:
         return frozenset(topic_id for topic_id, _ in self._topics_of(member))
@@ -281,17 +309,18 @@ class ConsumerGroup(GroupOffsets):
             for topic_id, count in self._topics_of(member)
         }
 
-    def _reconcile(
+    def reconcile(
         self,
         member: ConsumerMember,
-        asked: ConsumerHeartbeat,
+        owned: Collection[TopicPartition] | None,
         records: list[StoredRecord],
         now: Moment,
     ) -> ConsumerMember:
+        """Lead a member a step towards its target; see ConsumerMember.reconcile."""
         after = member.reconcile(
             self.target.get(member.member_id, NO_PLACES),
             self.target_epoch,
-            () if asked.epoch == 0 else asked.owned,
+            owned,
             lambda place: place not in self._owners,
         )
         if after == member:
@@ -299,10 +328,17 @@ class ConsumerGroup(GroupOffsets):
         records.append(stored.current_record(self.group_id, after))
         self._hold(member, after)
         if after.state is not MemberState.UNREVOKED_PARTITIONS:
-            self._revocation_ends.pop(after.member_id, None)
+            self.deadlines.clear(after.member_id, Wait.REVOCATION)
         else:
-            self._revocation_ends[after.member_id] = now.monotonic_ms + after.rebalance_timeout_ms
+            self.deadlines.set(
+                after.member_id, Wait.REVOCATION, now.monotonic_ms + after.rebalance_timeout_ms
+            )
         return after
+
+    def waits_for_others(self, member: ConsumerMember) -> bool:
+        """Whether somebody still has what a member is to get."""
+        missing = self.target.get(member.member_id, NO_PLACES) - member.assigned
+        return any(place in self._owners for place in missing)
 
     def _hold(self, before: ConsumerMember, after: ConsumerMember) -> None:
         self.members[after.member_id] = after
@@ -313,84 +349,39 @@ class ConsumerGroup(GroupOffsets):
 
     # ------------------------------------------------------------------------------------ leaving
 
-    def _leave(
-        self, asked: ConsumerHeartbeat, now: Moment
+    def _leave_for_a_while(
+        self, asked: ConsumerHeartbeat
     ) -> tuple[dict[str, Any], list[StoredRecord]]:
-        member_id = asked.member_id
-        if asked.instance_id is not None:
-            known_id = self._static_members.get(asked.instance_id)
-            if known_id is None:
-                raise errors.UnknownMemberId(f"Instance id {asked.instance_id} is unknown.")
-            if known_id != member_id:
-                raise errors.FencedInstanceId(
-                    f"Static member {member_id} with instance id {asked.instance_id} was fenced "
-                    f"by member {known_id}."
-                )
-        member = self.members.get(member_id)
-        if member is None:
-            raise errors.UnknownMemberId(
-                f"Member {member_id} is not a member of group {self.group_id}."
-            )
-        response = {
-            "error_code": errors.NONE,
-            "member_id": member_id,
-            "member_epoch": asked.epoch,
-            "heartbeat_interval_ms": 0,
-        }
-        if asked.epoch == LEAVES_FOR_A_WHILE:
-            after = replace(
-                member,
-                epoch=LEAVES_FOR_A_WHILE,
-                state=MemberState.STABLE,
-                pending_revocation=NO_PLACES,
-            )
-            self._hold(member, after)
-            self._revocation_ends.pop(member_id, None)
-            return response, [stored.current_record(self.group_id, after)]
-        logger.info("group %s: %s leaves", self.group_id, member_id)
-        return response, self._remove(member, now)
+        member = self.expect(asked.member_id, asked.instance_id)
+        after = replace(
+            member,
+            epoch=LEAVES_FOR_A_WHILE,
+            state=MemberState.STABLE,
+            pending_revocation=NO_PLACES,
+        )
+        self._hold(member, after)
+        self.deadlines.clear(member.member_id, Wait.REVOCATION)
+        return left(asked), [stored.current_record(self.group_id, after)]
 
-    def _remove(self, member: ConsumerMember, now: Moment) -> list[StoredRecord]:
+    def remove(self, member: ConsumerMember, now: Moment) -> list[StoredRecord]:
+        """A member is gone for good; returns what has to be stored."""
+        logger.info("group %s: %s leaves", self.group_id, member.member_id)
         del self.members[member.member_id]
         if self._static_members.get(member.instance_id or "") == member.member_id:
             del self._static_members[member.instance_id or ""]
         for place in member.holds:
             self._owners.pop(place, None)
         self.target.pop(member.member_id, None)
-        self._session_ends.pop(member.member_id, None)
-        self._revocation_ends.pop(member.member_id, None)
+        self.deadlines.forget(member.member_id)
         if not self.members:
             self.state_changed_ms = now.wall_ms
         records = stored.member_tombstones(self.group_id, member.member_id)
         self._bump(records)
         return records
 
-    def remove(
-        self, member_id: str, instance_id: str | None, now: Moment
-    ) -> tuple[int, list[StoredRecord]]:
-        """An administrator removes a member; returns an error code and what has to be stored."""
-        if instance_id is not None and not member_id:
-            member_id = self._static_members.get(instance_id, "")
-        member = self.members.get(member_id)
-        if member is None:
-            return errors.UnknownMemberId.code, []
-        return errors.NONE, self._remove(member, now)
-
-    # --------------------------------------------------------------------------------------- time
-
     def next_deadline(self) -> int | None:
-        """Monotonic ms at which `tick` has something to do; None if never."""
-        return min((*self._session_ends.values(), *self._revocation_ends.values()), default=None)
-
-    def tick(self, now: Moment) -> list[StoredRecord]:
-        """Give up members that are silent, or that keep what they were told to give up."""
-        records: list[StoredRecord] = []
-        for ends, what in ((self._session_ends, "session"), (self._revocation_ends, "rebalance")):
-            for member_id, end in list(ends.items()):
-                if end <= now.monotonic_ms and member_id in self.members:
-                    logger.info("group %s: %s of %s timed out", self.group_id, what, member_id)
-                    records += self._remove(self.members[member_id], now)
-        return records
+        """Monotonic ms at which a member is given up unless it is heard of; None if never."""
+        return self.deadlines.next_deadline()
 
     # ------------------------------------------------------------------------------------ offsets
 
@@ -414,7 +405,11 @@ class ConsumerGroup(GroupOffsets):
         member = self.members.get(member_id)
         if member is None:
             return errors.UnknownMemberId.code
-        return errors.NONE if epoch == member.epoch else errors.StaleMemberEpoch.code
+        if epoch == member.epoch:
+            return errors.NONE
+        if member.classic is not None:
+            return errors.IllegalGeneration.code
+        return errors.StaleMemberEpoch.code
 
     # ------------------------------------------------------------------------------------ loading
 
@@ -440,19 +435,32 @@ class ConsumerGroup(GroupOffsets):
             self.members[member_id] = stored.member_with_assignment(member, fields)
 
     def finish_loading(self, now: Moment) -> None:
-        """All records have been taken over: every member gets a whole session to be heard of."""
+        """Members are as they were stored: each gets a whole session to be heard of."""
         for member in self.members.values():
             if member.instance_id is not None:
                 self._static_members[member.instance_id] = member.member_id
             for place in member.holds:
                 self._owners[place] = member.member_id
-            self._session_ends[member.member_id] = (
-                now.monotonic_ms + self.settings.session_timeout_ms
-            )
+            session_ms = self.settings.session_timeout_ms
+            if member.classic is not None:
+                session_ms = member.classic.session_timeout_ms
+            self.deadlines.set(member.member_id, Wait.SESSION, now.monotonic_ms + session_ms)
             if member.state is MemberState.UNREVOKED_PARTITIONS:
-                self._revocation_ends[member.member_id] = (
-                    now.monotonic_ms + member.rebalance_timeout_ms
+                self.deadlines.set(
+                    member.member_id,
+                    Wait.REVOCATION,
+                    now.monotonic_ms + member.rebalance_timeout_ms,
                 )
+
+
+def left(asked: ConsumerHeartbeat) -> dict[str, Any]:
+    """The answer to a member that leaves."""
+    return {
+        "error_code": errors.NONE,
+        "member_id": asked.member_id,
+        "member_epoch": asked.epoch,
+        "heartbeat_interval_ms": 0,
+    }
 
 
 def _places(shape: dict[bytes, int]) -> set[TopicPartition]:

@@ -4,10 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import replace
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, Protocol
 
-from broker_core.coordinator.assignors import TopicPartition
-from broker_core.coordinator.consumer_member import ConsumerMember, MemberState, Places
+from broker_core.coordinator.assignors import Assignment, TopicPartition
+from broker_core.coordinator.consumer_member import (
+    ClassicMetadata,
+    ConsumerMember,
+    MemberState,
+    Places,
+)
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
 
@@ -41,6 +46,11 @@ _VALUES: Final = {
     subscribed_topic_regex string 0+ nullable 0+
     rebalance_timeout_ms int32 0+ default -1
     server_assignor string 0+ nullable 0+
+    classic_member_metadata {} 0+ nullable 0+ tag 0
+        session_timeout_ms int32 0+
+        supported_protocols [] 0+
+            name string 0+
+            metadata bytes 0+
 """,
     TARGET: """
     assignment_epoch int32 0+
@@ -79,6 +89,16 @@ _VALUE_MESSAGES: Final = {
 }
 
 StoredRecord = tuple[bytes, bytes | None]
+
+
+class StoredGroup(Protocol):
+    """What the records of a group are made of."""
+
+    group_id: str
+    epoch: int
+    target_epoch: int
+    members: dict[str, ConsumerMember]
+    target: Assignment
 
 
 class ConsumerGroupKey(NamedTuple):
@@ -154,9 +174,30 @@ def member_record(group_id: str, member: ConsumerMember) -> StoredRecord:
             "subscribed_topic_regex": member.topic_regex,
             "rebalance_timeout_ms": member.rebalance_timeout_ms,
             "server_assignor": member.assignor,
+            "classic_member_metadata": _classic_fields(member.classic),
         },
     )
     return encode_key(MEMBER, group_id, member.member_id), value
+
+
+def _classic_fields(classic: ClassicMetadata | None) -> dict[str, Any] | None:
+    if classic is None:
+        return None
+    return {
+        "session_timeout_ms": classic.session_timeout_ms,
+        "supported_protocols": [
+            {"name": name, "metadata": metadata} for name, metadata in classic.protocols
+        ],
+    }
+
+
+def _read_classic(fields: dict[str, Any] | None) -> ClassicMetadata | None:
+    if fields is None:
+        return None
+    return ClassicMetadata(
+        fields["session_timeout_ms"],
+        tuple((each["name"], each["metadata"]) for each in fields["supported_protocols"]),
+    )
 
 
 def current_record(group_id: str, member: ConsumerMember) -> StoredRecord:
@@ -173,6 +214,19 @@ def current_record(group_id: str, member: ConsumerMember) -> StoredRecord:
         },
     )
     return encode_key(CURRENT, group_id, member.member_id), value
+
+
+def group_records(group: StoredGroup) -> list[StoredRecord]:
+    """Everything of a group."""
+    group_id = group.group_id
+    members = group.members.values()
+    return [
+        *(member_record(group_id, member) for member in members),
+        epoch_record(group_id, group.epoch),
+        *(target_record(group_id, each, places) for each, places in group.target.items()),
+        target_epoch_record(group_id, group.target_epoch),
+        *(current_record(group_id, member) for member in members),
+    ]
 
 
 def member_tombstones(group_id: str, member_id: str) -> list[StoredRecord]:
@@ -200,6 +254,7 @@ def member_with_metadata(member: ConsumerMember, fields: dict[str, Any]) -> Cons
         topic_regex=fields["subscribed_topic_regex"],
         rebalance_timeout_ms=fields["rebalance_timeout_ms"],
         assignor=fields["server_assignor"],
+        classic=_read_classic(fields["classic_member_metadata"]),
     )
 
 

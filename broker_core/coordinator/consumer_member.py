@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 from enum import IntEnum
-from typing import Final
+from typing import Final, NamedTuple
 
 from broker_core.coordinator.assignors import TopicPartition
 
@@ -23,6 +23,14 @@ class MemberState(IntEnum):
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
     UNRELEASED_PARTITIONS = 2
+
+
+class ClassicMetadata(NamedTuple):
+    """What a member said that speaks the classic protocol in a group of the consumer protocol."""
+
+    session_timeout_ms: int
+    #: Name and metadata of each assignment protocol, the member's favourite first.
+    protocols: tuple[tuple[str, bytes], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +52,8 @@ class ConsumerMember:
     #: What it may consume, and what it has been told to give up but has not yet.
     assigned: Places = NO_PLACES
     pending_revocation: Places = NO_PLACES
+    #: None where it speaks the consumer protocol.
+    classic: ClassicMetadata | None = None
 
     @property
     def holds(self) -> Places:

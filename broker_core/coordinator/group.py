@@ -490,15 +490,29 @@ class Group(GroupOffsets):
         self, responses: list[Respond], now: Moment, *, stabilises: int | None = None
     ) -> None:
         """Store the group, then send `responses`."""
-        value = self.roster.encode(self.generation, self.protocol, self.state_changed_ms)
         self._effects.append(
-            Append(
-                self.group_id,
-                [(encode_group_key(self.group_id), value)],
-                responses,
-                stabilises=stabilises,
-            )
+            Append(self.group_id, [self.stored_record()], responses, stabilises=stabilises)
         )
+
+    def stored_record(self, *, generations_later: int = 0) -> tuple[bytes, bytes]:
+        """The group as a record, as if it was some generations later."""
+        value = self.roster.encode(
+            self.generation + generations_later, self.protocol, self.state_changed_ms
+        )
+        return encode_group_key(self.group_id), value
+
+    def begin_with(self, members: list[Member], generation: int, now: Moment) -> None:
+        """Go on with members that were in another group, which nobody else is in any more."""
+        for member in members:
+            member.heard(now.monotonic_ms)
+            self.roster.add(member)
+        self.generation = generation
+        self.protocol = self.roster.elect_protocol()
+        self._change_state(GroupState.STABLE, now)
+
+    def ask_to_join_again(self, now: Moment) -> None:
+        """Begin a new generation."""
+        self._rebalance(now)
 
     def restore(self, fields: dict[str, Any], now: Moment) -> None:
         """Take over what `_persist` stored; every member gets a whole session to be heard of."""

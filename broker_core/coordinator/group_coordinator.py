@@ -8,13 +8,16 @@ from collections.abc import Callable, Iterable
 from typing import Any, Final, NamedTuple
 
 from broker_core import errors
-from broker_core.coordinator import consumer_group_records
-from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings
+from broker_core.coordinator import classic_members, consumer_group_records
+from broker_core.coordinator.consumer_group import ConsumerGroup, ConsumerGroupSettings, left
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat
+from broker_core.coordinator.consumer_member import LEAVES, ConsumerMember
 from broker_core.coordinator.effects import Append, Effect, Moment, Respond, Token
 from broker_core.coordinator.group import Group
 from broker_core.coordinator.group_loading import GroupLoader
+from broker_core.coordinator.group_migration import downgrade, is_classic_without, upgrade
 from broker_core.coordinator.member import JoinRequest, join_error, sync_error
+from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.coordinator.offsets import (
     CommittedOffset,
     OffsetToCommit,
@@ -23,6 +26,7 @@ from broker_core.coordinator.offsets import (
     encode_offset_value,
 )
 from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.subscription import CONSUMER
 from broker_core.coordinator.topic_view import TopicView
 
 logger = logging.getLogger(__name__)
@@ -40,6 +44,7 @@ class GroupSettings(NamedTuple):
     offset_metadata_bytes_max: int = 4096
     offsets_retention_ms: int = 7 * 24 * 60 * _MINUTE_MS
     consumer: ConsumerGroupSettings = ConsumerGroupSettings()
+    migration: MigrationPolicy = MigrationPolicy.BIDIRECTIONAL
 
 
 class GroupCoordinator:
@@ -89,8 +94,7 @@ class GroupCoordinator:
         group = self._group(request.group_id)
         if isinstance(group, ConsumerGroup):
             if group.members:
-                code = errors.InconsistentGroupProtocol.code
-                self._effects.append(Respond(token, join_error(code, request.member_id)))
+                self._join_consumer_group(group, request, token, now)
                 return
             group = self._become_classic(group)
         group.join(request, token, now)
@@ -99,7 +103,15 @@ class GroupCoordinator:
     def sync_group(self, request: dict[str, Any], token: Token, now: Moment) -> None:
         """SyncGroup."""
         group = self.groups.get(request["group_id"])
-        if not isinstance(group, Group):
+        if isinstance(group, ConsumerGroup):
+            try:
+                response = classic_members.sync(group, request, now)
+            except errors.BrokerError as error:
+                response = sync_error(error.code)
+            self._effects.append(Respond(token, response))
+            self._schedule(group)
+            return
+        if group is None:
             self._effects.append(Respond(token, sync_error(errors.UnknownMemberId.code)))
             return
         group.sync(
@@ -123,8 +135,15 @@ class GroupCoordinator:
     ) -> int:
         """Heartbeat; returns the error code of the answer."""
         group = self.groups.get(group_id)
-        if not isinstance(group, Group):
+        if group is None:
             return errors.UnknownMemberId.code
+        if isinstance(group, ConsumerGroup):
+            try:
+                classic_members.heartbeat(group, member_id, instance_id, generation, now)
+            except errors.BrokerError as error:
+                self._schedule(group)
+                return error.code
+            return errors.NONE
         return group.heartbeat(member_id, instance_id, generation, now)
 
     def leave_group(
@@ -136,7 +155,7 @@ class GroupCoordinator:
             return [errors.UnknownMemberId.code for _ in members]
         if isinstance(group, ConsumerGroup):
             return [
-                self._remove_consumer(group, member_id, instance_id, now)
+                self._leave_consumer_group(group_id, member_id, instance_id, now)
                 for member_id, instance_id in members
             ]
         codes = [group.leave(member_id, instance_id, now) for member_id, instance_id in members]
@@ -147,7 +166,11 @@ class GroupCoordinator:
         """ConsumerGroupHeartbeat; responds with "error_code", and "error_message" of a refusal."""
         records: list[tuple[bytes, bytes | None]] = []
         try:
-            group = self._consumer_group(asked, records)
+            group = self._consumer_group(asked, records, now)
+            if asked.epoch == LEAVES:
+                leaving = group.expect(asked.member_id, asked.instance_id)
+                self._give_up(group, leaving, now, [Respond(token, left(asked))])
+                return
             was_known = asked.member_id in group.members
             response, made = group.heartbeat(asked, now)
         except errors.BrokerError as error:
@@ -162,18 +185,33 @@ class GroupCoordinator:
         self._append_records(group, records + made, [Respond(token, response)])
 
     def _consumer_group(
-        self, asked: ConsumerHeartbeat, records: list[tuple[bytes, bytes | None]]
+        self,
+        asked: ConsumerHeartbeat,
+        records: list[tuple[bytes, bytes | None]],
+        now: Moment,
     ) -> ConsumerGroup:
         group = self.groups.get(asked.group_id)
         if isinstance(group, ConsumerGroup):
             return group
-        if asked.epoch != 0 or (group is not None and group.state is not GroupState.EMPTY):
-            raise errors.GroupIdNotFound(f"Group {asked.group_id} is not a consumer group.")
-        new = self._new_consumer(asked.group_id)
-        if group is not None:
-            new.take_offsets(group)
-            records.append((encode_group_key(asked.group_id), None))
-        return new
+        if asked.epoch == 0:
+            new = self._new_consumer(asked.group_id)
+            if group is None:
+                return new
+            if group.state is GroupState.EMPTY:
+                new.take_offsets(group)
+                records.append((encode_group_key(asked.group_id), None))
+                return new
+            if self._can_upgrade(group, new):
+                records += upgrade(group, new, now)
+                return new
+        raise errors.GroupIdNotFound(f"Group {asked.group_id} is not a consumer group.")
+
+    def _can_upgrade(self, group: Group, new: ConsumerGroup) -> bool:
+        return (
+            self._settings.migration.allows_upgrade
+            and group.protocol_type == CONSUMER
+            and len(group.members) <= new.settings.size_max
+        )
 
     def _become_classic(self, group: ConsumerGroup) -> Group:
         """A group that nobody is in can go on with the other protocol."""
@@ -183,12 +221,65 @@ class GroupCoordinator:
         self._append_records(new, consumer_group_records.group_tombstones(group.group_id), [])
         return new
 
-    def _remove_consumer(
-        self, group: ConsumerGroup, member_id: str, instance_id: str | None, now: Moment
+    def _join_consumer_group(
+        self, group: ConsumerGroup, request: JoinRequest, token: Token, now: Moment
+    ) -> None:
+        replaced = group.static_member(request.instance_id or "")
+        is_last = (
+            replaced is not None
+            and not request.member_id
+            and is_classic_without(group, replaced)
+            and self._settings.migration.allows_downgrade
+            and len(group.members) <= self._settings.size_max
+        )
+        try:
+            response, records = classic_members.join(group, request, self._new_id, now)
+        except errors.BrokerError as error:
+            self._effects.append(Respond(token, join_error(error.code, request.member_id)))
+            return
+        becomes: Group | ConsumerGroup = group
+        if is_last:
+            # An instance is back with the other protocol: its place is what it was.
+            becomes = classic = self._new_classic(group.group_id)
+            records += downgrade(group, classic, now, without=None)
+            self.groups[group.group_id] = classic
+        self._schedule(becomes)
+        self._append_records(becomes, records, [Respond(token, response)])
+
+    def _leave_consumer_group(
+        self, group_id: str, member_id: str, instance_id: str | None, now: Moment
     ) -> int:
-        code, records = group.remove(member_id, instance_id, now)
-        self._append_records(group, records, [])
-        return code
+        group = self.groups[group_id]
+        if isinstance(group, Group):
+            # It has become classic when the member before this one left.
+            return group.leave(member_id, instance_id, now)
+        if instance_id is not None and not member_id:
+            static = group.static_member(instance_id)
+            member_id = "" if static is None else static.member_id
+        try:
+            member = group.expect(member_id, instance_id)
+        except errors.BrokerError as error:
+            return error.code
+        self._give_up(group, member, now, [])
+        return errors.NONE
+
+    def _give_up(
+        self, group: ConsumerGroup, member: ConsumerMember, now: Moment, responses: list[Respond]
+    ) -> None:
+        """A member is gone for good; the group becomes classic where only such members are left."""
+        if (
+            self._settings.migration.allows_downgrade
+            and is_classic_without(group, member)
+            and len(group.members) - 1 <= self._settings.size_max
+        ):
+            classic = self._new_classic(group.group_id)
+            records = downgrade(group, classic, now, without=member)
+            self.groups[group.group_id] = classic
+            self._append_records(classic, records, responses)
+            classic.ask_to_join_again(now)
+            self._schedule(classic)
+            return
+        self._append_records(group, group.remove(member, now), responses)
 
     def _append_records(
         self,
@@ -350,7 +441,7 @@ class GroupCoordinator:
             response = {"error_code": errors.GroupIdNotFound.code, "codes": {}}
             self._effects.append(Respond(token, response))
             return
-        if isinstance(group, Group) and group.members and group.protocol_type != "consumer":
+        if isinstance(group, Group) and group.members and group.protocol_type != CONSUMER:
             # Only of consumers it is known where they say what they read.
             response = {"error_code": errors.NonEmptyGroup.code, "codes": {}}
             self._effects.append(Respond(token, response))
@@ -442,11 +533,20 @@ class GroupCoordinator:
             del self._scheduled[group_id]
             group = self.groups.get(group_id)
             if isinstance(group, ConsumerGroup):
-                self._append_records(group, group.tick(now), [])
+                self._give_up_late(group, now)
             elif group is not None:
                 group.tick(now)
+            group = self.groups.get(group_id)
             if group is not None:
                 self._schedule(group)
+
+    def _give_up_late(self, group: ConsumerGroup, now: Moment) -> None:
+        for member_id, wait in group.deadlines.due(now.monotonic_ms):
+            member = group.members.get(member_id)
+            if member is None or self.groups.get(group.group_id) is not group:
+                continue
+            logger.info("group %s: %s %s", group.group_id, member_id, wait.value)
+            self._give_up(group, member, now, [])
 
     def _schedule(self, group: Group | ConsumerGroup) -> None:
         due = group.next_deadline()

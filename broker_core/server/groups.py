@@ -127,6 +127,7 @@ class Groups:
                     heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
                     size_max=config.group_consumer_max_size,
                 ),
+                migration=config.group_consumer_migration_policy,
             ),
             topics=SubscribableTopics(topics),
             new_id=self.new_member_id,

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
 _MEMBER_ID_FROM_CLIENT_FROM: Final = 1
 _NOT_ASKED: Final = -(2**31)
+_CLASSIC_MEMBER: Final = 0
 _CONSUMER_MEMBER: Final = 1
 
 
@@ -99,7 +100,7 @@ def _describe_member(
         "subscribed_topic_regex": member.topic_regex or None,
         "assignment": {"topic_partitions": _named(broker, member.assigned)},
         "target_assignment": {"topic_partitions": _named(broker, target)},
-        "member_type": _CONSUMER_MEMBER,
+        "member_type": _CONSUMER_MEMBER if member.classic is None else _CLASSIC_MEMBER,
     }
 
 

@@ -252,7 +252,7 @@ def test_offsets_of_topics_that_nobody_reads_any_more_expire(bench: Bench) -> No
 def test_a_group_changes_its_protocol_when_nobody_is_in_it(bench: Bench) -> None:
     bench.join("a")
     bench.driver.commit("c1", "a", 1, 5)
-    refused = bench.driver.join("j1")
+    refused = bench.driver.join("j1", protocol_type="connect")
     assert refused is not None
     assert refused["error_code"] == errors.InconsistentGroupProtocol.code
     bench.heartbeat("a", epoch=-1)
