@@ -53,6 +53,7 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
 
 def handle_describe(broker: Broker, request: Request) -> None:
     """ConsumerGroupDescribe."""
+    broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[dict[str, Any]] = []
     for group_id in request.body["group_ids"]:

@@ -23,6 +23,7 @@ _NOT_ASKED: Final = -(2**31)
 
 def handle_list(broker: Broker, request: Request) -> None:
     """ListGroups."""
+    broker.groups.catch_up()
     states = {state.lower() for state in request.body["states_filter"]}
     types = {kind.lower() for kind in request.body["types_filter"]}
     request.reply(
@@ -53,6 +54,7 @@ def _type(group: Group | ConsumerGroup | ShareGroup) -> str:
 
 def handle_describe(broker: Broker, request: Request) -> None:
     """DescribeGroups."""
+    broker.groups.catch_up()
     operations = GROUP_OPERATIONS if request.body["include_authorized_operations"] else _NOT_ASKED
     described: list[dict[str, Any]] = []
     for group_id in request.body["groups"]:
@@ -114,6 +116,7 @@ def handle_delete(broker: Broker, request: Request) -> None:
 
         return answer
 
+    broker.groups.catch_up()
     for group_id in names:
         if group_id in broker.share_groups.groups:
             _delete_share_group(broker, group_id, answer_for(group_id))

@@ -1,0 +1,85 @@
+"""Sessions of group members, and who asks about them before the broker's timer comes."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker_core.environment import Environment, SystemDisk
+from broker_core.protocol.definitions import (
+    DELETE_GROUPS,
+    DESCRIBE_GROUPS,
+    JOIN_GROUP,
+    LIST_GROUPS,
+    SYNC_GROUP,
+)
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+SESSION_MS = 6000
+
+
+class SteppedClock:
+    """The system's clock, a little later: timers of the event loop do not know of the step."""
+
+    def __init__(self) -> None:
+        self.step_s = 0.0
+
+    def now_ms(self) -> int:
+        """See Clock."""
+        return time.time_ns() // 1_000_000 + int(self.step_s * 1000)
+
+    def monotonic(self) -> float:
+        """See Clock."""
+        return time.monotonic() + self.step_s
+
+
+async def join(client: RawClient) -> None:
+    """A static member, alone in group `g`."""
+    asked: dict[str, Any] = {
+        "group_id": "g",
+        "session_timeout_ms": SESSION_MS,
+        "rebalance_timeout_ms": SESSION_MS,
+        "member_id": "",
+        "group_instance_id": "i",
+        "protocol_type": "consumer",
+        "protocols": [{"name": "range", "metadata": b""}],
+    }
+    joined = await client.call(JOIN_GROUP, 5, asked)
+    assert joined["error_code"] == 0
+    synced = await client.call(
+        SYNC_GROUP,
+        3,
+        {
+            "group_id": "g",
+            "generation_id": joined["generation_id"],
+            "member_id": joined["member_id"],
+            "group_instance_id": "i",
+            "assignments": [{"member_id": joined["member_id"], "assignment": b""}],
+        },
+    )
+    assert synced["error_code"] == 0
+
+
+async def test_a_group_is_empty_the_moment_its_last_session_ends(
+    start: Start, connect: Connect
+) -> None:
+    clock = SteppedClock()
+    broker = await start(Environment(clock, SystemDisk()))
+    client = await connect(broker)
+    await join(client)
+
+    described = await client.call(DESCRIBE_GROUPS, 4, {"groups": ["g"]})
+    assert described["groups"][0]["group_state"] == "Stable"
+    deleted = await client.call(DELETE_GROUPS, 1, {"groups_names": ["g"]})
+    assert deleted["results"][0]["error_code"] == 68  # NON_EMPTY_GROUP
+
+    clock.step_s = SESSION_MS / 1000
+    listed = await client.call(LIST_GROUPS, 4, {"states_filter": []})
+    assert listed["groups"][0]["group_state"] == "Empty"
+    deleted = await client.call(DELETE_GROUPS, 1, {"groups_names": ["g"]})
+    assert deleted["results"][0]["error_code"] == 0
