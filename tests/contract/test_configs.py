@@ -213,6 +213,12 @@ def test_min_insync_replicas_is_set_for_all_brokers_from_the_start(
     assert source(own["min.insync.replicas"]) is ConfigSource.DYNAMIC_TOPIC_CONFIG
 
 
+def test_clients_learn_when_they_have_to_log_in_again(admin: AdminClient, broker_id: str) -> None:
+    entry = describe(admin, ResourceType.BROKER, broker_id)["connections.max.reauth.ms"]
+    assert entry.value == "0"
+    assert entry.is_read_only
+
+
 def test_what_means_nothing_to_a_broker_is_kept_and_shown(
     admin: AdminClient, broker_id: str
 ) -> None:

@@ -16,6 +16,9 @@ TIMEOUT_S: Final = int(os.environ.get("WAYLOG_FOREIGN_TIMEOUT_S", "600"))
 #: Tests at a time: most of them wait.
 _JOBS: Final = int(os.environ.get("WAYLOG_FOREIGN_JOBS", "2"))
 
+#: What a test's command is run with, e.g. `nice -n 19`.
+_PREFIX: Final = os.environ.get("WAYLOG_FOREIGN_PREFIX", "").split()
+
 #: What wants three brokers: `replication factor 3`.
 WANT_THREE_BROKERS: Final = frozenset({"0098", "0101", "0103", "0129"})
 
@@ -69,7 +72,7 @@ def _run_one(
 ) -> Iterator[Verdict]:
     began = time.monotonic()
     process = subprocess.Popen(
-        ["./test-runner", "-L", "-p1", "-s", scenario],
+        [*_PREFIX, "./test-runner", "-L", "-p1", "-s", scenario],
         cwd=folder,
         env=os.environ | environment | {"TESTS": number},
         stdout=subprocess.PIPE,

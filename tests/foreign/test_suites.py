@@ -8,7 +8,8 @@ WAYLOG_KAFKA_PYTHON, WAYLOG_CONFLUENT_KAFKA_PYTHON; WAYLOG_FOREIGN_PYTHON is an 
 what the last three need. What passes on Apache Kafka has to pass here, but for what `KNOWN` lists.
 With WAYLOG_TEST_BOOTSTRAP_SERVERS a suite runs once, on that broker. All that a suite prints is
 kept in the folder WAYLOG_FOREIGN_LOGS, if there is one; WAYLOG_FOREIGN_ONLY=0081,0113 picks tests
-of librdkafka by their numbers, WAYLOG_FOREIGN_JOBS says how many run at a time.
+of librdkafka by their numbers, WAYLOG_FOREIGN_JOBS says how many run at a time, each with the
+words of WAYLOG_FOREIGN_PREFIX (`nice -n 19`) before its command.
 """
 
 from __future__ import annotations

@@ -22,6 +22,10 @@ _OF_GROUP = 8
 
 Entry = dict[str, Any]
 
+#: Settings of listeners that clients ask for, with their defaults: librdkafka's tests learn from
+#: the first one when they have to log in again.
+_OF_LISTENERS = {"connections.max.reauth.ms": "0"}
+
 
 def _synonym(name: str, value: str | None, source: int) -> Entry:
     return {"name": name, "value": value, "source": source}
@@ -95,8 +99,11 @@ def _type_of(value: str) -> ConfigType:
 def describe_broker(broker: Broker) -> list[Entry]:
     """All settings of this broker."""
     entries = {}
-    defaults = {name: value for name, value, _ in type(broker.config)().describe()}
-    for name, value, _ in broker.dynamic_config.effective().describe():
+    defaults = {name: value for name, value, _ in type(broker.config)().describe()} | _OF_LISTENERS
+    described = [(name, value) for name, value, _ in broker.dynamic_config.effective().describe()]
+    for name, default in _OF_LISTENERS.items():
+        described.append((name, broker.config.properties.get(name, default)))
+    for name, value in described:
         synonyms = list(_of_broker(broker, name))
         if name in defaults:
             synonyms.append(_synonym(name, defaults[name], _DEFAULT))
