@@ -21,6 +21,7 @@ from consumers.resolver import Resolver
 from geoservice.reverse import Geocoder
 from geoservice.watch import FixedGeocoder
 from waylog.kafka import client_config, ensure_topics, producer_config
+from waylog.sealing import shared_key_ring
 from waylog.telemetry import now_ms
 from waylog.topics import ADDRESS, LOCATION, TOPICS, Topic
 
@@ -86,6 +87,7 @@ class ReResolver:
             )
         self._bootstrap_servers = bootstrap_servers
         self._resolver = Resolver(FixedGeocoder(geocoder), topic=self.done.topic)
+        self._keys = shared_key_ring(bootstrap_servers)
         self._start = start
         self._restart = restart
         self._progress = progress
@@ -151,10 +153,10 @@ class ReResolver:
             LOCATION, todo.partition, todo.start, todo.end, stopped=lambda: self._stopping
         ):
             outputs = self._resolver.process(
-                {todo.partition: records}, {todo.partition: state}, now_ms()
+                {todo.partition: self._opened(records)}, {todo.partition: state}, now_ms()
             )
             addresses = [each for each in outputs if each.topic == self.done.topic]
-            _write(producer, addresses)
+            _write(producer, [self._sealed(each) for each in addresses])
             self.done.records += len(records)
             self.done.addresses += len(addresses)
             self.done.rejected += len(outputs) - len(addresses)
@@ -173,8 +175,16 @@ class ReResolver:
         state = self._resolver.new_state()
         bounds = reader.bounds(self.done.topic, partition)
         for records in reader.batches(self.done.topic, partition, *bounds):
-            state.restore([record.value() for record in records])
+            state.restore([record.value() for record in self._opened(records)])
         return state
+
+    def _opened(self, records: list[Message]) -> list[Message]:
+        return records if self._keys is None else self._keys.open_messages(records)
+
+    def _sealed(self, output: OutputRecord) -> OutputRecord:
+        if self._keys is None:
+            return output
+        return output._replace(value=self._keys.seal_if_known(output.value, output.key))
 
 
 def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from confluent_kafka import KafkaException
+from confluent_kafka import KafkaException, Message
 
 from consumers.partitions import PartitionReader
 
@@ -30,8 +30,14 @@ class _Request(NamedTuple):
 class Restorer:
     """Reads the state topic for one partition after the other."""
 
-    def __init__(self, config: dict[str, Any], state_topic: str) -> None:
-        """`config` is that of a client; the consumer is in no group."""
+    def __init__(
+        self,
+        config: dict[str, Any],
+        state_topic: str,
+        opened: Callable[[Sequence[Message]], list[Message]] | None = None,
+    ) -> None:
+        """`config` is that of a client; the consumer is in no group. `opened`: of LogReader."""
+        self._opened = opened or list
         self.failed: str | None = None  # why this restorer has given up
         self._config = config
         self._topic = state_topic
@@ -80,7 +86,7 @@ class Restorer:
             for records in reader.batches(
                 self._topic, request.partition, *bounds, stopped=lambda: self._given_up(request)
             ):
-                request.restore([record.value() for record in records])
+                request.restore([record.value() for record in self._opened(records)])
                 count += len(records)
             if self._given_up(request):
                 return

@@ -30,7 +30,8 @@ from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
 from waylog.interceptors import performance_logged
-from waylog.kafka import client_config, consumer_config, producer_config
+from waylog.kafka import LogUnreachable, client_config, consumer_config, producer_config
+from waylog.sealing import SEALED_TOPICS, opener, shared_key_ring
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -84,6 +85,7 @@ class Session(Generic[StateT]):
         self._next_commit = 0.0
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
+        self._keys = shared_key_ring(servers)
         self._consumer = Consumer(
             consumer_config(
                 servers,
@@ -115,7 +117,9 @@ class Session(Generic[StateT]):
             }
         )
         self._restorer = Restorer(
-            client_config(servers, f"{client_id}-restore"), membership.processor.state_topic
+            client_config(servers, f"{client_id}-restore"),
+            membership.processor.state_topic,
+            opener(servers),
         )
 
     def run(self) -> None:
@@ -211,7 +215,7 @@ class Session(Generic[StateT]):
     def _process(self, batch: dict[int, list[Message]]) -> None:
         assignments = [self._assignments[partition] for partition in batch]
         states = {assignment.partition: assignment.state for assignment in assignments}
-        outputs = self._processor.process(batch, states, now_ms())
+        outputs = self._processor.process(self._opened(batch), states, now_ms())
         ends = []
         for assignment in assignments:
             records = batch[assignment.partition]
@@ -220,6 +224,15 @@ class Session(Generic[StateT]):
             self._counters.records += len(records)
         self._counters.batches += 1
         self._write(outputs, ends)
+
+    def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
+        """The batch with values that can be read, without what nobody can read any more."""
+        if self._keys is None:
+            return batch
+        try:
+            return {each: self._keys.open_messages(records) for each, records in batch.items()}
+        except LogUnreachable as error:
+            raise SessionFailed(str(error)) from error
 
     def _write_late_results(self) -> None:
         states = {
@@ -241,6 +254,8 @@ class Session(Generic[StateT]):
 
     def _produce(self, output: OutputRecord) -> None:
         topic, partition, key, value, headers = output
+        if self._keys is not None and topic in SEALED_TOPICS:
+            value = self._keys.seal_if_known(value, key)
         if partition is None:
             partition = _BY_KEY
         while True:

@@ -26,7 +26,8 @@ from gateway.push import Pusher
 from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.users import UserStore
-from waylog.kafka import Producer
+from waylog.batch_producer import open_producer
+from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry
 
 logger = logging.getLogger(__name__)
@@ -50,14 +51,18 @@ async def _start(
     relay_path: Path,
     telemetry: KafkaTelemetry,
     stack: AsyncExitStack,
-) -> tuple[MqttServer, Producer]:
+) -> tuple[MqttServer, LogProducer]:
     assert settings.mqtt is not None
     loop = asyncio.get_running_loop()
     store = UserStore(settings.users)
     stack.callback(store.close)
     authenticator = Authenticator(store, open_mode=settings.open_mode)
     stack.callback(authenticator.close)
-    producer = Producer(settings.bootstrap_servers, settings.client_id, loop)
+    producer = sealed_if_configured(
+        open_producer(settings.bootstrap_servers, settings.client_id, loop),
+        settings.bootstrap_servers,
+        loop,
+    )
     stack.push_async_callback(producer.close)
     pusher = Pusher()
     relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)

@@ -11,8 +11,8 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
-from waylog.kafka import Producer
 from waylog.notify import notify_ready
+from waylog.sealing import LogProducer
 from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ _WATCH_S: Final = 0.5
 class Started(NamedTuple):
     """A process that serves."""
 
-    producer: Producer
+    producer: LogProducer
     where: str  # what it listens on, for the line that says it is ready
 
 

@@ -18,6 +18,7 @@ from confluent_kafka import (
 from gateway.viewers import Cursor
 from gateway.views import ViewEvent
 from waylog.kafka import consumer_config
+from waylog.sealing import opener
 
 #: Records read for one viewer, whether they are for it or not; what is older is left out.
 RECORDS_MAX: Final = 200_000
@@ -42,6 +43,7 @@ class LogRanges:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
         self._readers = asyncio.Semaphore(_READERS_MAX)
+        self._opened = opener(bootstrap_servers) or list
 
     async def read(self, start: Cursor, end: Cursor) -> AsyncIterator[list[ViewEvent]]:
         """Batches of records from `start` to `end` (exclusive), each partition in order.
@@ -82,7 +84,7 @@ class LogRanges:
                     )
                     if messages:
                         silent_until = loop.time() + _SILENCE_S
-                    events = _events(messages, end)
+                    events = _events(await loop.run_in_executor(None, self._opened, messages), end)
                     if events:
                         yield events
                     _tick_off(consumer, remaining, end)

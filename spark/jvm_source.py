@@ -9,9 +9,12 @@ from typing import Final
 import pyarrow as pa
 
 from spark.landing import land
-from spark.log_fixes import report_unreadable
+from spark.log_fixes import refuse_sealed, report_unreadable
 from spark.schema import LogRecord, decode_records
+from waylog.sealing import is_sealed, shared_key_ring
 from waylog.storage import Storage
+from waylog.value_encryption import NotAuthentic
+from waylog.value_keys import KeyRing
 
 _ROWS: Final = 10_000
 
@@ -22,6 +25,7 @@ def landing_function(servers: str, topic: str, storage: Storage) -> LandingFunct
     """For `mapInArrow` over rows (partition, offset, key, value)."""
 
     def fixes(partition: int, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        keys = shared_key_ring(servers)
         for batch in batches:
             for start in range(0, batch.num_rows, _ROWS):
                 part = batch.slice(start, _ROWS)
@@ -31,8 +35,9 @@ def landing_function(servers: str, topic: str, storage: Storage) -> LandingFunct
                     part["key"].to_pylist(),
                     part["value"].to_pylist(),
                 )
-                rows, unreadable = decode_records(partition, list(records))
+                rows, unreadable = decode_records(partition, _opened(keys, records))
                 if unreadable:
+                    refuse_sealed(servers, unreadable)
                     report_unreadable(servers, topic, partition, unreadable)
                 if rows.num_rows:
                     yield rows
@@ -43,6 +48,24 @@ def landing_function(servers: str, topic: str, storage: Storage) -> LandingFunct
             yield from land(fixes(partition, group), storage, None, None)
 
     return land_batches
+
+
+def _opened(keys: KeyRing | None, records: Iterable[LogRecord]) -> list[LogRecord]:
+    """Records whose values can be read, without those whose key has been destroyed."""
+    if keys is None:
+        return list(records)
+    opened = []
+    for record in records:
+        if record.value is None or not is_sealed(record.value):
+            opened.append(record)
+            continue
+        try:
+            plain = keys.open_value(record.value, record.key)
+        except NotAuthentic:
+            plain = record.value
+        if plain is not None:
+            opened.append(record._replace(value=plain))
+    return opened
 
 
 def _runs(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:

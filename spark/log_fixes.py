@@ -13,8 +13,10 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 
 from spark.log_source import OffsetRange, read_range
 from spark.schema import LogRecord, Unreadable, decode_records
+from waylog.cli import CommandError
 from waylog.kafka import LogUnreachable, producer_config
 from waylog.messages import Rejected, encode
+from waylog.sealing import ENVIRONMENT, is_sealed, shared_key_ring
 from waylog.topics import ERROR
 
 logger = logging.getLogger(__name__)
@@ -52,9 +54,18 @@ def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.Rec
     for messages in read_range(servers, topic, wanted):
         batch, unreadable = decode_records(wanted.partition, [_record(each) for each in messages])
         if unreadable:
+            refuse_sealed(servers, unreadable)
             report_unreadable(servers, topic, wanted.partition, unreadable)
         if batch.num_rows:
             yield batch
+
+
+def refuse_sealed(servers: str, unreadable: Sequence[Unreadable]) -> None:
+    """Values that only lack a key are no errors: a history without them would be a hole."""
+    if shared_key_ring(servers) is None and any(is_sealed(each.value) for each in unreadable):
+        raise CommandError(
+            f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
+        )
 
 
 def _record(message: Message) -> LogRecord:
@@ -76,6 +87,7 @@ def report_unreadable(
         unreadable[0].reason,
     )
     failures: list[str] = []
+    keys = shared_key_ring(servers)
     producer = LibrdkafkaProducer(
         producer_config(servers, "waylog-history")
         | {"logger": logging.getLogger("spark.log_fixes.librdkafka")}
@@ -102,7 +114,10 @@ def report_unreadable(
         )
         while True:
             try:
-                producer.produce(ERROR, encode(rejected), record.key, on_delivery=on_delivery)
+                value = encode(rejected)
+                if keys is not None:
+                    value = keys.seal_if_known(value, record.key)
+                producer.produce(ERROR, value, record.key, on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -10,6 +10,7 @@ from typing import Final, NamedTuple
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
 
 from waylog.kafka import LogUnreachable, consumer_config
+from waylog.sealing import opener
 
 logger = logging.getLogger(__name__)
 
@@ -81,9 +82,11 @@ class LogOffsets:
 def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Iterator[list[Message]]:
     """The records of one range in order, some thousand at a time.
 
-    Records that retention has deleted meanwhile are left out with a warning. Outlasts a restart of
-    the broker; raises LogUnreachable after SILENCE_MAX_S without progress.
+    Records that retention has deleted meanwhile are left out with a warning, those whose key has
+    been destroyed without one. Outlasts a restart of the broker; raises LogUnreachable after
+    SILENCE_MAX_S without progress.
     """
+    opened = opener(bootstrap_servers) or list
     consumer = Consumer(
         _config(
             bootstrap_servers,
@@ -116,7 +119,9 @@ def read_range(bootstrap_servers: str, topic: str, wanted: OffsetRange) -> Itera
                     logger.warning("%s-%d: %s", topic, wanted.partition, error.str())
             if records:
                 position = max(position, (records[-1].offset() or 0) + 1)
-                inside = [record for record in records if (record.offset() or 0) < wanted.end]
+                inside = opened(
+                    [record for record in records if (record.offset() or 0) < wanted.end]
+                )
                 if inside:
                     yield inside
                 deadline = time.monotonic() + SILENCE_MAX_S

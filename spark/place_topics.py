@@ -16,6 +16,7 @@ from spark.log_source import LogOffsets, OffsetRange, read_range
 from spark.place_edits import PlaceEdit
 from spark.places_schema import FILE
 from waylog.kafka import LogUnreachable, ensure_topics, producer_config
+from waylog.sealing import shared_key_ring
 from waylog.storage import Storage
 from waylog.topics import PLACE, PLACE_EDIT, TOPICS
 
@@ -89,6 +90,7 @@ def publish_places(servers: str, places: str, devices: Sequence[str]) -> None:
 def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     # A log that was set up by an older version has no such topic.
     ensure_topics(servers, [each for each in TOPICS if each.name == topic], timeout_s=10.0)
+    keys = shared_key_ring(servers)
     producer = LibrdkafkaProducer(producer_config(servers, "waylog-places"))
     failures: list[str] = []
 
@@ -97,9 +99,12 @@ def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | Non
             failures.append(str(error))
 
     for key, value in records:
+        sealed = value
+        if keys is not None and value is not None:
+            sealed = keys.seal_if_known(value, key)
         while True:
             try:
-                producer.produce(topic, value, key, on_delivery=on_delivery)
+                producer.produce(topic, sealed, key, on_delivery=on_delivery)
                 break
             except BufferError:
                 producer.poll(0.1)

@@ -90,6 +90,11 @@ class DataDirectory:
         return self.root / "users.db"
 
     @property
+    def master_key(self) -> Path:
+        """What wraps the keys of sealed values, readable by the owner alone."""
+        return self.root / "master.key"
+
+    @property
     def demo_token(self) -> Path:
         """The demo user's password, readable by the owner alone."""
         return self.root / "demo.token"

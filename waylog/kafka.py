@@ -363,7 +363,8 @@ class LogReader:
     view slows its reader down instead of filling the memory.
 
     `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
-    each partition.
+    each partition. `opened` makes of sealed records what can be read (waylog.value_keys); records
+    that it leaves out are not handed over.
     """
 
     BATCH_RECORDS: Final = 5000
@@ -379,8 +380,10 @@ class LogReader:
         on_records: Callable[[list[Message]], None],
         on_caught_up: Callable[[], None] | None = None,
         tail: int | None = None,
+        opened: Callable[[Sequence[Message]], list[Message]] | None = None,
         **more: Any,
     ) -> None:
+        self._opened = opened
         self._topics = topics
         self._loop = loop
         self._on_records = on_records
@@ -438,7 +441,18 @@ class LogReader:
             return []
         time.sleep(_GATHER_S)
         messages = [first, *self._consumer.consume(self.BATCH_RECORDS, timeout=0)]
-        return [message for message in messages if message.error() is None]
+        records = [message for message in messages if message.error() is None]
+        return records if self._opened is None else self._open(records, self._opened)
+
+    def _open(
+        self, records: list[Message], opened: Callable[[Sequence[Message]], list[Message]]
+    ) -> list[Message]:
+        while not self._stopping.is_set():
+            try:
+                return opened(records)
+            except LogUnreachable as error:
+                logger.warning("records wait for their keys: %s", error)
+        return []
 
     def _assign(self) -> dict[tuple[str, int], int]:
         """Assign every partition; returns the end offset of each that has something to catch up."""

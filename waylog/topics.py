@@ -14,6 +14,7 @@ MQTT_STATE = "mqtt-state"
 EVENT = "event"
 PLACE = "place"
 PLACE_EDIT = "place-edit"
+VALUE_KEY = "value-key"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -55,4 +56,17 @@ TOPICS = (
     Topic(PERFORMANCE, 1, {"retention.ms": str(1 * _DAY_MS)}),
     Topic(PARAMETER, 1, {"retention.ms": str(1 * _DAY_MS)}),
     Topic(LOG, 1, {"retention.ms": str(7 * _DAY_MS)}),
+)
+
+#: The keys of sealed values (docs/decisions/0010); made where values are sealed. A key that is
+#: destroyed leaves the files when its segment is compacted, so segments end soon.
+VALUE_KEY_TOPIC = Topic(
+    VALUE_KEY,
+    1,
+    {
+        "cleanup.policy": "compact",
+        "segment.ms": "1000",
+        "max.compaction.lag.ms": "10000",
+        "min.cleanable.dirty.ratio": "0.01",
+    },
 )

@@ -10,6 +10,7 @@ import argparse
 import asyncio
 import fcntl
 import logging
+import os
 import random
 import shlex
 import signal
@@ -115,6 +116,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="S",
         help="seconds between two searches for favourite places (default 300)",
     )
+    add(
+        "--encrypt-values",
+        action="store_true",
+        help="what the log keeps of a device can only be read with the device's key, which "
+        "`waylog history erase` destroys (master key: DATA/master.key)",
+    )
     add("--open", action="store_true", help="accept every user: for demonstrations and load tests")
 
 
@@ -126,8 +133,19 @@ def run(arguments: argparse.Namespace) -> int:
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
     data.root.mkdir(parents=True, exist_ok=True)
     with _lock(data.root / "lock"):
+        if arguments.encrypt_values:
+            _name_master_key(data)
         asyncio.run(_Platform.plan(arguments, data).run())
     return EXIT_DONE
+
+
+def _name_master_key(data: DataDirectory) -> None:
+    """For all processes, unless the environment names another file already."""
+    from waylog.sealing import ENVIRONMENT
+    from waylog.value_encryption import ensure_master_key
+
+    path = Path(os.environ.setdefault(ENVIRONMENT, str(data.master_key.resolve())))
+    ensure_master_key(path)
 
 
 def _words(option: str, text: str) -> list[str]:

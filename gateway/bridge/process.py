@@ -18,8 +18,10 @@ from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.submit import Submitter
-from waylog.kafka import LogReader, Producer
+from waylog.batch_producer import open_producer
+from waylog.kafka import LogReader
 from waylog.notify import notify_ready
+from waylog.sealing import opener, sealed_if_configured
 from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, now_ms
 from waylog.topics import ADDRESS, LOCATION
 
@@ -59,7 +61,7 @@ async def serve(settings: BridgeSettings) -> int:
         logging.getLogger().addHandler(handler)
         stack.callback(telemetry.close)
         stack.callback(logging.getLogger().removeHandler, handler)
-        producer = Producer(servers, client_id, loop)
+        producer = sealed_if_configured(open_producer(servers, client_id, loop), servers, loop)
         stack.push_async_callback(producer.close)
         known_fixes = await _known_fixes(servers, client_id, settings.known_tail)
         submitter = Submitter(producer, telemetry, loop, known_fixes=known_fixes)
@@ -80,6 +82,7 @@ async def serve(settings: BridgeSettings) -> int:
                 loop,
                 on_records=outbound.on_records,
                 tail=0,
+                opened=opener(servers),
             )
             reader.start()
             stack.push_async_callback(reader.close)
@@ -138,6 +141,7 @@ async def _known_fixes(servers: str, client_id: str, tail: int) -> KnownFixes:
         on_records=on_records,
         on_caught_up=caught_up.set,
         tail=tail,
+        opened=opener(servers),
     )
     reader.start()
     try:

@@ -12,7 +12,8 @@ from confluent_kafka import KafkaException
 
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.mapping import TopicRule, topics_of
-from waylog.kafka import AppendError, LogReader, LogUnreachable, Producer, ensure_topics
+from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
+from waylog.sealing import LogProducer
 from waylog.telemetry import now_ms
 from waylog.topics import MQTT_STATE
 
@@ -40,7 +41,7 @@ async def open_journal(
     bootstrap_servers: str,
     client_id: str,
     worker: str,
-    producer: Producer,
+    producer: LogProducer,
     *,
     shared: bool,
 ) -> AsyncIterator[Journal]:

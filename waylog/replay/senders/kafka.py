@@ -11,6 +11,7 @@ from waylog.messages import encode
 from waylog.replay import wire
 from waylog.replay.tally import Tally
 from waylog.replay.wire import Outgoing
+from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.telemetry import now_ms
 from waylog.topics import LOCATION
 
@@ -31,11 +32,16 @@ class KafkaSender:
 
     async def run(self, fixes: AsyncIterator[Outgoing]) -> None:
         """Append all; returns when all are acknowledged."""
-        producer = Producer(
+        loop = asyncio.get_running_loop()
+        producer = sealed_if_configured(
+            Producer(
+                self._bootstrap_servers,
+                "waylog-replay",
+                loop,
+                delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            ),
             self._bootstrap_servers,
-            "waylog-replay",
-            asyncio.get_running_loop(),
-            delivery_timeout_ms=_DELIVERY_TIMEOUT_MS,
+            loop,
         )
         try:
             async for fix in fixes:
@@ -49,7 +55,7 @@ class KafkaSender:
                 task.cancel()
             await producer.close()
 
-    async def _append(self, producer: Producer, fix: Outgoing) -> None:
+    async def _append(self, producer: LogProducer, fix: Outgoing) -> None:
         value, key = encode(wire.message(fix, now_ms())), fix.device.encode()
         while True:
             try:
@@ -73,7 +79,7 @@ class KafkaSender:
 
         future.add_done_callback(answered)
 
-    async def _append_later(self, producer: Producer, fix: Outgoing) -> None:
+    async def _append_later(self, producer: LogProducer, fix: Outgoing) -> None:
         # A producer that can never append again has no more answers: the silence is noticed.
         while producer.fatal is None:
             await asyncio.sleep(_BACKOFF_S)

@@ -1,0 +1,156 @@
+"""A producer that seals the values of those topics that say where somebody was.
+
+The first value of a device waits until the log has the device's new key: a value that is
+acknowledged can always be read. Everything is called on the event loop's thread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import Any, Final
+
+from waylog.kafka import (
+    AppendError,
+    AppendQueueFull,
+    DeliveryCallback,
+    Headers,
+    RecordHeaders,
+    RecordPosition,
+)
+from waylog.sealing import SEALED_TOPICS, LogProducer
+from waylog.telemetry import now_ms
+from waylog.topics import VALUE_KEY
+from waylog.value_encryption import ValueKey, owner_of, record_key, seal, wrap
+from waylog.value_keys import KeyRing
+
+logger = logging.getLogger(__name__)
+
+#: Records that wait for a key.
+_WAITING_MAX: Final = 10_000
+_RETRY_S: Final = 0.5
+
+_Waiting = tuple[str, bytes, bytes | None, RecordHeaders | None, DeliveryCallback]
+
+
+class SealedLog:
+    """A producer in front of another one."""
+
+    def __init__(
+        self, producer: LogProducer, ring: KeyRing, loop: asyncio.AbstractEventLoop
+    ) -> None:
+        self._producer = producer
+        self._ring = ring
+        self._loop = loop
+        self._waiting: dict[str, list[_Waiting]] = {}
+        self._waiting_count = 0
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: RecordHeaders | None,
+        on_delivery: DeliveryCallback,
+    ) -> None:
+        """As waylog.kafka.Producer.send."""
+        if value is None or topic not in SEALED_TOPICS:
+            self._producer.send(topic, value, key, headers, on_delivery)
+            return
+        owner = owner_of(key)
+        waiting = self._waiting.get(owner)
+        if waiting is None:
+            own = self._ring.newest_of(owner)
+            if own is not None:
+                self._producer.send(topic, seal(value, own, key), key, headers, on_delivery)
+                return
+        if self._waiting_count >= _WAITING_MAX:
+            raise AppendQueueFull("the log does not keep up: too many devices wait for a key")
+        if waiting is None:
+            self._make_key(owner)
+            waiting = self._waiting[owner] = []
+        waiting.append((topic, value, key, headers, on_delivery))
+        self._waiting_count += 1
+
+    def append(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordPosition]:
+        """As waylog.kafka.Producer.append."""
+        future: asyncio.Future[RecordPosition] = self._loop.create_future()
+        self.send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
+        return future
+
+    def __len__(self) -> int:
+        """Records that wait for their acknowledgement, or for a key."""
+        return len(self._producer) + self._waiting_count
+
+    @property
+    def fatal(self) -> str | None:
+        """Why nothing can be appended ever again; None while it can."""
+        return self._producer.fatal
+
+    async def close(self, timeout_s: float = 10.0) -> int:
+        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        deadline = self._loop.time() + timeout_s
+        while self._waiting_count and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        left = max(0.0, deadline - self._loop.time())
+        return await self._producer.close(left) + self._waiting_count
+
+    def _make_key(self, owner: str) -> None:
+        """Raises AppendError as `send`."""
+        key = ValueKey.new(owner)
+        record = wrap(key, self._ring.master, now_ms())
+        self._producer.send(
+            VALUE_KEY, record, record_key(key), None, partial(self._key_answered, key)
+        )
+
+    def _key_answered(self, key: ValueKey, error: Any, _position: Any) -> None:
+        if error is None:
+            self._ring.add(key)
+            self._send_waiting(key.owner)
+        else:
+            logger.warning("a key could not be stored yet: %s", error)
+            self._loop.call_later(_RETRY_S, self._make_key_again, key.owner)
+
+    def _make_key_again(self, owner: str) -> None:
+        try:
+            self._make_key(owner)
+        except AppendError:
+            if self.fatal is None:
+                self._loop.call_later(_RETRY_S, self._make_key_again, owner)
+
+    def _send_waiting(self, owner: str) -> None:
+        waiting = self._waiting[owner]
+        key = self._ring.newest_of(owner)
+        while waiting and key is not None:
+            topic, value, record, headers, on_delivery = waiting[0]
+            try:
+                self._producer.send(topic, seal(value, key, record), record, headers, on_delivery)
+            except AppendError:
+                if self.fatal is None:
+                    self._loop.call_later(_RETRY_S, self._send_waiting, owner)
+                return
+            waiting.pop(0)
+            self._waiting_count -= 1
+        if waiting:
+            # Destroyed in the moment between.
+            self._make_key_again(owner)
+            return
+        del self._waiting[owner]
+
+
+def _resolve(future: asyncio.Future[RecordPosition], error: Any, position: Any) -> None:
+    if future.done():
+        return
+    if error is None:
+        future.set_result(RecordPosition(*position))
+    else:
+        future.set_exception(AppendError(error.str()))
+        # Whoever gave up waiting does not retrieve the exception.
+        future.exception()
