@@ -117,8 +117,10 @@ class ProducerState:
 
         The high watermark never goes back.
         """
-        self.forget_ended(high_watermark)
         ended = self._ended
+        if not ended:
+            return self.first_open_offset() if self._open else None
+        self.forget_ended(high_watermark)
         first_open = self.first_open_offset()
         if not ended:
             return first_open
@@ -330,6 +332,15 @@ class ProducerState:
         magic, crc, count = _HEADER.unpack_from(data)
         if magic != _MAGIC or crc != crc32c(data[_HEADER.size :]):
             return None
+        try:
+            state, size = cls._parse(data, count)
+        except struct.error:
+            return None
+        # The checksum does not speak for the count.
+        return state if size == len(data) else None
+
+    @classmethod
+    def _parse(cls, data: bytes, count: int) -> tuple[ProducerState, int]:
         state = cls()
         position = _HEADER.size
         for _ in range(count):
@@ -355,7 +366,7 @@ class ProducerState:
             if each.transaction_first_offset >= 0
         ]
         state._open = {producer_id: first for first, producer_id in sorted(first_offsets)}
-        return state
+        return state, position
 
 
 def snapshot_path(directory: Path, offset: int) -> Path:

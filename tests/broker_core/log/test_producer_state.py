@@ -138,6 +138,10 @@ def test_a_damaged_snapshot_is_none() -> None:
     for size in range(len(data)):
         assert ProducerState.from_bytes(data[:size]) is None
     assert ProducerState.from_bytes(data[:-1] + b"\x55") is None
+    for bit in range(8 * len(data)):
+        rotten = bytearray(data)
+        rotten[bit // 8] ^= 1 << bit % 8
+        assert ProducerState.from_bytes(bytes(rotten)) is None, bit
 
 
 events = st.lists(
