@@ -21,10 +21,9 @@ from broker_core.replication.follower import Fetched, FetchPosition, Outcome
 from broker_core.replication.leader import IsrProposal
 from broker_core.server.replicated_partition import ReplicatedPartition
 from tests.simulation.network import Network, Weather
-from tests.simulation.simulated_disk import PowerCut
 from tests.simulation.replication_checker import Checker
 from tests.simulation.scheduler import Scheduler
-from tests.simulation.simulated_disk import SimulatedDisk
+from tests.simulation.simulated_disk import PowerCut, SimulatedDisk
 
 NODES = (1, 2, 3)
 CONTROLLER, PRODUCER, CONSUMER = 0, 100, 101

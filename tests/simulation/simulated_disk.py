@@ -130,6 +130,7 @@ class SimulatedDisk:
         successor._durable = self._durable
         successor._unsynced = self._unsynced
         successor._directories = self._directories
+        successor.room = self.room
         self.is_gone = True
         return successor
 
@@ -158,7 +159,7 @@ class SimulatedDisk:
                 raise PowerCut
 
     def power_cut(self, *, rots: bool = False) -> None:
-        """Forget what was not synced, all of it or a part; in what is kept, bits may have rotted."""
+        """Forget what was not synced, or a part of it; in what is kept, bits may have rotted."""
         for changes in self._unsynced.values():
             kept = self._random.randint(0, len(changes))
             for path, content in changes[:kept]:

@@ -1,0 +1,234 @@
+"""Simulated time, and event loops that run on it: asyncio code of many processes in one thread."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import heapq
+import itertools
+import random
+from asyncio import events
+from collections import Counter, deque
+from collections.abc import Callable, Coroutine
+from contextvars import Context
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from tests.simulation.joined.sockets import Sockets
+
+
+class World:
+    """What all simulated processes share: the time, the seed's chance, and what has happened."""
+
+    def __init__(self, seed: int) -> None:
+        self.random = random.Random(seed)
+        self.now = 0.0
+        self.executed = 0
+        self.faults: Counter[str] = Counter()
+        self.history: list[str] = []
+        #: What must not happen within production code: exceptions that nobody expected.
+        self.errors: list[str] = []
+        #: Told after each step of a process that something may have ended.
+        self.after_step: Callable[[SimulatedLoop], None] = lambda loop: None
+        self._numbers = itertools.count()
+        self._queue: list[tuple[float, int, SimulatedLoop | None, _Step]] = []
+        self._ready: deque[tuple[SimulatedLoop | None, _Step]] = deque()
+
+    def note(self, text: str) -> None:
+        """Something that a reader of the history wants to know."""
+        self.history.append(f"{self.now:9.4f} {text}")
+
+    def digest(self) -> str:
+        """Of everything that has been noted: the same for the same seed."""
+        text = "\n".join(self.history) + f"\n{self.executed}"
+        return hashlib.blake2b(text.encode(), digest_size=12).hexdigest()
+
+    def push(self, time: float, loop: SimulatedLoop | None, handle: _Step) -> None:
+        """Run a handle at a time."""
+        if time <= self.now:
+            self._ready.append((loop, handle))
+        else:
+            heapq.heappush(self._queue, (time, next(self._numbers), loop, handle))
+
+    def at(self, time: float, action: Callable[[], object]) -> None:
+        """Do something that belongs to no process."""
+        self.push(time, None, _Action(action))
+
+    def after(self, delay: float, action: Callable[[], object]) -> None:
+        """Do something that belongs to no process, in a while."""
+        self.at(self.now + delay, action)
+
+    def run_until(self, time: float) -> None:
+        """Let the time pass."""
+        queue, ready = self._queue, self._ready
+        while True:
+            while ready:
+                self._run(*ready.popleft())
+            if not queue or queue[0][0] > time:
+                break
+            self.now, _, loop, handle = heapq.heappop(queue)
+            self._run(loop, handle)
+        self.now = max(self.now, time)
+
+    def _run(self, loop: SimulatedLoop | None, handle: _Step) -> None:
+        if handle._cancelled:
+            return
+        if loop is None:
+            self.executed += 1
+            handle._run()
+            return
+        if loop.is_over:
+            return
+        if loop.stalled is not None:
+            loop.stalled.append(handle)
+            return
+        self.executed += 1
+        events._set_running_loop(loop)
+        try:
+            handle._run()
+        except SystemExit:
+            loop.is_over = True
+        finally:
+            events._set_running_loop(None)
+        self.after_step(loop)
+
+
+class _Step(Protocol):
+    """A handle of asyncio, or what is like one."""
+
+    _cancelled: bool
+
+    def _run(self) -> object: ...
+
+
+class _Action:
+    """A handle without an event loop."""
+
+    def __init__(self, action: Callable[[], object]) -> None:
+        self._cancelled = False
+        self._action = action
+
+    def _run(self) -> object:
+        return self._action()
+
+
+class SimulatedLoop(asyncio.AbstractEventLoop):
+    """The event loop of one life of one process."""
+
+    def __init__(self, world: World, name: str, clock: Callable[[], float], rate: float) -> None:
+        """`clock`: this machine's monotonic time, which runs at a `rate` of its own."""
+        self.world = world
+        self.name = name
+        self.sockets: Sockets | None = None
+        #: The process is gone: nothing of it runs any more.
+        self.is_over = False
+        #: What waits while the process is stopped.
+        self.stalled: list[_Step] | None = None
+        self._clock = clock
+        self._rate = rate
+        self._tasks: list[asyncio.Task[Any]] = []
+
+    def time(self) -> float:
+        return self._clock()
+
+    def get_debug(self) -> bool:
+        return False
+
+    def is_running(self) -> bool:
+        return not self.is_over
+
+    def is_closed(self) -> bool:
+        return self.is_over
+
+    # ------------------------------------------------------------------------------------ callbacks
+
+    def call_soon(  # type: ignore[override]
+        self, callback: Callable[..., object], *args: Any, context: Context | None = None
+    ) -> events.Handle:
+        handle = events.Handle(callback, args, self, context)
+        self.world.push(self.world.now, self, handle)
+        return handle
+
+    call_soon_threadsafe = call_soon  # type: ignore[assignment]
+
+    def call_later(  # type: ignore[override]
+        self,
+        delay: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> events.TimerHandle:
+        return self.call_at(self._clock() + delay, callback, *args, context=context)
+
+    def call_at(  # type: ignore[override]
+        self,
+        when: float,
+        callback: Callable[..., object],
+        *args: Any,
+        context: Context | None = None,
+    ) -> events.TimerHandle:
+        handle = events.TimerHandle(when, callback, args, self, context)
+        # A turn of the loop lies between now and even the nearest time.
+        wait = max((when - self._clock()) / self._rate, 0.0) + 1e-6
+        self.world.push(self.world.now + wait, self, handle)
+        return handle
+
+    def _timer_handle_cancelled(self, handle: events.TimerHandle) -> None:
+        return
+
+    def create_future(self) -> asyncio.Future[Any]:
+        return asyncio.Future(loop=self)
+
+    def create_task(  # type: ignore[override]
+        self, coro: Coroutine[Any, Any, Any], *, name: str | None = None, context: Any = None
+    ) -> asyncio.Task[Any]:
+        task = asyncio.Task(coro, loop=self, name=name, context=context)
+        task._log_destroy_pending = False  # type: ignore[attr-defined]
+        self._tasks.append(task)
+        if len(self._tasks) > 200:
+            self._tasks = [each for each in self._tasks if not each.done()]
+        return task
+
+    def call_exception_handler(self, context: dict[str, Any]) -> None:
+        if not self.is_over:
+            self.world.errors.append(f"{self.name}: {context}")
+
+    def stall(self) -> None:
+        """The process is stopped: it does nothing until `go_on`."""
+        if self.stalled is None:
+            self.stalled = []
+
+    def go_on(self) -> None:
+        """What waited is done now."""
+        waited, self.stalled = self.stalled, None
+        for handle in waited or ():
+            self.world.push(self.world.now, self, handle)
+
+    def bury(self) -> None:
+        """Let nothing of a process that is gone run again, not even when it is collected."""
+        self.is_over = True
+        self.stalled = None
+        for task in self._tasks:
+            coroutine = task.get_coro()
+            for _ in range(20):
+                try:
+                    coroutine.close()
+                    break
+                except (RuntimeError, SystemExit, Exception):
+                    continue
+        self._tasks.clear()
+
+    # -------------------------------------------------------------------------- threads and sockets
+
+    def run_in_executor(  # type: ignore[override]
+        self, executor: Any, func: Callable[..., Any], *args: Any
+    ) -> asyncio.Future[Any]:
+        return asyncio.wrap_future(executor.submit(func, *args), loop=self)
+
+    async def create_server(self, *args: Any, **kwargs: Any) -> Any:
+        assert self.sockets is not None
+        return self.sockets.create_server(*args, **kwargs)
+
+    async def create_connection(self, *args: Any, **kwargs: Any) -> Any:
+        assert self.sockets is not None
+        return await self.sockets.create_connection(*args, **kwargs)
