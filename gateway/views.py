@@ -284,6 +284,19 @@ class LocationView(_View):
         if events is not None:
             events.append(_location_event(partition, offset, device, head.lat, head.lon, value))
 
+    def forget(self, device: str, erased_ms: int) -> None:
+        """Drop what was received of a device until it was erased."""
+        value = self.newest_raw(device)
+        if value is None:
+            return
+        try:
+            newer = _fix_head.decode(value).received > erased_ms
+        except msgspec.DecodeError:
+            newer = False
+        if not newer:
+            self._drop(device)
+            self.tracks.forget(device)
+
     def grew(self, size: int) -> None:
         """Count bytes of values that were kept without `_take`, and stay within the bounds."""
         self._value_bytes += size
@@ -314,6 +327,8 @@ class AddressView(_View):
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
         self._subscribers: list[Callable[[str, bytes], None]] = []
+        self._erasures: dict[str, int] = {}
+        self._on_erased: Callable[[str, int], None] | None = None
         self._waiting: dict[str, list[_Waiter]] = {}
 
     def latest(self, device: str) -> Address | None:
@@ -326,6 +341,15 @@ class AddressView(_View):
         than what was known of the device.
         """
         self._subscribers.append(subscriber)
+
+    def on_erased(self, subscriber: Callable[[str, int], None]) -> None:
+        """Call `subscriber` with each device that has been erased, and when (ms), also those from
+        before; to be called when all views have caught up.
+        """
+        for device, erased_ms in self._erasures.items():
+            subscriber(device, erased_ms)
+        self._erasures.clear()
+        self._on_erased = subscriber
 
     def when(
         self, device: str, time_ms: int, timeout_s: float, callback: Callable[[], object]
@@ -381,8 +405,9 @@ class AddressView(_View):
             try:
                 device = key.decode()
                 if value is None:
-                    # A tombstone of the compacted topic: the address has been erased.
+                    # A tombstone of the compacted topic: the device has been erased.
                     self._drop(device)
+                    self._erased(device, record.timestamp()[1])
                     continue
                 head = _address_head.decode(value)
             except (ValueError, RecursionError, msgspec.DecodeError):
@@ -403,6 +428,12 @@ class AddressView(_View):
         self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
+
+    def _erased(self, device: str, erased_ms: int) -> None:
+        if self._on_erased is None:
+            self._erasures[device] = erased_ms
+        else:
+            self._on_erased(device, erased_ms)
 
     def _wake(self, device: str, live: int) -> None:
         for waiter in list(self._waiting[device]):

@@ -1,7 +1,8 @@
 """Erasing somebody: what the history, the tables of places and compacted topics have of a device.
 
-The log's topics that keep everything for a time can not lose single records; the report says until
-when they have them. Until then `_erased.json` keeps the history from taking them in again.
+The log's topics that keep everything for a time can not lose single records: where values are
+sealed nobody can read these any more, and the report says until when there are others. Until then
+`_erased.json` keeps the history from taking them in again.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from waylog.history_reader import (
 from waylog.kafka import LogUnreachable, client_config, producer_config
 from waylog.storage import Storage
 from waylog.topics import ADDRESS, ERROR, EVENT, LOCATION, PLACE, PLACE_EDIT
+from waylog.value_keys import destroy_keys
 
 _FOREVER: Final = -1
 
@@ -42,6 +44,8 @@ class KeptUntil(msgspec.Struct):
 
     topic: str
     until: int | None  # ms; None: for ever, unless its retention is set
+    #: What was written since then can not be read any more: its key is destroyed (ms).
+    unreadable_since: int | None = None
 
 
 class ErasureReport(msgspec.Struct):
@@ -54,6 +58,8 @@ class ErasureReport(msgspec.Struct):
     files_looked_at: int = 0
     places: int = 0
     tombstones: dict[str, int] = {}  # by topic
+    keys: int = 0  # destroyed
+    keys_gone: bool = True  # from the log's files too, not only for its readers
     kept: list[KeptUntil] = []
     seconds: float = 0.0
 
@@ -115,8 +121,11 @@ def _rewrite_landed(storage: Storage, path: str, devices: Sequence[str]) -> int:
     return int(table.num_rows - kept.num_rows)
 
 
-def erase_topics(servers: str, devices: Sequence[str], report: ErasureReport) -> None:
-    """Tombstones into compacted topics, and how long the others keep what they have.
+def erase_topics(
+    servers: str, devices: Sequence[str], report: ErasureReport, patience_s: float = 0.0
+) -> None:
+    """Tombstones into compacted topics, the end of all keys, and how long the other topics keep
+    what they have. Waits up to `patience_s` until the keys have left the log's files.
 
     Raises LogUnreachable.
     """
@@ -140,12 +149,14 @@ def erase_topics(servers: str, devices: Sequence[str], report: ErasureReport) ->
         report.tombstones[topic] = report.tombstones.get(topic, 0) + 1
     if producer.flush(30.0) or failures:
         raise LogUnreachable(f"tombstones: {failures[0] if failures else 'no answer'}")
+    destroyed = destroy_keys(servers, devices, patience_s)
+    report.keys, report.keys_gone = destroyed.keys, destroyed.gone
     now = time.time_ns() // 1_000_000
     for topic in (LOCATION, EVENT, ERROR):
         retention = _retention_ms(servers, topic)
         if retention is not None:
             until = None if retention == _FOREVER else now + retention
-            report.kept.append(KeptUntil(topic, until))
+            report.kept.append(KeptUntil(topic, until, destroyed.oldest_ms))
 
 
 def _retention_ms(servers: str, topic: str) -> int | None:

@@ -176,12 +176,20 @@ def _add_erase(subparsers: Any) -> None:
         "erase",
         "erase somebody",
         "Erase devices: history, places and compacted topics. Topics that keep everything for a "
-        "time can not lose single records: the report says until when they have them. Revoke the "
+        "time can not lose single records: the report says until when they have them, and which "
+        "of them nobody can read any more (`waylog up --encrypt-values`). Revoke the "
         "user first, or what is sent meanwhile comes in again.",
     ).add_argument
     _add_who(add)
     add("--places", metavar="URL", default=str(DataDirectory.default().places), help="the places")
     add("--bootstrap-servers", metavar="LIST", help="the log; without it the log is not touched")
+    add(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="wait so long for destroyed keys to leave the log's files (default 30)",
+    )
     add("--yes", action="store_true", help="it can not be undone, and I know")
     add("--json", action="store_true", help="the report as one JSON object")
 

@@ -165,11 +165,15 @@ def erase(arguments: argparse.Namespace) -> int:
     from spark.tasks import LocalEngine
     from waylog.kafka import LogUnreachable
     from waylog.storage import Storage
+    from waylog.value_keys import devices_with_keys
 
     reader = open_history(arguments.out)
     devices = list(arguments.device)
     for user in arguments.user:
         devices += devices_of(reader, user)
+        if arguments.bootstrap_servers:
+            known = devices_with_keys(arguments.bootstrap_servers, user)
+            devices += sorted(known.difference(devices))
     if not devices:
         raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
     if not arguments.yes:
@@ -181,7 +185,7 @@ def erase(arguments: argparse.Namespace) -> int:
     report = ErasureReport(devices, time.time_ns() // 1_000_000)
     try:
         if arguments.bootstrap_servers:
-            erase_topics(arguments.bootstrap_servers, devices, report)
+            erase_topics(arguments.bootstrap_servers, devices, report, arguments.patience)
         erase_history(arguments.out, devices, report)
     except LogUnreachable as error:
         raise CommandError(str(error)) from error
@@ -204,9 +208,15 @@ def _print_report(report: ErasureReport, arguments: argparse.Namespace) -> None:
     print(f"  places   {report.places}")
     for topic, count in report.tombstones.items():
         print(f"  topic {topic}: {count} tombstones; gone when the log is next compacted")
+    if report.keys:
+        gone = "gone from the log's files" if report.keys_gone else "gone when it is next compacted"
+        print(f"  topic value-key: {report.keys} keys destroyed, {gone}")
     for kept in report.kept:
         until = "for ever" if kept.until is None else f"until {_moment(kept.until)}"
         print(f"  topic {kept.topic}: keeps records that were written by now {until}")
+        if kept.unreadable_since is not None:
+            since = f"{datetime.fromtimestamp(kept.unreadable_since / 1000, UTC):%Y-%m-%d %H:%M}"
+            print(f"    of which nobody can read those since {since} UTC")
     if not arguments.bootstrap_servers:
         print("  the log was not looked at: no --bootstrap-servers")
 

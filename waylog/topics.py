@@ -42,6 +42,9 @@ TOPICS = (
         {
             "cleanup.policy": "compact,delete",
             "retention.ms": str(30 * _DAY_MS),
+            # Of a device that was erased, as long as `location` may have its fixes: a view that
+            # is built again must not show them.
+            "delete.retention.ms": str(8 * _DAY_MS),
             # Compaction works on closed segments: small ones keep it near one record a device.
             "segment.bytes": str(64 * 1024 * 1024),
         },

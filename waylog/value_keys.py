@@ -228,6 +228,16 @@ class KeyRing:
         self._newest[key.owner] = key.key_id
 
 
+def devices_with_keys(bootstrap_servers: str, user: str) -> set[str]:
+    """The devices of a user that the log has ever had a key of; raises LogUnreachable."""
+    reader = _TopicReader(bootstrap_servers)
+    try:
+        owners = {owner_of(key) for key, value in reader.read() if value is not None}
+    finally:
+        reader.close()
+    return {owner for owner in owners if owner.startswith(f"{user}/")}
+
+
 class DestroyedKeys(NamedTuple):
     """What `destroy_keys` did."""
 

@@ -198,3 +198,20 @@ def test_what_is_plain_is_taken_as_anything_else(fixes: list[Fix], watched: bool
     for each in fixes:
         key = fix_key(each.device, each.id)
         assert key in quick.known_fixes
+
+
+def test_an_erased_device_is_in_no_view_also_when_views_are_built_again() -> None:
+    locations, addresses = LocationView(), AddressView()
+    locations.on_records([record(fix(), 0), record(fix("ada/bike"), 1)])
+    addresses.on_records([record(address(), 0)])
+    addresses.on_records([StoredRecord(b"ada/phone", None, 1, time=NOW + 1)])
+    addresses.on_erased(locations.forget)
+    assert locations.latest("ada/phone") is None
+    assert locations.track("ada/phone", 0, NOW) == []
+    assert locations.latest("ada/bike") is not None
+    # What comes in later is new; another erasure is heard of at once.
+    locations.on_records([record(fix(time=NOW + 5, received=NOW + 5), 2)])
+    addresses.on_records([StoredRecord(b"ada/phone", None, 2, time=NOW + 2)])
+    assert locations.latest("ada/phone") is not None
+    addresses.on_records([StoredRecord(b"ada/phone", None, 3, time=NOW + 9)])
+    assert locations.latest("ada/phone") is None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from pathlib import Path
 
@@ -19,8 +20,13 @@ from tests.spark.test_compaction import compact, rows_of, some_fixes
 from tests.spark.test_history import START_MS, history
 from tests.spark.test_places_job import table_of, tables_of, write_history
 from waylog.cli import main
+from waylog.kafka import Producer as LogProducer
 from waylog.kafka import consumer_config, producer_config
-from waylog.topics import ADDRESS, PLACE
+from waylog.messages import encode
+from waylog.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
+from waylog.topics import ADDRESS, LOCATION, PLACE
+from waylog.value_encryption import ensure_master_key, load_master_key
+from waylog.value_keys import KeyRing
 
 
 def erase(out: Path, *words: str) -> None:
@@ -149,3 +155,76 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     (out / "_checkpoint" / "arrow.json").unlink()
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     assert {row["device"] for row in rows_of(out)} == {"other/phone"}
+
+
+async def append_sealed(servers: str, devices: tuple[str, ...], count: int) -> None:
+    loop = asyncio.get_running_loop()
+    producer = sealed_if_configured(LogProducer(servers, "test", loop), servers, loop)
+    fixes = [make_fix(each, START_MS + n * 120_000) for n in range(count) for each in devices]
+    appended = [producer.append(LOCATION, encode(fix), fix.device.encode()) for fix in fixes]
+    await asyncio.gather(*appended)
+    await producer.close()
+
+
+@pytest.mark.timeout(300)
+def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
+    log: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    key_file, out = tmp_path / "master.key", tmp_path / "history"
+    ensure_master_key(key_file)
+    monkeypatch.setenv(ENVIRONMENT, str(key_file))
+    devices = ("demo/phone", "demo/bike", "other/phone")
+    asyncio.run(append_sealed(log, devices, 200))
+    sealed = newest_values(log, LOCATION)
+    assert set(sealed) == {each.encode() for each in devices}
+    assert all(is_sealed(value) for value in sealed.values())
+    ring = KeyRing(log, load_master_key(key_file))
+    mine = sealed[b"demo/phone"]
+    assert mine is not None
+    assert b'"device":"demo/phone"' in (ring.open_value(mine, b"demo/phone") or b"")
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    assert len(rows_of(out)) == 600
+
+    capsys.readouterr()
+    words = ("--places", str(tmp_path / "places"), "--bootstrap-servers", log, "--json")
+    erase(out, "--device", "demo/phone", "--patience", "60", *words)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["rows"], report["keys"], report["keys_gone"]) == (200, 1, True)
+    assert all(each["unreadable_since"] <= report["erased"] for each in report["kept"])
+    assert ring.open_value(mine, b"demo/phone") is None
+    bike = sealed[b"demo/bike"]
+    assert bike is not None
+    assert ring.open_value(bike, b"demo/bike")
+    ring.close()
+
+    # All is read again, without what keeps the device away: nobody can read it.
+    (out / "_checkpoint" / "arrow.json").unlink()
+    for name in ("_erased.json", *(path.name for path in out.glob("date=*"))):
+        (out / name).rename(tmp_path / name)
+    job = history(log, out, "--engine", "arrow", "--once")
+    assert job.process.wait(60) == 0
+    assert {row["device"] for row in rows_of(out)} == {"demo/bike", "other/phone"}
+    assert len(rows_of(out)) == 400
+
+    # The other devices of a user are known by their keys.
+    erase(out, "--user", "demo", "--patience", "0", *words)
+    report = json.loads(capsys.readouterr().out)
+    assert report["devices"] == ["demo/bike"]
+    assert report["keys"] == 1
+
+
+@pytest.mark.timeout(300)
+def test_a_history_without_the_master_key_ends_and_says_why(
+    log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    key_file = tmp_path / "master.key"
+    ensure_master_key(key_file)
+    monkeypatch.setenv(ENVIRONMENT, str(key_file))
+    asyncio.run(append_sealed(log, ("demo/phone",), 10))
+    monkeypatch.delenv(ENVIRONMENT)
+    job = history(log, tmp_path / "history", "--engine", "arrow", "--once")
+    assert job.process.wait(60) == 1
+    job.await_line("WAYLOG_MASTER_KEY has to name")
