@@ -105,7 +105,11 @@ class ReplicaFetcher:
         self._changed.pop(key, None)
         if self._asked.pop(key, None) is not None:
             self._forgotten.add(key)
-        self._unflushed.discard(partition)
+        if partition in self._unflushed:
+            self._unflushed.discard(partition)
+            # The others may have been waiting for nothing but its flush.
+            if self._sending is None and not self._closed:
+                self._sending = self._loop.call_soon(self._send)
 
     def close(self) -> None:
         """Follow nothing any more."""
