@@ -1,5 +1,6 @@
 """Records of topic `location` on their way into the view of fixes, as far as every one takes it."""
 
+from cpython.bytearray cimport PyByteArray_AS_STRING, PyByteArray_GET_SIZE, PyByteArray_Resize
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.math cimport llrint
 from libc.stdint cimport int32_t, int64_t
@@ -10,9 +11,11 @@ from gateway.mqtt.fixes cimport RecordHead, read_record
 from waylog.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
+from gateway.track_store import CHUNK_BYTES
 
 cdef int64_t LATEST_AHEAD_MS = DAY_MS
 cdef int64_t EARLIEST_MS = YEAR_2000_MS
+cdef Py_ssize_t CHUNK_BYTES_MAX = CHUNK_BYTES
 
 
 cdef packed struct Point:
@@ -38,10 +41,12 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
     cdef str device
     cdef tuple entry
     cdef int64_t live
-    cdef Py_ssize_t grown = 0
+    cdef Py_ssize_t grown = 0, tracked = 0, size
+    cdef bytearray chunk
     cdef dict newest = view.newest
     cdef dict positions = view.positions
-    append_packed = view.tracks.append_packed
+    tracks = view.tracks
+    cdef dict chunks = tracks.chunks
     for record in records:
         if type(record) is FetchedRecord:
             raw_key, raw_value = (<FetchedRecord> record)._key, (<FetchedRecord> record)._value
@@ -73,7 +78,15 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
         point.accuracy = <float> head.accuracy
         point.speed = <float> head.speed
         point.course = <float> head.course
-        append_packed(device, PyBytes_FromStringAndSize(<char*> &point, sizeof(Point)))
+        own = chunks.get(device)
+        chunk = own[-1] if own is not None else None
+        if chunk is None or PyByteArray_GET_SIZE(chunk) >= CHUNK_BYTES_MAX:
+            tracks.append_packed(device, PyBytes_FromStringAndSize(<char*> &point, sizeof(Point)))
+        else:
+            size = PyByteArray_GET_SIZE(chunk)
+            PyByteArray_Resize(chunk, size + sizeof(Point))
+            memcpy(PyByteArray_AS_STRING(chunk) + size, &point, sizeof(Point))
+            tracked += sizeof(Point)
         known_fixes.add(key_of(key, head.identity.start, head.identity.size))
         entry = newest.pop(device, None)
         if entry is None:
@@ -90,4 +103,5 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
             events.append(
                 make_event(partition, offset, device, head.lat, head.lon, raw_value)
             )
+    tracks.grew(tracked)
     view.grew(grown)

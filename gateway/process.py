@@ -37,8 +37,10 @@ from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 from gateway.web_push import WebPush
+from waylog.batch_producer import open_producer
+from waylog.batch_reader import open_reader
 from waylog.config import Endpoint
-from waylog.kafka import LogReader, Producer
+from waylog.sealing import LogProducer, opener, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry, now_ms
 from waylog.topics import ADDRESS, LOCATION
 
@@ -110,7 +112,11 @@ class _Gateway:
         self.revocations = Revocations(store)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
-        self.producer = Producer(settings.bootstrap_servers, settings.client_id, loop)
+        self.producer: LogProducer = sealed_if_configured(
+            open_producer(settings.bootstrap_servers, settings.client_id, loop),
+            settings.bootstrap_servers,
+            loop,
+        )
         stack.push_async_callback(self.producer.close)
         known_fixes = KnownFixes()
         self.location_view = LocationView(known_fixes)
@@ -166,20 +172,22 @@ class _Gateway:
             # Compacted: all of it is little more than the newest of each device.
             (self.address_view, ADDRESS, None, {}),
         ):
-            reader = LogReader(
+            reader = open_reader(
                 self._settings.bootstrap_servers,
                 f"{self._settings.client_id}-{topic}",
-                [topic],
+                topic,
                 self._loop,
                 on_records=view.on_records,
                 on_caught_up=view.on_caught_up,
                 tail=newest,
+                opened=opener(self._settings.bootstrap_servers),
                 **fetching,
             )
             reader.start()
             self._stack.push_async_callback(reader.close)
         await self.location_view.caught_up.wait()
         await self.address_view.caught_up.wait()
+        self.address_view.on_erased(self.location_view.forget)
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),

@@ -29,6 +29,14 @@ cdef class BatchReceipt(Receipt):
     cdef int count(self, error) except -1
 
 
+cdef class FixesReceipt(BatchReceipt):
+    cdef FixAppender _appender
+    cdef list _keys
+    cdef str _source
+    cdef double _started
+    cdef Py_ssize_t _failed
+
+
 cdef class FixAppender:
     cdef readonly KnownFixes known_fixes
     cdef public bint doubts_repeats
@@ -51,3 +59,5 @@ cdef class FixAppender:
         self, int64_t key, bytes device, bytes value, str source, bytes traceparent
     )
     cdef int _answered(self, FixReceipt receipt, error) except -1
+    cdef int _all_answered(self, FixesReceipt receipt) except -1
+    cdef int _measured(self, str source, double started, Py_ssize_t count) except -1

@@ -99,7 +99,7 @@ cdef class Receipt(Delivery):
 
 cdef inline int tell(callback, Receipt receipt) except -1:
     """Call a function, or count for a batch."""
-    if type(callback) is BatchReceipt:
+    if isinstance(callback, BatchReceipt):
         return (<BatchReceipt> callback).count(receipt._error)
     callback(receipt)
     return 0
@@ -132,6 +132,25 @@ cdef class BatchReceipt(Receipt):
         if not self._missing:
             self.finish(self._first_error)
         return 0
+
+
+cdef class FixesReceipt(BatchReceipt):
+    """Of the fixes of one request, which are known as soon as the log has all of them."""
+
+    cdef int delivered(self, int code) except -1:
+        if code:
+            self._failed += 1
+        return self.count(None if code == 0 else AppendError(KafkaError(code).str()))
+
+    def __call__(self, error, position):
+        """For logs that call functions."""
+        if error is not None:
+            self._failed += 1
+        self.count(None if error is None else AppendError(error.str()))
+
+    cpdef finish(self, error):
+        self._appender._all_answered(self)
+        Receipt.finish(self, error)
 
 
 cdef class FixAppender:
@@ -233,35 +252,74 @@ cdef class FixAppender:
 
         The receipt is done when the log has answered all of them.
         """
-        cdef BatchReceipt batch
+        cdef FixesReceipt batch
+        cdef Receipt receipt
         cdef tuple record
+        cdef int64_t key
         if len(records) == 1:
             record = records[0]
             return self.append_record(record[0], record[1], record[2], source, traceparent)
-        batch = BatchReceipt(len(records))
         # One request is one trace.
         traceparent = self.start_trace() if traceparent is None else traceparent
+        batch = FixesReceipt.__new__(FixesReceipt)
+        batch._appender = self
+        batch._keys = []
+        batch._source = source
+        batch._started = monotonic_s()
+        # One more than there is, so that it is not done before all is submitted.
+        batch._missing = 1
         for record in records:
-            self.append_record(
-                record[0], record[1], record[2], source, traceparent
-            ).add_done_callback(batch)
+            key = record[0]
+            receipt = self.known(key)
+            if receipt is None:
+                self._in_flight[key] = batch
+                batch._keys.append(key)
+                batch._missing += 1
+                try:
+                    if len(<bytes> record[2]) > BYTES_MAX:
+                        raise AppendError(f"a record of {len(record[2])} bytes is too large")
+                    self._send(TOPIC, record[2], record[1], traceparent, batch)
+                except AppendError as error:
+                    batch._failed += 1
+                    batch.count(error)
+            elif receipt is not batch:
+                batch._missing += 1
+                receipt.add_done_callback(batch)
+        batch.count(None)
         return batch
 
     cdef int _answered(self, FixReceipt receipt, error) except -1:
-        cdef double seconds
-        cdef Py_ssize_t bucket
         del self._in_flight[receipt._key]
         if error is not None:
             self.metrics.append_failures += 1
             return 0
         self.known_fixes.add(receipt._key)
-        seconds = monotonic_s() - receipt._started
-        self._fixes[receipt._source] = self._fixes.get(receipt._source, 0) + 1
+        self._measured(receipt._source, receipt._started, 1)
+        return 0
+
+    cdef int _all_answered(self, FixesReceipt receipt) except -1:
+        cdef int64_t key
+        for key in receipt._keys:
+            del self._in_flight[key]
+        self.metrics.append_failures += receipt._failed
+        if receipt._failed:
+            # Which of them are stored is not known here: the view learns it from the log.
+            return 0
+        for key in receipt._keys:
+            self.known_fixes.add(key)
+        if receipt._keys:
+            self._measured(receipt._source, receipt._started, len(receipt._keys))
+        return 0
+
+    cdef int _measured(self, str source, double started, Py_ssize_t count) except -1:
+        cdef double seconds = monotonic_s() - started
+        cdef Py_ssize_t bucket
+        self._fixes[source] = self._fixes.get(source, 0) + count
         for bucket in range(BUCKETS):
             if seconds <= BOUNDS[bucket]:
                 break
         else:
             bucket = BUCKETS
-        self._latency_counts[bucket] += 1
-        self.metrics.latency_sum += seconds
+        self._latency_counts[bucket] += count
+        self.metrics.latency_sum += seconds * count
         return 0

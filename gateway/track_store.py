@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import Final, NamedTuple
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
-_CHUNK_POINTS: Final = 64
+CHUNK_BYTES: Final = 64 * _POINT.size
 _NAN: Final = math.nan
 
 DEFAULT_BYTES_MAX: Final = 48 * 1024 * 1024
@@ -77,7 +77,8 @@ class TrackStore:
     def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
-        self._chunks: dict[str, deque[bytearray]] = {}
+        #: Chunks of each device, oldest first: what is appended in place is told to `grew`.
+        self.chunks: dict[str, deque[bytearray]] = {}
         # Chunks of all devices by the time they were begun: each device's oldest is its leftmost.
         self._begun: deque[str] = deque()
 
@@ -102,21 +103,25 @@ class TrackStore:
 
     def append_packed(self, device: str, packed: builtins.bytes) -> None:
         """Add a point as `pack_point` makes it."""
-        chunks = self._chunks.get(device)
+        chunks = self.chunks.get(device)
         if chunks is None:
-            chunks = self._chunks[device] = deque()
-        if not chunks or len(chunks[-1]) >= _CHUNK_POINTS * _POINT.size:
+            chunks = self.chunks[device] = deque()
+        if not chunks or len(chunks[-1]) >= CHUNK_BYTES:
             chunks.append(bytearray())
             self._begun.append(device)
         chunks[-1] += packed
-        self._bytes += _POINT.size
+        self.grew(_POINT.size)
+
+    def grew(self, size: int) -> None:
+        """Count bytes that are in chunks now, and stay within the bound."""
+        self._bytes += size
         while self._bytes > self._bytes_max:
             self._drop_oldest_chunk()
 
     def points(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
         """Points with from_ms <= time <= to_ms, by time, none twice."""
         found: dict[tuple[int, int, int], TrackPoint] = {}
-        for chunk in self._chunks.get(device, ()):
+        for chunk in self.chunks.get(device, ()):
             for time, lat, lon, *measured in _POINT.iter_unpack(chunk):
                 if from_ms <= time <= to_ms:
                     found[(time, lat, lon)] = _point(time, lat, lon, measured)
@@ -124,13 +129,13 @@ class TrackStore:
 
     def forget(self, device: str) -> None:
         """Drop all points of a device."""
-        for chunk in self._chunks.pop(device, ()):
+        for chunk in self.chunks.pop(device, ()):
             self._bytes -= len(chunk)
         self._begun = deque(each for each in self._begun if each != device)
 
     def _drop_oldest_chunk(self) -> None:
         device = self._begun.popleft()
-        chunks = self._chunks[device]
+        chunks = self.chunks[device]
         self._bytes -= len(chunks.popleft())
         if not chunks:
-            del self._chunks[device]
+            del self.chunks[device]

@@ -6,11 +6,8 @@ a test compares.
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
-from libc.string cimport memchr, memcmp, strlen
 
-from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute
-
-import msgspec
+from gateway.mqtt.fixes cimport FORM_POSITION, Position, TopicRoute, read_position
 
 from gateway.formats import BATCH_ITEMS_MAX
 from gateway.formats.positions import DEFAULT_DEVICE, UNIQUE_ID_CHARACTERS
@@ -24,35 +21,13 @@ cdef enum:
 
 cdef Py_ssize_t UNIQUE_BYTES = UNIQUE_ID_CHARACTERS
 cdef Py_ssize_t ITEMS_MAX = BATCH_ITEMS_MAX
-cdef object split_items = msgspec.json.Decoder(list[msgspec.Raw]).decode
-
-cdef const char* DEVICE = b'"device":'
-cdef const char* IDENTITY = b'"id":'
 
 
-cdef const char* find(const char* start, const char* end, const char* wanted) noexcept:
-    """Where the value of a member begins; NULL if there is no such member."""
-    cdef Py_ssize_t size = strlen(wanted)
-    while end - start >= size:
-        start = <const char*> memchr(start, 34, end - start - size + 1)
-        if start is NULL:
-            return NULL
-        if memcmp(start, wanted, size) == 0:
-            start += size
-            while start < end and start[0] == b" ":
-                start += 1
-            return start
-        start += 1
-    return NULL
-
-
-cdef const char* closing_quote(const char* start, const char* end) noexcept:
-    """Where a text ends that begins at `start`; `start` itself if none does."""
-    cdef const char* closing
-    if start == end or start[0] != b'"':
-        return start
-    closing = <const char*> memchr(start + 1, 34, end - start - 1)
-    return start if closing is NULL else closing
+cdef inline const char* after_space(const char* at) noexcept:
+    # The zero behind the bytes is no space.
+    while at[0] == b" " or at[0] == b"\n" or at[0] == b"\r" or at[0] == b"\t":
+        at += 1
+    return at
 
 
 cdef class PlainPositions:
@@ -70,51 +45,53 @@ cdef class PlainPositions:
     def records(self, bytes body, int64_t received):
         """Key, device and record of each position; None to have the body read by `positions`."""
         cdef list records = []
-        cdef list items
-        cdef const char* start = PyBytes_AS_STRING(body)
-        if PyBytes_GET_SIZE(body) and start[0] == b"{":
-            if not self._add(body, received, records):
+        cdef const char* at = after_space(PyBytes_AS_STRING(body))
+        cdef const char* end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
+        cdef bint several = at[0] == b"["
+        if several:
+            at = after_space(at + 1)
+        while True:
+            at = self._add(at, received, records)
+            if at is NULL:
                 return None
-            return records
-        if not PyBytes_GET_SIZE(body) or start[0] != b"[":
-            return None
-        try:
-            items = split_items(body)
-        except (msgspec.DecodeError, RecursionError, ValueError):
-            return None
-        if not 0 < len(items) <= ITEMS_MAX:
-            return None
-        for item in items:
-            if not self._add(bytes(item), received, records):
+            at = after_space(at)
+            if not several:
+                break
+            if at[0] == b"]":
+                at = after_space(at + 1)
+                break
+            if at[0] != b"," or len(records) == ITEMS_MAX:
                 return None
-        return records
+            at = after_space(at + 1)
+        return records if at == end else None
 
-    cdef bint _add(self, bytes item, int64_t received, list records) except -1:
-        cdef const char* start = PyBytes_AS_STRING(item)
-        cdef const char* end = start + PyBytes_GET_SIZE(item)
-        cdef const char* name = find(start, end, DEVICE)
-        cdef const char* closing
+    cdef const char* _add(self, const char* item, int64_t received, list records) except? NULL:
+        """Take the position that begins here; returns what follows it, NULL for an unusual one."""
+        cdef Position position
+        cdef const char* end = read_position(item, &position)
         cdef int64_t key = 0
+        cdef bint named
         cdef TopicRoute route
         cdef bytes record
-        if name is NULL:
+        if end is NULL or position.devices > 1:
+            return NULL
+        if not position.devices:
             route = self._route(b"")
+        elif not position.device.size:
+            return NULL
         else:
-            closing = closing_quote(name, end)
-            if closing - name < 2:
-                return False
-            route = self._route(name[1:closing - name])
+            route = self._route(position.device.start[:position.device.size])
+        if not route.form:
+            return NULL
         # The client's own name for a fix is told from the record's id in `client_ids`.
-        name = find(start, end, IDENTITY)
-        if name is not NULL:
-            closing = closing_quote(name, end)
-            if closing - name - 1 < UNIQUE_BYTES:
-                return False
-        record = route.record(item, received, &key)
+        named = position.identity.start is not NULL
+        if named and position.identity.size < UNIQUE_BYTES:
+            return NULL
+        record = route.position_record(&position, received, &key)
         if record is None:
-            return False
-        records.append((key, route._device, record, name is not NULL))
-        return True
+            return NULL
+        records.append((key, route._device, record, named))
+        return end
 
     cdef TopicRoute _route(self, bytes name):
         """Where positions go that name this device; "" for those that name none."""
@@ -130,8 +107,6 @@ cdef class PlainPositions:
         route = TopicRoute(
             "", True, None, None if device is None else f"{self._user}/{device}", FORM_POSITION
         )
-        if self._device is None:
-            route.device_members = 1 if name else 0
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[name] = route

@@ -23,7 +23,29 @@ cdef struct RecordHead:
     double course
 
 
+cdef struct Position:
+    Text identity
+    Text device       # the last, if there are several
+    Text lat_text
+    Text lon_text
+    Text accuracy
+    Text altitude
+    Text vertical
+    Text speed
+    Text course
+    Text battery
+    Text charging
+    Text trigger
+    double lat
+    double lon
+    int64_t time
+    int devices       # members that name a device
+
+
 cdef bint read_record(bytes value, RecordHead* head) except -1
+
+
+cdef const char* read_position(const char* start, Position* read) except? NULL
 
 
 cdef class TopicRoute:
@@ -35,11 +57,10 @@ cdef class TopicRoute:
     cdef bytes _device
     cdef Py_ssize_t _user_size
     cdef int form
-    # How often a position may name its device itself; -1: that does not matter.
-    cdef public int device_members
 
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes position_record(self, Position* position, int64_t received, int64_t* key)
     cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _made_id(
         self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,

@@ -14,7 +14,6 @@ class TopicRoute:
     allowed: bool
     parse: Parse | None
     rule: TopicRule | None
-    device_members: int
     def __init__(
         self,
         topic: str,

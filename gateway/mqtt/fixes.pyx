@@ -7,12 +7,10 @@ same fix of (a test compares them on everything); whatever is the least unusual 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.math cimport NAN
 from libc.stdint cimport int64_t, uint64_t
-from libc.string cimport memchr, memcmp, memcpy
+from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from gateway.known_fixes cimport key_of
-
-from hashlib import blake2b
 
 from gateway.formats.positions import UNIQUE_ID_CHARACTERS
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
@@ -26,6 +24,7 @@ cdef enum:
     DEVICE_BYTES_MAX = 256
     RECORD_BYTES_MAX = 4096   # always enough for both, with all names of members
     ID_BYTES_MAX = 64
+    ID_TIME_DIGITS = 12       # hexadecimal, in front of the digest
     OTHERS_MAX = 32           # members that become attributes
     SPEED_KMH_MAX = 400
     NOT_GIVEN = -2
@@ -52,7 +51,9 @@ cdef struct Value:
 
 
 include "scanner.pxi"
+include "positions.pxi"
 include "records.pxi"
+include "blake2b.pxi"
 
 
 cdef int64_t wall_clock_ms() noexcept:
@@ -66,9 +67,15 @@ cdef inline char* put(char* out, const char* text, Py_ssize_t size) noexcept:
     return out + size
 
 
-cdef bytes id_of(int64_t time, bytes seed):
+cdef bytes id_of(int64_t time, const char* seed, Py_ssize_t size):
     """What waylog.messages.fix_id makes of the time and of what else tells a fix from others."""
-    return b"%012x%b" % (time, blake2b(seed, digest_size=6).hexdigest().encode())
+    cdef char[ID_TIME_DIGITS + 2 * DIGEST_BYTES] written
+    cdef int digit
+    for digit in range(ID_TIME_DIGITS):
+        written[ID_TIME_DIGITS - 1 - digit] = b"0123456789abcdef"[time & 15]
+        time >>= 4
+    put_digest(written + ID_TIME_DIGITS, seed, size)
+    return PyBytes_FromStringAndSize(written, sizeof(written))
 
 
 cdef char* put_integer(char* out, int64_t value) noexcept:
@@ -131,7 +138,6 @@ cdef class TopicRoute:
         #: A gateway.mqtt.mapping.TopicRule that says which topic of the log is meant.
         self.rule = rule
         self._named = device if rule is not None else None
-        self.device_members = -1
         if device is not None and is_plain(device) and len(device) <= DEVICE_BYTES_MAX:
             self._device = device.encode()
             self._user_size = device.index("/")
@@ -162,100 +168,30 @@ cdef class TopicRoute:
         return None if record is None else (record, key)
 
     cdef bytes _position(self, bytes payload, int64_t received, int64_t* key):
-        cdef Text identity, accuracy, altitude, vertical, speed, course, battery, charging
-        cdef Text trigger, lat_text, lon_text
-        cdef double lat = 0, lon = 0
-        cdef int64_t time = 0
-        cdef Text name
-        cdef Value value
-        cdef Text* target
-        cdef const char* position = object_start(PyBytes_AS_STRING(payload))
+        cdef Position position
+        cdef const char* end = read_position(PyBytes_AS_STRING(payload), &position)
+        if end is NULL or not at_end(payload, end):
+            return None
+        return self.position_record(&position, received, key)
+
+    cdef bytes position_record(self, Position* position, int64_t received, int64_t* key):
+        """The record of a position that was read, as `record`."""
         cdef bytes made
-        cdef int named = 0
-        identity.start = accuracy.start = altitude.start = vertical.start = speed.start = NULL
-        course.start = battery.start = charging.start = trigger.start = NULL
-        lat_text.start = lon_text.start = NULL
-        while position is not NULL and position[0] != b"}":
-            position = read_member(position, &name, &value)
-            if position is NULL:
-                return None
-            if is_named(&name, b"lat", 3):
-                target = &lat_text
-                lat = value.number
-            elif is_named(&name, b"lon", 3):
-                target = &lon_text
-                lon = value.number
-            elif is_named(&name, b"time", 4):
-                if value.kind != b"0" or not value.whole or time:
-                    return None
-                time = <int64_t> value.number
-                continue
-            elif is_named(&name, b"id", 2):
-                target = &identity
-            elif is_named(&name, b"trigger", 7):
-                if not is_alphanumeric(&value.text):
-                    return None
-                target = &trigger
-            elif is_named(&name, b"accuracy", 8):
-                target = &accuracy
-            elif is_named(&name, b"altitude", 8):
-                target = &altitude
-            elif is_named(&name, b"vertical_accuracy", 17):
-                target = &vertical
-            elif is_named(&name, b"speed", 5):
-                target = &speed
-            elif is_named(&name, b"course", 6):
-                if value.number >= 360:
-                    return None
-                target = &course
-            elif is_named(&name, b"battery", 7):
-                if value.number > 100:
-                    return None
-                target = &battery
-            elif is_named(&name, b"charging", 8):
-                target = &charging
-            elif is_named(&name, b"device", 6):
-                # The topic, or whoever chose this route by the name that stands here, decides.
-                if value.kind != b'"' or not self.device_members:
-                    return None
-                named += 1
-                continue
-            else:
-                return None
-            if target.start is not NULL:
-                return None  # a member that stands twice
-            if target is &identity or target is &trigger:
-                if value.kind != b'"' or has_space(&value.text):
-                    return None
-            elif target is &charging:
-                if value.kind != b"t" and value.kind != b"f":
-                    return None
-            elif value.kind != b"0":
-                return None
-            elif value.number < 0 and not (
-                target is &lat_text or target is &lon_text or target is &altitude
-            ):
-                return None
-            target[0] = value.text
-        if position is NULL or not at_end(payload, position + 1):
-            return None
-        if self.device_members > 0 and named != self.device_members:
-            return None
-        if (
-            lat_text.start is NULL or lon_text.start is NULL
-            or not -90 <= lat <= 90 or not -180 <= lon <= 180
-            or not EARLIEST_MS <= time <= received + LATEST_AHEAD_MS
-            or (trigger.start is not NULL and not 0 < trigger.size <= ID_BYTES_MAX)
-        ):
+        cdef Text* identity = &position.identity
+        if not EARLIEST_MS <= position.time <= received + LATEST_AHEAD_MS:
             return None
         if identity.start is NULL or identity.size < UNIQUE_BYTES:
             if identity.start is not NULL and not identity.size:
                 return None
             if identity.start is NULL:
-                made = self._made_id(time, &lat_text, lat, &lon_text, lon, &trigger)
+                made = self._made_id(
+                    position.time, &position.lat_text, position.lat, &position.lon_text,
+                    position.lon, &position.trigger,
+                )
             else:
                 made = fix_id(
-                    self._device.decode(), time, lat, lon, string_of(&trigger), string_of(&identity)
+                    self._device.decode(), position.time, position.lat, position.lon,
+                    string_of(&position.trigger), string_of(identity),
                 ).encode()
             identity.start = PyBytes_AS_STRING(made)
             identity.size = PyBytes_GET_SIZE(made)
@@ -263,16 +199,18 @@ cdef class TopicRoute:
             return None
         key[0] = key_of(self._device, identity.start, identity.size)
         cdef char[RECORD_BYTES_MAX] out
-        cdef char* end = self._put_head(out, &identity, &lat_text, &lon_text, time, received)
-        end = put_member(end, b',"accuracy":', 12, &accuracy)
-        end = put_member(end, b',"altitude":', 12, &altitude)
-        end = put_member(end, b',"vertical_accuracy":', 21, &vertical)
-        end = put_member(end, b',"speed":', 9, &speed)
-        end = put_member(end, b',"course":', 10, &course)
-        end = put_member(end, b',"battery":', 11, &battery)
-        end = put_member(end, b',"charging":', 12, &charging)
-        if trigger.start is not NULL:
-            end = put(put_member(end, b',"trigger":"', 12, &trigger), b'"', 1)
+        cdef char* end = self._put_head(
+            out, identity, &position.lat_text, &position.lon_text, position.time, received
+        )
+        end = put_member(end, b',"accuracy":', 12, &position.accuracy)
+        end = put_member(end, b',"altitude":', 12, &position.altitude)
+        end = put_member(end, b',"vertical_accuracy":', 21, &position.vertical)
+        end = put_member(end, b',"speed":', 9, &position.speed)
+        end = put_member(end, b',"course":', 10, &position.course)
+        end = put_member(end, b',"battery":', 11, &position.battery)
+        end = put_member(end, b',"charging":', 12, &position.charging)
+        if position.trigger.start is not NULL:
+            end = put(put_member(end, b',"trigger":"', 12, &position.trigger), b'"', 1)
         end = put(end, b',"source":"positions"}', 22)
         return PyBytes_FromStringAndSize(out, end - out)
 
@@ -293,7 +231,7 @@ cdef class TopicRoute:
         end += 1
         if trigger.start is not NULL:
             end = put(end, trigger.start, trigger.size)
-        return id_of(time, PyBytes_FromStringAndSize(seed, end - seed))
+        return id_of(time, seed, end - seed)
 
     cdef char* _put_head(
         self, char* out, const Text* identity, const Text* lat, const Text* lon, int64_t time,
@@ -422,7 +360,7 @@ cdef class TopicRoute:
             end = put_integer(end + 1, time)
             end[0] = 0
             end = put(end + 1, identity.start, identity.size)
-            made = id_of(time, PyBytes_FromStringAndSize(seed, end - seed))
+            made = id_of(time, seed, end - seed)
         identity.start = PyBytes_AS_STRING(made)
         identity.size = PyBytes_GET_SIZE(made)
         key[0] = key_of(self._device, identity.start, identity.size)

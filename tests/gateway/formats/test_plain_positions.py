@@ -68,7 +68,6 @@ def test_what_clients_send_takes_the_short_way(
         json.dumps(POSITION | {"device": "büro"}).encode(),
         json.dumps(POSITION | {"attributes": {"device": "x"}}).encode(),
         json.dumps(POSITION)[:-1].encode() + b',"device":"a","device":"b"}',
-        json.dumps(POSITION)[:-1].encode() + b',"device"  :"a"}',
         json.dumps(POSITION)[:-1].encode() + b',"device":"a',
         json.dumps(POSITION).encode() + b"\n" + json.dumps(POSITION).encode(),
     ],

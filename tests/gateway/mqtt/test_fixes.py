@@ -195,3 +195,14 @@ def test_an_id_is_that_of_the_number_however_it_is_written(text: str) -> None:
         assert decode_fix(made[0]).id == expected
     else:
         assert len(text) > 17
+
+
+@pytest.mark.parametrize("size", [1, 60, 100, 120, 127, 128, 129, 200, 250])
+def test_ids_of_devices_with_long_names_are_those_of_everybody(size: int) -> None:
+    # The seed of an id is hashed in blocks of 128 bytes.
+    device = "ada/" + "d" * (size - 4 if size > 4 else 1)
+    route = TopicRoute("devices/ada/d/position", True, positions.parse, device, FORM_POSITION)
+    payload = json.dumps({"lat": 50.5, "lon": -7.25, "time": RECEIVED}).encode()
+    made = route.record_of(payload, RECEIVED)
+    assert made is not None
+    assert decode_fix(made[0]).id == fix_id(device, RECEIVED, 50.5, -7.25)
