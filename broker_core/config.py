@@ -14,11 +14,13 @@ from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.listeners import (
     DEFAULT_LISTENERS,
     ListenerConfig,
+    controller_login,
     controller_tls,
     parse_controller_listener,
     parse_listeners,
 )
 from broker_core.security.principal import ANONYMOUS, Principal
+from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
 _MINUTE_MS: Final = 60_000
@@ -301,6 +303,8 @@ class BrokerConfig:
     controller_listener: ListenerConfig | None = None
     #: `ssl.*` properties of connections to controllers; None: they are not encrypted.
     controller_tls: Mapping[str, str] | None = field(default=None, repr=False)
+    #: As whom this node logs in to controllers.
+    controller_login: SaslCredentials | None = field(default=None, repr=False)
     rack: str | None = _setting("broker.rack", None, str)
     default_replication_factor: int = _setting("default.replication.factor", 1, int, low=1)
     offsets_topic_replication_factor: int = _setting(
@@ -377,6 +381,7 @@ class BrokerConfig:
             listeners=parse_listeners(given),
             controller_listener=parse_controller_listener(given),
             controller_tls=controller_tls(given),
+            controller_login=controller_login(given),
             topic_defaults=_topic_defaults(given),
             properties=given,
         )

@@ -8,10 +8,13 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from broker_core.security.sasl import PLAIN
+from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104
 _SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
+_JAAS_LOGIN: Final = re.compile(r'\b(username|password)\s*=\s*"((?:[^"\\]|\\.)*)"')
 _JAAS_USER: Final = re.compile(r'\buser_([^\s="]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
@@ -102,9 +105,10 @@ def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None
     endpoint = addresses[name]
     # Nobody is told this address: others have it from controller.quorum.voters.
     listener = _listener(name, endpoint, Endpoint("controller", endpoint.port), protocols, given)
-    if listener.protocol.uses_sasl:
+    if listener.protocol.uses_sasl and PLAIN not in listener.sasl_mechanisms:
+        # What SCRAM needs is in the metadata, which controllers cannot agree on before they meet.
         raise ConfigError(
-            f"listener {name}: controllers know each other by certificates (SSL), not by passwords"
+            f"listener {name}: controllers know each other by certificates (SSL) or by SASL PLAIN"
         )
     return listener
 
@@ -117,6 +121,43 @@ def controller_tls(given: Mapping[str, str]) -> Mapping[str, str] | None:
     name = given.get("controller.listener.names", "").split(",")[0].strip().upper()
     protocol = _protocols(given).get(name, SecurityProtocol.PLAINTEXT)
     return _properties_of(name, given) if protocol.uses_tls else None
+
+
+def controller_login(given: Mapping[str, str]) -> SaslCredentials | None:
+    """As whom controllers are asked; None where they want no login. Raises ConfigError."""
+    name = given.get("controller.listener.names", "").split(",")[0].strip().upper()
+    protocol = _protocols(given).get(name, SecurityProtocol.PLAINTEXT)
+    if not protocol.uses_sasl:
+        return None
+    login = login_of(name, _properties_of(name, given), "sasl.mechanism.controller.protocol")
+    if login.mechanism != PLAIN:
+        raise ConfigError("sasl.mechanism.controller.protocol: PLAIN is expected")
+    return login
+
+
+def login_of(name: str, properties: Mapping[str, str], chosen_by: str) -> SaslCredentials:
+    """As whom this node logs in to others at a listener; raises ConfigError.
+
+    As in Kafka, `username` and `password` stand in the same JAAS entry as the listener's users.
+    """
+    mechanism = properties.get(chosen_by, "")
+    if mechanism not in _SASL_MECHANISMS:
+        raise ConfigError(
+            f"{chosen_by}={mechanism}: listener {name} needs one of {', '.join(_SASL_MECHANISMS)}"
+        )
+    entry = f"{mechanism.lower()}.sasl.jaas.config"
+    jaas = properties.get(entry) or properties.get("sasl.jaas.config", "")
+    words = {key: _unquoted(value) for key, value in _JAAS_LOGIN.findall(jaas)}
+    if not words.get("username") or "password" not in words:
+        raise ConfigError(
+            f"listener.name.{name.lower()}.{entry} does not say as whom this node logs in: "
+            'username="NAME" password="PASSWORD" is expected'
+        )
+    return SaslCredentials(mechanism, words["username"], words["password"])
+
+
+def _unquoted(text: str) -> str:
+    return re.sub(r"\\(.)", r"\1", text)
 
 
 def _addresses(what: str, text: str) -> dict[str, Endpoint]:
@@ -222,7 +263,7 @@ def _mechanisms(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
 
 def _plain_users(name: str, properties: Mapping[str, str]) -> dict[str, str]:
     jaas = properties.get("plain.sasl.jaas.config") or properties.get("sasl.jaas.config", "")
-    users = {user: re.sub(r"\\(.)", r"\1", password) for user, password in _JAAS_USER.findall(jaas)}
+    users = {user: _unquoted(password) for user, password in _JAAS_USER.findall(jaas)}
     if not users:
         raise ConfigError(
             f"listener.name.{name.lower()}.plain.sasl.jaas.config has no user: "

@@ -11,12 +11,17 @@ import logging
 import ssl
 import struct
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Final, cast
 
+from broker_core import errors
 from broker_core.protocol import primitives
+from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
 from broker_core.protocol.framing import FrameReader
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import Api
+from broker_core.security.sasl_client import SaslCredentials, client_exchange
+from broker_core.security.scram import AuthenticationFailed
 from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -24,6 +29,10 @@ logger = logging.getLogger(__name__)
 _SHARED_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT_S: Final = 5.0
 _API_VERSIONS: Final = 18
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 2
+#: A login that is good for a while is renewed when this share of it has passed (KIP-368).
+_RENEWAL_SHARE: Final = 0.8
 
 #: Takes the answer, or None where there is none. `records` in it are slices of the buffer that it
 #: was received into: whoever keeps them longer than the call copies them.
@@ -79,7 +88,10 @@ class _Connection(asyncio.BufferedProtocol):
 
 
 class Peer:
-    """The other node. `lost`, where given, is called when a connection that was open breaks."""
+    """The other node. `lost`, where given, is called when a connection that was open breaks.
+
+    With `login` this node says who it is before anything else.
+    """
 
     def __init__(
         self,
@@ -87,16 +99,22 @@ class Peer:
         client_id: str,
         *,
         tls: ssl.SSLContext | None = None,
+        login: SaslCredentials | None = None,
         frame_bytes_max: int = 100 * 1024 * 1024,
         lost: Callable[[], None] | None = None,
     ) -> None:
         self.endpoint = endpoint
+        self._login = login
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
         self._client_id = client_id.encode()
         self._tls = tls
         self._frame_bytes_max = frame_bytes_max
         self._lost = lost
         self._shared = memoryview(bytearray(_SHARED_BYTES))
         self._connection: _Connection | None = None
+        # Connected, but not logged in yet.
+        self._joining: _Connection | None = None
         self._connecting: asyncio.Task[None] | None = None
         self._correlation_id = 0
         # What was asked, in order; what has not been sent waits for the connection.
@@ -117,9 +135,7 @@ class Peer:
         if self._closed:
             answered(None)
             return
-        self._correlation_id += 1
-        frame = encode_request(api, version, self._correlation_id, self._client_id, body)
-        self._waiting[self._correlation_id] = (api, version, answered)
+        frame = self._frame(api, version, body, answered)
         if self._connection is not None and self._connection.transport is not None:
             self._connection.transport.write(frame)
             return
@@ -127,15 +143,15 @@ class Peer:
         if self._connecting is None:
             self._connecting = asyncio.get_running_loop().create_task(self._connect())
 
+    def _frame(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> bytes:
+        self._correlation_id += 1
+        self._waiting[self._correlation_id] = (api, version, answered)
+        return encode_request(api, version, self._correlation_id, self._client_id, body)
+
     async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
         """Send and wait; for answers without `records`."""
-        future: asyncio.Future[dict[str, Any] | None] = asyncio.get_running_loop().create_future()
-
-        def answered(answer: dict[str, Any] | None) -> None:
-            if not future.done():
-                future.set_result(answer)
-
-        self.send(api, version, body, answered)
+        future = _answer()
+        self.send(api, version, body, partial(_settle, future))
         return await future
 
     def disconnect(self) -> None:
@@ -146,8 +162,11 @@ class Peer:
     def close(self) -> None:
         """Disconnect for good; what waits gets None."""
         self._closed = True
+        self._stop_renewing()
         if self._connecting is not None:
             self._connecting.cancel()
+        if self._joining is not None and self._joining.transport is not None:
+            self._joining.transport.abort()
         self._lost = None
         self.disconnect()
         self._fail_all()
@@ -164,18 +183,86 @@ class Peer:
                     ssl=self._tls,
                     server_hostname=self.endpoint.host if self._tls is not None else None,
                 )
-        except (OSError, TimeoutError) as error:
-            logger.debug("%s cannot be reached: %s", self, error)
-            self._connecting = None
+                if self._login is not None:
+                    self._joining = connection
+                    await self._log_in(connection, self._login)
+        except (OSError, TimeoutError, AuthenticationFailed) as error:
+            if isinstance(error, AuthenticationFailed):
+                logger.error("%s does not let this node in: %s", self, error)
+            else:
+                logger.debug("%s cannot be reached: %s", self, error)
+            if connection.transport is not None:
+                connection.transport.abort()
+            self._connecting = self._joining = None
             self._fail_all()
             return
-        self._connecting = None
+        self._connecting = self._joining = None
         if connection.transport is None:
             self._fail_all()
             return
         self._connection = connection
         unsent, self._unsent = self._unsent, []
         connection.transport.writelines(unsent)
+
+    # --------------------------------------------------------------------------------------- login
+
+    async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
+        """Raises AuthenticationFailed, ConnectionError."""
+
+        async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+            future = _answer()
+            frame = self._frame(api, version, body, partial(_settle, future))
+            if connection.transport is None:
+                raise ConnectionResetError("the connection breaks at the login")
+            connection.transport.write(frame)
+            answer = await future
+            if answer is None:
+                raise ConnectionResetError("the connection breaks at the login")
+            return answer
+
+        answer = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": login.mechanism})
+        if answer["error_code"] != errors.NONE:
+            offered = ", ".join(answer["mechanisms"])
+            raise AuthenticationFailed(f"{login.mechanism} is not one of {offered}")
+        exchange = client_exchange(login)
+        message: bytes | None = exchange.first()
+        lifetime_ms = 0
+        while message is not None:
+            answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": message})
+            if answer["error_code"] != errors.NONE:
+                raise AuthenticationFailed(answer["error_message"] or "no reason is given")
+            lifetime_ms = answer["session_lifetime_ms"]
+            message = exchange.evaluate(bytes(answer["auth_bytes"]))
+        if lifetime_ms > 0:
+            self._renewal = asyncio.get_running_loop().call_later(
+                lifetime_ms * _RENEWAL_SHARE / 1000, self._renew
+            )
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self._connection is not None:
+            self._renewing = asyncio.get_running_loop().create_task(
+                self._log_in_again(self._connection)
+            )
+
+    async def _log_in_again(self, connection: _Connection) -> None:
+        assert self._login is not None
+        try:
+            await self._log_in(connection, self._login)
+        except (OSError, AuthenticationFailed) as error:
+            logger.warning("%s: the login cannot be renewed: %s", self, error)
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+
+    # ------------------------------------------------------------------------------------- answers
 
     def received(self, frame: memoryview) -> None:
         """A response has arrived. Raises RemoteProtocolError."""
@@ -193,9 +280,13 @@ class Peer:
 
     def connection_lost(self, connection: _Connection) -> None:
         """The connection is gone."""
+        if self._joining is connection:
+            self._fail_all()
+            return
         if self._connection is not connection:
             return
         self._connection = None
+        self._stop_renewing()
         self._fail_all()
         if self._lost is not None:
             self._lost()
@@ -205,3 +296,12 @@ class Peer:
         self._unsent.clear()
         for _, _, answered in waiting.values():
             answered(None)
+
+
+def _answer() -> asyncio.Future[dict[str, Any] | None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _settle(future: asyncio.Future[dict[str, Any] | None], answer: dict[str, Any] | None) -> None:
+    if not future.done():
+        future.set_result(answer)

@@ -72,6 +72,7 @@ class ControllerChannel:
         self._name = f"broker-{config.node_id}"
         tls = config.controller_tls
         self._tls = None if tls is None else client_context(tls)
+        self._login = config.controller_login
         self._loop = asyncio.get_running_loop()
         self._peer: Peer | None = None
         self._peer_id: int | None = None
@@ -131,6 +132,7 @@ class ControllerChannel:
         if leader_id != self._peer_id or self._peer is None:
             if self._peer is not None:
                 self._peer.close()
-            self._peer = Peer(self._voters[leader_id], self._name, tls=self._tls)
+            endpoint = self._voters[leader_id]
+            self._peer = Peer(endpoint, self._name, tls=self._tls, login=self._login)
             self._peer_id = leader_id
         return self._peer

@@ -119,7 +119,13 @@ class QuorumShell:
         name = f"quorum-{config.node_id}"
         tls = None if config.controller_tls is None else client_context(config.controller_tls)
         self._peers = {
-            node_id: Peer(endpoint, name, tls=tls, lost=partial(self._disconnected, node_id))
+            node_id: Peer(
+                endpoint,
+                name,
+                tls=tls,
+                login=config.controller_login,
+                lost=partial(self._disconnected, node_id),
+            )
             for node_id, endpoint in config.voters
             if node_id != config.node_id
         }

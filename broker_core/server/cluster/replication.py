@@ -10,7 +10,7 @@ from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
-from broker_core.listeners import ListenerConfig
+from broker_core.listeners import ListenerConfig, login_of
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
 from broker_core.protocol.schema import Api
@@ -40,6 +40,11 @@ class Replication:
         listener = _inter_broker_listener(config)
         self._listener = listener.name
         self._tls = client_context(listener.properties) if listener.protocol.uses_tls else None
+        self._login = (
+            login_of(listener.name, listener.properties, "sasl.mechanism.inter.broker.protocol")
+            if listener.protocol.uses_sasl
+            else None
+        )
         self._peers: dict[int, Peer] = {}
         self.replicas = Replicas(
             self,
@@ -143,7 +148,7 @@ class Replication:
         endpoint = self._endpoint(broker_id)
         if endpoint is None:
             return None
-        return Peer(endpoint, f"broker-{self.node_id}", tls=self._tls)
+        return Peer(endpoint, f"broker-{self.node_id}", tls=self._tls, login=self._login)
 
     def _endpoint(self, broker_id: int) -> Endpoint | None:
         broker = self.image.brokers.get(broker_id)
@@ -188,9 +193,4 @@ def _inter_broker_listener(config: BrokerConfig) -> ListenerConfig:
     found = next((each for each in config.listeners if each.name == name), None)
     if found is None:
         raise ConfigError(f"inter.broker.listener.name={name}: there is no such listener")
-    if found.protocol.uses_sasl:
-        raise ConfigError(
-            f"listener {name}: brokers know each other by certificates (SSL), not by passwords; "
-            "name another one as inter.broker.listener.name"
-        )
     return found

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
 import pytest
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, Producer
 from confluent_kafka.admin import (  # type: ignore[attr-defined]
     AclBinding,
     AclOperation,
@@ -22,6 +23,10 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
     UserScramCredentialUpsertion,
 )
 
+from broker_core.protocol.definitions import BROKER_HEARTBEAT
+from broker_core.security.sasl_client import SaslCredentials
+from broker_core.security.tls import client_context
+from broker_core.server.peer import Peer
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from waylog.config import save_properties
@@ -132,9 +137,6 @@ async def test_who_is_not_a_broker_is_no_controller_either(
     trio: Trio, certificates: Certificates
 ) -> None:
     """The controllers' listener answers requests of the cluster's own nodes alone."""
-    from broker_core.protocol.definitions import BROKER_HEARTBEAT
-    from broker_core.security.tls import client_context
-    from broker_core.server.peer import Peer
 
     def peer(name: str) -> Peer:
         path = certificates.make("127.0.0.1", common_name=name)
@@ -154,3 +156,89 @@ async def test_who_is_not_a_broker_is_no_controller_either(
     assert answer is not None and answer["error_code"] != 0
     stranger.close()
     admin.close()
+
+
+def jaas(login: str, *users: str) -> str:
+    words = [f'user_{user}="{user} secret"' for user in users]
+    return (
+        "org.apache.kafka.common.security.plain.PlainLoginModule required "
+        f'username="{login}" password="{login} secret" {" ".join(words)};'
+    )
+
+
+def sasl_properties(mechanism: str) -> dict[str, str]:
+    return {
+        "listener_security_protocol_map": "PLAINTEXT:SASL_PLAINTEXT,CONTROLLER:SASL_PLAINTEXT",
+        "sasl_enabled_mechanisms": f"PLAIN,{mechanism}" if mechanism != "PLAIN" else mechanism,
+        "sasl_mechanism_inter_broker_protocol": mechanism,
+        "sasl_mechanism_controller_protocol": "PLAIN",
+        "plain_sasl_jaas_config": jaas("broker", "broker", "admin", "client"),
+        f"{mechanism.lower()}_sasl_jaas_config": jaas("broker", "broker", "admin", "client"),
+        "authorizer_class_name": "org.apache.kafka.metadata.authorizer.StandardAuthorizer",
+        "super_users": f"{BROKER};{ADMIN}",
+    }
+
+
+async def add_scram_users(trio: Trio, folder: Path) -> None:
+    for node in trio.ports:
+        config = folder / f"{node}.properties"
+        save_properties(config, trio.properties(node))
+        process = await asyncio.create_subprocess_exec(
+            *(sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)),
+            *("--add-scram", "SCRAM-SHA-512=broker"),
+            stdin=asyncio.subprocess.PIPE,
+        )
+        await process.communicate(b"broker secret\n")
+        assert process.returncode == 0
+
+
+@pytest.mark.parametrize(
+    "mechanism", ["PLAIN", pytest.param("SCRAM-SHA-512", marks=pytest.mark.long)]
+)
+async def test_brokers_and_controllers_log_in_to_each_other(tmp_path: Path, mechanism: str) -> None:
+    trio = Trio(tmp_path, **sasl_properties(mechanism), connections_max_reauth_ms="1000")
+    if mechanism != "PLAIN":
+        await add_scram_users(trio, tmp_path)
+    await trio.start()
+    try:
+        servers = ",".join(f"127.0.0.1:{port}" for port in trio.ports.values())
+        settings: dict[str, Any] = {
+            "bootstrap.servers": servers,
+            "security.protocol": "SASL_PLAINTEXT",
+            "sasl.mechanism": "PLAIN",
+            "sasl.username": "admin",
+            "sasl.password": "admin secret",
+        }
+        admin = AdminClient(settings)
+        await asyncio.to_thread(result, admin.create_topics([NewTopic("t", 3, 3)]))
+        producer = Producer(settings | {"acks": "all", "log_level": 0})
+        began = time.monotonic()
+        failed: list[object] = []
+        # Logins are renewed several times meanwhile.
+        while time.monotonic() < began + 1.5:
+            producer.produce("t", b"x", on_delivery=lambda error, _: failed.append(error))
+            producer.poll(0.02)
+        assert await asyncio.to_thread(producer.flush, 30) == 0
+        assert failed and set(failed) == {None}
+        assert all(not broker.failed_logins for broker in trio.brokers.values())
+    finally:
+        await trio.stop(1, 2, 3)
+
+
+async def test_a_broker_with_a_wrong_password_does_not_become_one(tmp_path: Path) -> None:
+    trio = Trio(tmp_path, **sasl_properties("PLAIN"))
+    await trio.start()
+    try:
+        endpoint = dict(trio.brokers[1].config.voters)[trio.active]
+        beat = {"broker_id": 1, "broker_epoch": 1, "current_metadata_offset": 0}
+        for user, password, is_let_in in (
+            ("broker", "broker secret", True),
+            ("broker", "wrong", False),
+            ("client", "client secret", False),
+        ):
+            peer = Peer(endpoint, "test", login=SaslCredentials("PLAIN", user, password))
+            answer = await peer.call(BROKER_HEARTBEAT, 1, beat)
+            assert (answer is not None) is is_let_in, user
+            peer.close()
+    finally:
+        await trio.stop(1, 2, 3)
