@@ -101,7 +101,7 @@ class ImageView:
         """See ClusterView."""
         listener = request.session.listener_name
         nodes = []
-        for broker in self._cluster.brokers():
+        for broker in self._cluster.named_brokers():
             address = broker.address(listener)
             if address is not None:
                 nodes.append(Node(broker.id, address.host, address.port, broker.rack))

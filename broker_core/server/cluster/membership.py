@@ -54,6 +54,9 @@ Subscriber = Callable[[ClusterImage, ImageChanges], None]
 
 #: A broker that finds no controller says so after this long, again and again.
 _PATIENCE_S: Final = 10.0
+#: Clients are told of a broker so long after it has gone. librdkafka gives up a broker that is no
+#: longer named, and with it for a second the partitions that were to move elsewhere meanwhile.
+_FAREWELL_S: Final = 5.0
 #: Between two looks whether there still is a quorum.
 _LOOK_S: Final = 0.2
 _QUORUM_APIS: Final = frozenset({52, 53, 54, 30001, 30002})
@@ -93,6 +96,8 @@ class Cluster:
         #: Who follows the image; nobody is told before `join` has returned the first.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
+        # When brokers have stopped to serve, as seen from here.
+        self._gone_at: dict[int, float] = {}
         self._progress = asyncio.Event()
         self._has_joined = False
 
@@ -206,7 +211,23 @@ class Cluster:
         """The brokers that serve, or are about to stop."""
         return [each for each in self.image.brokers.values() if not each.fenced]
 
+    def named_brokers(self) -> list[BrokerImage]:
+        """Those that clients are told of: also who has served until a moment ago."""
+        now = asyncio.get_running_loop().time()
+        return [
+            each
+            for each in self.image.brokers.values()
+            if not each.fenced or now - self._gone_at.get(each.id, -_FAREWELL_S) < _FAREWELL_S
+        ]
+
     def _image_changed(self, image: ClusterImage, changes: ImageChanges) -> None:
+        now = asyncio.get_running_loop().time()
+        for broker_id in changes.brokers:
+            broker = image.brokers.get(broker_id)
+            if broker is None or not broker.fenced:
+                self._gone_at.pop(broker_id, None)
+            elif broker_id not in self._gone_at:
+                self._gone_at[broker_id] = now
         self._progress.set()
         if self._has_joined:
             for subscriber in self.subscribers:
