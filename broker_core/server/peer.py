@@ -28,6 +28,8 @@ logger = logging.getLogger(__name__)
 
 _SHARED_BYTES: Final = 64 * 1024
 _CONNECT_TIMEOUT_S: Final = 5.0
+#: No request of one broker to another takes that long; Kafka's request.timeout.ms is 30 s.
+_PATIENCE_S: Final = 15.0
 _API_VERSIONS: Final = 18
 _HANDSHAKE_VERSION: Final = 1
 _AUTHENTICATE_VERSION: Final = 2
@@ -102,8 +104,13 @@ class Peer:
         login: SaslCredentials | None = None,
         frame_bytes_max: int = 100 * 1024 * 1024,
         lost: Callable[[], None] | None = None,
+        patience_s: float = _PATIENCE_S,
     ) -> None:
+        """`patience_s`: after one to two times that without an answer the connection is broken."""
         self.endpoint = endpoint
+        self._patience_s = patience_s
+        self._watch: asyncio.TimerHandle | None = None
+        self._oldest: int | None = None
         self._login = login
         self._renewal: asyncio.TimerHandle | None = None
         self._renewing: asyncio.Task[None] | None = None
@@ -162,6 +169,7 @@ class Peer:
     def close(self) -> None:
         """Disconnect for good; what waits gets None."""
         self._closed = True
+        self._stop_looking()
         self._stop_renewing()
         if self._connecting is not None:
             self._connecting.cancel()
@@ -201,8 +209,31 @@ class Peer:
             self._fail_all()
             return
         self._connection = connection
+        self._look()
         unsent, self._unsent = self._unsent, []
         connection.transport.writelines(unsent)
+
+    def _look(self) -> None:
+        """Whether what was asked first is still what waits: then nothing will be answered.
+
+        A machine that loses its power closes no connection, and back again it knows of none; who
+        only waits would never hear so. A slow answer to one request holds up all behind it.
+        """
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None and oldest == self._oldest:
+            logger.warning(
+                "%s has not answered for %g s: another connection", self, self._patience_s
+            )
+            self.disconnect()
+            return
+        self._oldest = oldest
+        self._watch = asyncio.get_running_loop().call_later(self._patience_s, self._look)
+
+    def _stop_looking(self) -> None:
+        self._oldest = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
 
     # --------------------------------------------------------------------------------------- login
 
@@ -286,6 +317,7 @@ class Peer:
         if self._connection is not connection:
             return
         self._connection = None
+        self._stop_looking()
         self._stop_renewing()
         self._fail_all()
         if self._lost is not None:

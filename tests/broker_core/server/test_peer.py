@@ -54,3 +54,15 @@ async def test_who_is_closed_answers_nothing_more(broker: Broker) -> None:
     peer = Peer(broker.endpoint, "test")
     peer.close()
     assert await peer.call(METADATA, 12, {"topics": []}) is None
+
+
+async def test_who_does_not_answer_is_asked_on_another_connection(broker: Broker) -> None:
+    broker.create_topic("t", 1, {})
+    lost = asyncio.Event()
+    peer = Peer(broker.endpoint, "test", lost=lost.set, patience_s=0.05)
+    body = fetch_body("t", 0, max_wait_ms=30_000)
+    async with asyncio.timeout(10):
+        assert await peer.call(FETCH, 12, body) is None
+        await lost.wait()
+    assert await peer.call(METADATA, 12, {"topics": []}) is not None
+    peer.close()
