@@ -24,7 +24,7 @@ from tests.simulation.joined.sockets import Network, Weather
 from tests.simulation.joined.world import SimulatedLoop, World
 
 CHAOS_S = (1.5, 2.5, 5.0)
-RECOVERY_S = 40.0
+RECOVERY_S = 60.0
 
 
 class _Log(logging.Handler):
@@ -89,6 +89,10 @@ class Platform:
         ]
         if self.flushes:
             kinds += [self._power, self._power_within, self._full, self._sync_fails]
+        else:
+            # What is acknowledged is in the memory of all in sync: one of them may lose it.
+            self._victim = chance.choice(self.nodes)
+            kinds += [self._power_of_one]
         # Not every fault in every run: some errors need many of one kind.
         self._kinds = chance.sample(kinds, chance.randint(2, len(kinds)))
         self._faults_per_s = chance.choice((0.5, 1.5, 4.0))
@@ -264,6 +268,20 @@ class Platform:
         if node.machine.is_running:
             self._fault("power cut", node.machine)
             node.machine.kill(power=True, rots=self.world.random.random() < 0.2)
+
+    def _power_of_one(self, node: Node) -> None:
+        victim = self._victim
+        others = {each.node_id for each in self.nodes if each.broker is not None} - {victim.node_id}
+        for broker in self._brokers():
+            for partition in broker.topics.partitions():
+                assert isinstance(partition, ReplicatedPartition)
+                in_sync = set(partition.image.isr)
+                if victim.node_id in in_sync and not in_sync & others:
+                    return
+                if partition.leader_proposal is not None:
+                    return
+        if victim.broker is not None:
+            self._power(victim)
 
     def _power_within(self, node: Node) -> None:
         node.machine.disk.steps_left = self.world.random.randrange(40)

@@ -19,7 +19,7 @@ from tests.simulation.joined.checker import Transaction
 from tests.simulation.joined.client import AGAIN, Body, Client, Place
 
 _IN_FLIGHT_MAX = 4
-_PAUSE_S = 0.1
+_PAUSE_S = 0.15
 _RETRY_S = 0.08
 _TRANSACTION_MS = 1500
 
@@ -225,7 +225,7 @@ class Session:
             return True
         places = [(client.topic, each) for each in chance.sample(indexes, min(2, len(indexes)))]
         is_good = self._is_new or await self._add(places)
-        for number, place in enumerate(places * 2):
+        for number, place in enumerate([*places, places[0]]):
             if is_good:
                 value = f"{name}#{number}".encode()
                 is_good = await self._produce(transaction, place, value)
