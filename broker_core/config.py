@@ -19,6 +19,7 @@ from broker_core.listeners import (
     parse_controller_listener,
     parse_listeners,
 )
+from broker_core.replication.throttle import UNLIMITED
 from broker_core.security.principal import ANONYMOUS, Principal
 from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
@@ -339,6 +340,13 @@ class BrokerConfig:
     replica_selector: str | None = _setting("replica.selector.class", None, _replica_selector)
     replica_fetch_wait_max_ms: int = _setting("replica.fetch.wait.max.ms", 500, int, low=1)
     replica_fetch_min_bytes: int = _setting("replica.fetch.min.bytes", 1, int, low=1)
+    #: Bytes a second of replicas that catch up, where a topic's settings name them (KIP-73).
+    leader_replication_throttled_rate: int = _setting(
+        "leader.replication.throttled.rate", UNLIMITED, int, low=0
+    )
+    follower_replication_throttled_rate: int = _setting(
+        "follower.replication.throttled.rate", UNLIMITED, int, low=0
+    )
     #: Not one of Kafka's: so long appends gather, where they come fast, before followers are told.
     replica_fetch_linger_ms: int = _setting("replica.fetch.linger.ms", 10, int, low=0)
 

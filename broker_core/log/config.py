@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Final
 
 from broker_core.errors import InvalidConfig
@@ -13,6 +15,7 @@ FOREVER: Final = 2**63 - 1
 _DAY_MS: Final = 24 * 60 * 60 * 1000
 _CODECS: Final = frozenset({"producer", "uncompressed", "gzip", "snappy", "lz4", "zstd"})
 _POLICIES: Final = frozenset({"delete", "compact"})
+_THROTTLED: Final = re.compile(r"(\*|(\s*\d+:\d+\s*(,|$))*)")
 _TIMESTAMP_TYPES: Final = frozenset({"CreateTime", "LogAppendTime"})
 
 # Smallest value of a setting, as in Kafka; 0 where nothing is said. -1 means "no limit".
@@ -28,6 +31,11 @@ _AT_LEAST: Final = {
 }
 
 
+@lru_cache
+def _split(cleanup_policy: str) -> frozenset[str]:
+    return frozenset(part.strip() for part in cleanup_policy.split(",") if part.strip())
+
+
 @dataclass(frozen=True, slots=True)
 class LogConfig:
     """Kafka's topic settings with `_` for `.`; times in ms, sizes in bytes.
@@ -41,7 +49,10 @@ class LogConfig:
     file_delete_delay_ms: int = 60_000
     flush_messages: int = FOREVER  # read by the server, which decides when to flush
     flush_ms: int = FOREVER  # likewise
+    # Replicas that catch up at a bounded rate, read by the server.
+    follower_replication_throttled_replicas: str = ""
     index_interval_bytes: int = 4096
+    leader_replication_throttled_replicas: str = ""
     max_compaction_lag_ms: int = FOREVER
     max_message_bytes: int = 1_048_588  # of one batch
     message_timestamp_after_max_ms: int = 3_600_000
@@ -83,6 +94,12 @@ class LogConfig:
             raise InvalidConfig(
                 f"compression.type={self.compression_type}: one of {', '.join(sorted(_CODECS))}"
             )
+        for text in (
+            self.leader_replication_throttled_replicas,
+            self.follower_replication_throttled_replicas,
+        ):
+            if not _THROTTLED.fullmatch(text):
+                raise InvalidConfig(f"{text!r}: '*' or PARTITION:BROKER,... is expected")
         if self.message_timestamp_type not in _TIMESTAMP_TYPES:
             raise InvalidConfig(
                 f"message.timestamp.type={self.message_timestamp_type}: "
@@ -91,7 +108,7 @@ class LogConfig:
 
     @property
     def _policies(self) -> frozenset[str]:
-        return frozenset(part.strip() for part in self.cleanup_policy.split(",") if part.strip())
+        return _split(self.cleanup_policy)
 
     @property
     def deletes(self) -> bool:

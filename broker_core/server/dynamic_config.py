@@ -6,7 +6,7 @@ over restarts and take effect at once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from broker_core.config import TOPIC_DEFAULTS, BrokerConfig
@@ -42,6 +42,8 @@ DYNAMIC: Final = (
         "max.connections.per.ip",
         "max.connections.per.ip.overrides",
         "max.connection.creation.rate",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
     }
 )
 
@@ -59,6 +61,8 @@ class DynamicConfig:
         self._initial = {_MIN_INSYNC: config.topic_defaults.get(_MIN_INSYNC, "1")}
         self.cluster: dict[str, str] = dict(self._initial)
         self.own: dict[str, str] = {}
+        #: Told the rates of `leader.` and `follower.replication.throttled.rate`.
+        self.set_replication_rates: Callable[[int, int], None] | None = None
 
     def effective(self) -> BrokerConfig:
         """The settings as they hold now; raises ConfigError."""
@@ -97,6 +101,11 @@ class DynamicConfig:
         limits.connections_per_ip_max = config.max_connections_per_ip
         limits.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
         limits.creation_rate_max = config.max_connection_creation_rate
+        if self.set_replication_rates is not None:
+            self.set_replication_rates(
+                config.leader_replication_throttled_rate,
+                config.follower_replication_throttled_rate,
+            )
 
     def to_stored(self) -> dict[str, Any]:
         """As JSON."""

@@ -15,6 +15,7 @@ from broker_core import errors
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import FETCH
 from broker_core.replication.follower import Fetched, FetchPosition, Outcome
+from broker_core.replication.throttle import ReplicationQuota, is_throttled
 from broker_core.server.flusher import Flusher
 from broker_core.server.peer import Peer
 from broker_core.server.replicated_partition import ReplicatedPartition
@@ -52,7 +53,9 @@ class ReplicaFetcher:
         flusher: Flusher,
         limits: FetchLimits,
         now_ms: Callable[[], int],
+        quota: ReplicationQuota,
     ) -> None:
+        self._quota = quota
         self.leader_id = leader_id
         self.peer = peer
         self._node_id = node_id
@@ -126,6 +129,7 @@ class ReplicaFetcher:
 
     def _change(self, key: _Key) -> None:
         self._changed[key] = None
+        self._forgotten.discard(key)
         # The leader holds a question until there is something new; a second one lets it go.
         if self._questions < 2 and self._sending is None:
             self._sending = self._loop.call_soon(self._send)
@@ -172,7 +176,7 @@ class ReplicaFetcher:
         for key in self._changed:
             partition = self._partitions.get(key)
             follower = partition.follower if partition is not None else None
-            if follower is None:
+            if partition is None or follower is None or self._holds(key, partition):
                 continue
             position = self._asked[key] = follower.position()
             topics.setdefault(key[0], []).append(
@@ -189,6 +193,25 @@ class ReplicaFetcher:
             {"topic_id": topic_id, "partitions": partitions}
             for topic_id, partitions in topics.items()
         ]
+
+    def _is_throttled(self, partition: ReplicatedPartition) -> bool:
+        setting = partition.log.config.follower_replication_throttled_replicas
+        return (
+            is_throttled(setting, partition.index, self._node_id)
+            and self._node_id not in partition.image.isr
+        )
+
+    def _holds(self, key: _Key, partition: ReplicatedPartition) -> bool:
+        """Whether a replica that catches up has had its share: it is asked for later."""
+        if not self._is_throttled(partition):
+            return False
+        wait_s = self._quota.wait_s(self._loop.time())
+        if not wait_s:
+            return False
+        if self._asked.pop(key, None) is not None:
+            self._forgotten.add(key)
+        self._later(wait_s, lambda: self._change_if_followed(key))
+        return True
 
     # ------------------------------------------------------------------------------------ answers
 
@@ -237,6 +260,8 @@ class ReplicaFetcher:
             self._later(_LATER_S, lambda: self._change_if_followed(key))
         elif outcome is Outcome.APPENDED or outcome is Outcome.TRUNCATED:
             self._changed[key] = None
+            if each["records"] and self._is_throttled(partition):
+                self._quota.record(len(each["records"]), self._loop.time())
             if partition.acknowledges_after_flush and outcome is Outcome.APPENDED:
                 # The next question says that it has them, for which they must be durable.
                 self._unflushed.add(partition)

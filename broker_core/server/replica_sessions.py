@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.environment import FileSlice
 from broker_core.replication.pace import AnswerPace
+from broker_core.replication.throttle import ReplicationQuota, is_throttled
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.request import Request
@@ -170,6 +171,8 @@ class ReplicaSession:
                 continue
             if size and left <= 0:
                 break
+            if self._holds(followed):
+                continue
             del self._news[key]
             result = self._read(followed, left, first=not size)
             if result is None:
@@ -182,6 +185,23 @@ class ReplicaSession:
         if topics:
             self._add_moved(topics)
         return topics
+
+    def _is_throttled(self, partition: ReplicatedPartition) -> bool:
+        setting = partition.log.config.leader_replication_throttled_replicas
+        return (
+            is_throttled(setting, partition.index, self._broker.node_id)
+            and self.broker_id not in partition.image.isr
+        )
+
+    def _holds(self, followed: _Followed) -> bool:
+        """Whether a follower that catches up has had its share: it is told later."""
+        quota = self._sessions.quota
+        if quota is None or not self._is_throttled(followed.partition):
+            return False
+        wait_s = quota.wait_s(asyncio.get_running_loop().time())
+        if wait_s:
+            self._sessions.tell_after(wait_s)
+        return wait_s > 0
 
     def _add_moved(self, topics: dict[bytes, list[dict[str, Any]]]) -> None:
         moved, self._moved = self._moved, set()
@@ -205,6 +225,9 @@ class ReplicaSession:
             if error.code == errors.KafkaStorageError.code:
                 logger.error("%s cannot be read: %s", partition, error)
             return _refused(partition.index, error.code, partition.log.log_start_offset)
+        quota = self._sessions.quota
+        if records and quota is not None and self._is_throttled(partition):
+            quota.record(len(records), asyncio.get_running_loop().time())
         if records or diverging is not None or followed.sent == _NOTHING_SENT:
             return _result(followed, records, diverging)
         if followed.is_behind:
@@ -346,6 +369,17 @@ class ReplicaSessions:
         if at > now:
             self.is_gathering = True
         self._tell(now, at)
+
+    @property
+    def quota(self) -> ReplicationQuota | None:
+        """Of what followers that catch up may take."""
+        replication = self._broker.replication
+        return None if replication is None else replication.replicas.leader_quota
+
+    def tell_after(self, delay_s: float) -> None:
+        """There is something that is not to be told before."""
+        now = self._loop.time()
+        self._tell(now, now + delay_s)
 
     def tell_committed(self) -> None:
         """A high watermark has moved."""

@@ -12,6 +12,7 @@ from broker_core.cluster.image import ClusterImage, PartitionImage
 from broker_core.environment import Clock
 from broker_core.ordered_set import OrderedSet
 from broker_core.replication.leader import IsrProposal
+from broker_core.replication.throttle import ReplicationQuota
 from broker_core.server.flusher import Flusher
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import FetchLimits, ReplicaFetcher
@@ -86,6 +87,9 @@ class Replicas:
         self._limits = limits
         self._clock = clock
         self._loop = asyncio.get_running_loop()
+        #: What this broker gives to replicas that catch up, and what it takes for its own.
+        self.leader_quota = ReplicationQuota()
+        self.follower_quota = ReplicationQuota()
         self._led: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._listeners: dict[str, RoleListener] = {}  # by topic
@@ -217,6 +221,7 @@ class Replicas:
                 self._flusher,
                 self._limits,
                 self._clock.now_ms,
+                self.follower_quota,
             )
         fetcher.add(partition)
 

@@ -66,8 +66,20 @@ TOPIC_SETTINGS: Final[dict[str, TopicSetting]] = {
         ("log.flush.interval.ms", "log.flush.scheduler.interval.ms"),
         "Time after which records are written to the medium.",
     ),
+    "follower.replication.throttled.replicas": TopicSetting(
+        _LIST,
+        (),
+        "Replicas (PARTITION:BROKER,... or *) that catch up at most at the rate of their broker's "
+        "follower.replication.throttled.rate.",
+    ),
     "index.interval.bytes": TopicSetting(
         _INT, ("log.index.interval.bytes",), "Bytes of the log between two entries of its index."
+    ),
+    "leader.replication.throttled.replicas": TopicSetting(
+        _LIST,
+        (),
+        "Replicas (PARTITION:BROKER,... or *) that, when they lead, let others catch up at most at "
+        "the rate of their broker's leader.replication.throttled.rate.",
     ),
     "max.compaction.lag.ms": TopicSetting(
         _LONG,

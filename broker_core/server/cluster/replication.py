@@ -59,6 +59,14 @@ class Replication:
             clock=broker.clock,
         )
         broker.topics.make_partition = self._make_partition
+        self._set_rates(
+            config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
+        )
+        broker.dynamic_config.set_replication_rates = self._set_rates
+
+    def _set_rates(self, leader: int, follower: int) -> None:
+        self.replicas.leader_quota.rate = leader
+        self.replicas.follower_quota.rate = follower
 
     def start(self) -> None:
         """Tell coordinators what this broker leads, from now on."""

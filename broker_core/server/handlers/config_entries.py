@@ -74,7 +74,8 @@ def describe_topic(broker: Broker, config: LogConfig, overrides: dict[str, str])
             synonyms.append(_synonym(name, overrides[name], _TOPIC))
         for broker_property in setting.broker_properties:
             synonyms += _of_broker(broker, broker_property)
-        synonyms.append(_synonym(setting.broker_properties[0], defaults[name], _DEFAULT))
+        default_name = setting.broker_properties[0] if setting.broker_properties else name
+        synonyms.append(_synonym(default_name, defaults[name], _DEFAULT))
         entries.append(
             _entry(
                 name,
