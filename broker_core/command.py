@@ -14,6 +14,7 @@ from broker_core.config import BrokerConfig
 from broker_core.errors import BrokerError
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import load_properties
+from waylog.garbage import look_for_garbage_less_often
 from waylog.notify import notify_ready
 from waylog.telemetry import configure_logging
 
@@ -149,6 +150,7 @@ async def _serve(config: BrokerConfig) -> int:
     )
     for name, endpoint in list(broker.network.endpoints.items())[1:]:
         logger.info("listener %s at %s", name, endpoint)
+    look_for_garbage_less_often()
     notify_ready()
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()

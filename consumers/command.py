@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import logging
 import signal
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import Final
 from geoservice.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
+from waylog.garbage import look_for_garbage_less_often
 from waylog.topics import ADDRESS, LOCATION
 
 logger = logging.getLogger(__name__)
@@ -139,11 +139,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
         )
         notify_ready()
 
-    # A batch makes thousands of objects and drops them all: looking through what is left after each
-    # thousand would take a tenth of the time.
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 20)
+    look_for_garbage_less_often()
     worker = Worker(
         arguments.bootstrap_servers,
         arguments.group,

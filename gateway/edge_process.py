@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.auth import Authenticator
-from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
+from gateway.lifetime import Started, serve_until_stopped
 from gateway.mqtt.certificates import listen_with_tls
 from gateway.mqtt.edge import NoAddresses, RelayClient
 from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
@@ -27,6 +27,7 @@ from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.users import UserStore
 from waylog.batch_producer import open_producer
+from waylog.garbage import look_for_garbage_less_often
 from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry
 

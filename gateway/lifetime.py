@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
 import resource
 import signal
@@ -70,16 +69,6 @@ async def serve_until_stopped(
                 continue
         logger.info("stopping")
     return 0
-
-
-def look_for_garbage_less_often() -> None:
-    """To be called once what stays for the life of the process has been built."""
-    # What has been built until now stays: the garbage collector need not look at it again.
-    gc.collect()
-    gc.freeze()
-    # Thousands of fixes wait for the log at any time, and hardly anything is ever a cycle: to
-    # look for cycles more often cost 6 % of all time.
-    gc.set_threshold(100_000, 20, 50)
 
 
 def _raise_file_limit() -> None:

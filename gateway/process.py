@@ -18,7 +18,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key
-from gateway.lifetime import Started, look_for_garbage_less_often, serve_until_stopped
+from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.mqtt.crossing import Crossing
@@ -40,6 +40,7 @@ from gateway.web_push import WebPush
 from waylog.batch_producer import open_producer
 from waylog.batch_reader import open_reader
 from waylog.config import Endpoint
+from waylog.garbage import look_for_garbage_less_often
 from waylog.sealing import LogProducer, opener, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry, now_ms
 from waylog.topics import ADDRESS, LOCATION

@@ -6,8 +6,8 @@ import logging
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext, suppress
-from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from broker_core.environment import Buffer, Disk, Environment, FileSlice
 from broker_core.errors import (
@@ -42,8 +42,7 @@ from broker_core.protocol.records import (
 logger = logging.getLogger(__name__)
 
 
-@dataclass(frozen=True, slots=True)
-class AppendResult:
+class AppendResult(NamedTuple):
     """Where batches stand in the log."""
 
     base_offset: int

@@ -15,6 +15,7 @@ from broker_core.server.fetch_sessions import FetchSession
 from broker_core.server.leader_hints import add_leaders
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
+from broker_core.server.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
@@ -60,6 +61,27 @@ def _replica(body: dict[str, Any]) -> tuple[int, int]:
     return body["replica_id"], -1
 
 
+class _Place:
+    """One partition that a request asks for, and what was found there when it was read before."""
+
+    __slots__ = ("asked", "code", "had_nothing_at", "index", "partition", "result")
+
+    def __init__(self, topic: Topic | None, asked: dict[str, Any], code: int) -> None:
+        self.asked = asked
+        self.index: int = asked["partition"]
+        #: Why it cannot be read.
+        self.code = code
+        self.partition: Partition | None = None
+        #: High watermark and log start offset with which there was nothing to read.
+        self.had_nothing_at: tuple[int, int] | None = None
+        self.result: dict[str, Any] = {}
+        if topic is not None:
+            try:
+                self.partition = topic.partition(self.index)
+            except errors.BrokerError as error:
+                self.code = error.code
+
+
 class _Fetch:
     """One request; when it waits, a FetchWaiter of each of its partitions."""
 
@@ -69,6 +91,7 @@ class _Fetch:
         "_is_incremental",
         "_missing",
         "_partitions",
+        "_places",
         "_request",
         "_session",
         "_timer",
@@ -97,60 +120,44 @@ class _Fetch:
         self._topics = broker.topics
         self._bytes_max = min(request.body["max_bytes"], broker.config.fetch_max_bytes)
         self._partitions: list[Partition] = []
+        self._places: list[tuple[dict[str, Any], Topic | None, list[_Place]]] = []
         self._missing = 0
         self._timer: asyncio.TimerHandle | None = None
         self._waking: asyncio.Handle | None = None
 
     def read(self) -> tuple[dict[str, Any], int, bool]:
         """Returns (response, bytes of records in it, whether waiting would be wrong)."""
+        if not self._places:
+            self._find_places()
         self._partitions = []
-        by_id = self._request.version >= _TOPIC_IDS_FROM
-        committed = self._request.body["isolation_level"] == _READ_COMMITTED
-        unread = self._request.sends_files
         left = self._bytes_max
         size = 0
         final = False
         responses: list[dict[str, Any]] = []
-        for each in self._wanted:
-            if by_id:
-                topic = self._topics.by_id(each["topic_id"])
-                missing: type[errors.BrokerError] = errors.UnknownTopicId
-            else:
-                topic = self._topics.get(each["topic"])
-                missing = errors.UnknownTopicOrPartition
-            if topic is not None and not may_read(self._broker, self._request, topic.name):
-                topic, missing = None, errors.TopicAuthorizationFailed
+        for each, topic, places in self._places:
             results: list[dict[str, Any]] = []
             responses.append(
                 {"topic": each["topic"], "topic_id": each["topic_id"], "partitions": results}
             )
-            for asked in each["partitions"]:
-                index = asked["partition"]
-                if topic is None:
-                    results.append(_refused(index, missing.code))
-                    final = True
-                    continue
-                try:
-                    partition = topic.partition(index)
-                except errors.BrokerError as error:
-                    results.append(_refused(index, error.code))
+            refused = (
+                errors.NONE
+                if topic is None or may_read(self._broker, self._request, topic.name)
+                else errors.TopicAuthorizationFailed.code
+            )
+            for place in places:
+                partition = place.partition
+                code = refused or place.code
+                if code or partition is None:
+                    results.append(_refused(place.index, code))
                     final = True
                     continue
                 self._partitions.append(partition)
-                elsewhere = self._preferred(partition, asked)
+                elsewhere = self._preferred(partition, place.asked)
                 if elsewhere is not None:
                     results.append(elsewhere)
                     final = True
                     continue
-                result = _read(
-                    partition,
-                    asked,
-                    left,
-                    first=size == 0,
-                    committed=committed,
-                    unread=unread,
-                    version=self._request.version,
-                )
+                result = self._read(place, partition, left, first=size == 0)
                 results.append(result)
                 if result["error_code"]:
                     final = True
@@ -162,6 +169,44 @@ class _Fetch:
         if final:
             add_leaders(self._broker, self._request, response, self._results(responses))
         return response, size, final or not self._partitions
+
+    def _find_places(self) -> None:
+        by_id = self._request.version >= _TOPIC_IDS_FROM
+        for each in self._wanted:
+            if by_id:
+                topic = self._topics.by_id(each["topic_id"])
+            else:
+                topic = self._topics.get(each["topic"])
+            code = errors.NONE
+            if topic is None:
+                code = (errors.UnknownTopicId if by_id else errors.UnknownTopicOrPartition).code
+            places = [_Place(topic, asked, code) for asked in each["partitions"]]
+            self._places.append((each, topic, places))
+
+    def _read(
+        self, place: _Place, partition: Partition, left: int, *, first: bool
+    ) -> dict[str, Any]:
+        version = self._request.version
+        try:
+            partition.check_leader_epoch(place.asked["current_leader_epoch"])
+            partition.check_is_readable(from_follower=version >= _FROM_FOLLOWERS_FROM)
+        except errors.BrokerError as error:
+            return _refused(place.index, error.code)
+        seen = partition.high_watermark, partition.log.log_start_offset
+        if place.had_nothing_at == seen:
+            # It waited, and it is another partition that there is something new of.
+            return place.result
+        result = _read(
+            partition,
+            place.asked,
+            left,
+            first=first,
+            committed=self._request.body["isolation_level"] == _READ_COMMITTED,
+            unread=self._request.sends_files,
+        )
+        if not result["error_code"] and place.asked["fetch_offset"] >= seen[0]:
+            place.had_nothing_at, place.result = seen, result
+        return result
 
     def _preferred(self, partition: Partition, asked: dict[str, Any]) -> dict[str, Any] | None:
         """The answer for a client that had better read from a replica nearer to it (KIP-392)."""
@@ -225,6 +270,7 @@ class _Fetch:
 
     def gone(self) -> None:
         """See FetchWaiter."""
+        self._places.clear()
         self._finish()
 
     def _finish(self) -> None:
@@ -257,16 +303,10 @@ def _read(
     first: bool,
     committed: bool,
     unread: bool,
-    version: int,
 ) -> dict[str, Any]:
     index = partition.index
     last_stable_offset = partition.log.last_stable_offset
     aborted: list[dict[str, int]] | None = None
-    try:
-        partition.check_leader_epoch(asked["current_leader_epoch"])
-        partition.check_is_readable(from_follower=version >= _FROM_FOLLOWERS_FROM)
-    except errors.BrokerError as error:
-        return _refused(index, error.code)
     records: bytes | FileSlice = b""
     code = errors.NONE
     bytes_max = min(asked["partition_max_bytes"], left)
