@@ -24,6 +24,8 @@ from tests.hostile_peers import Victim
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(1200)]
 
 ROUNDS = 5
+#: When to give up on an answer.
+NEVER_MS = 20_000
 #: How long slow connections are watched.
 WATCHED_S = 40
 
@@ -53,7 +55,7 @@ def _measured(victim: Victim, attack: Callable[[], tuple[float, str]]) -> Cost:
         victim.resident_mib() - memory,
         remark,
     )
-    assert victim.serves()
+    assert milliseconds >= NEVER_MS or victim.serves()
     return cost
 
 
@@ -91,10 +93,13 @@ def _announced(victim: Victim) -> tuple[float, str]:
     for connection in connections:
         connection.sendall(hostile_peers.announced())
     time.sleep(2)
-    served_ms = _served_ms(victim)
+    try:
+        milliseconds, remark = _served_ms(victim), "until somebody else is served"
+    except TimeoutError:
+        milliseconds, remark = NEVER_MS, "and nobody else has been served"
     for connection in connections:
         connection.close()
-    return served_ms, "until somebody else is served"
+    return milliseconds, remark
 
 
 def _idle(victim: Victim) -> tuple[float, str]:
@@ -149,9 +154,10 @@ def _all(servers: str) -> dict[str, Cost]:
         assert victim.serves()
     costs = dict(_requests(victim))
     for name, attack in (
-        ("20 frames of 100 MB, announced", _announced),
         ("3,000 idle connections", _idle),
         ("100 slow requests", _slow),
+        # The last one: a virtual machine without memory is of no use any more.
+        ("20 frames of 100 MB, announced", _announced),
     ):
         costs[name] = _measured(victim, lambda attack=attack: attack(victim))  # type: ignore[misc]
     return costs
@@ -174,11 +180,13 @@ def test_hostile_peers_cost_no_more_than_at_apache_kafka(tmp_path: Path) -> None
             ours = _all(broker.start())
         finally:
             assert broker.stop() == 0, "".join(broker.output)
+        for name, cost in ours.items():
+            print(f"| {name} | {cost} |", flush=True)
         with apache_kafka() as servers:
             theirs = _all(servers)
-    print()
-    for name, cost in ours.items():
-        print(f"| {name} | {cost} | {theirs[name]} |")
+    for name, cost in theirs.items():
+        print(f"| {name} | Apache Kafka: {cost} |", flush=True)
     for name in hostile_peers.requests():
         assert ours[name].cpu_ms < 50, name
     assert sum(cost.mib for cost in ours.values()) < 32
+    assert ours["20 frames of 100 MB, announced"].milliseconds < NEVER_MS
