@@ -82,6 +82,8 @@ class Crossing:
             self._share_changed(worker, *arguments)
         elif kind == "messages":
             self._messages(worker, arguments[0])
+        elif kind == "came":
+            self._came(worker, arguments[0])
         elif kind == "claim":
             self._claim(worker, *arguments)
         elif kind == "known":
@@ -144,6 +146,16 @@ class Crossing:
                 passed_on.setdefault(worker, []).append(message)
         for worker, news in passed_on.items():
             worker.send("messages", news)
+
+    # --- sessions -------------------------------------------------------------------------------
+
+    def _came(self, worker: Worker, keys: list[tuple[str, str]]) -> None:
+        """Clients have come to a worker: their connections elsewhere are the older ones.
+
+        Here it is decided who came last: `noted` has its place among the others' news.
+        """
+        for other in self._names:
+            other.send(*(("noted",) if other is worker else ("came", keys)))
 
     # --- questions ------------------------------------------------------------------------------
 

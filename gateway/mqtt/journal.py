@@ -120,6 +120,9 @@ class Journal:
     ) -> None:
         self.worker = worker
         self.shared = shared
+        #: Also sessions that end with their connection: the one way that others hear of them,
+        #: unless there is a gateway.mqtt.neighbours.
+        self.writes_all = shared
         self.host: Host | None = None
         self.unreadable = 0
         self.failed = 0  # appends
@@ -243,15 +246,16 @@ class Journal:
         """How long ago it was written."""
         return (self._wall_ms() - stored.at) / 1000
 
-    def changed(self, session: Session) -> None:
-        """Write a session soon, if it is one that is kept or may be taken over."""
+    def changed(self, session: Session) -> bool:
+        """Write a session soon, if it is one that is kept, or was; returns whether it is."""
         key = (session.identity.user, session.client_id)
-        if not (session.expiry_interval_s or self.shared or key in self._sessions):
-            return
+        if not (session.expiry_interval_s or self.writes_all or key in self._sessions):
+            return False
         self._changed[session] = None
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self.flush)
+        return True
 
     def ended(self, key: SessionKey) -> None:
         """There is no such session any more."""

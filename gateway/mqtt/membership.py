@@ -121,6 +121,7 @@ def join(
                 journal.claimed(key, stored)
 
     server.claim = claim
+    journal.writes_all = False
     return Neighbours(
         server.router,
         channel,

@@ -10,10 +10,12 @@ from __future__ import annotations
 import logging
 from collections import deque
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, Protocol
 
 from gateway.mqtt.application import Completion
 from gateway.mqtt.interest import OwnInterest
+from gateway.mqtt.journal import SessionKey
 from gateway.mqtt.packets import Properties, PropertyId
 from gateway.mqtt.router import Router, StoredIdentity
 from gateway.mqtt.session import Link, Message, Session
@@ -25,6 +27,9 @@ logger = logging.getLogger(__name__)
 _WAITING_MAX: Final = 10_000
 _WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
 _AWAY, _ONLINE = 1, 2
+#: Clients that have come while the other workers cannot be reached.
+_CAME_MAX: Final = 100_000
+_CAME_A_FRAME: Final = 1_000
 
 #: Worker, share name and filter: the group a message is meant for; None: all who subscribed.
 Target = tuple[int, str, str] | None
@@ -95,6 +100,9 @@ class Neighbours:
         self._shares: dict[tuple[str, str], int] = {}  # as announced
         self._shares_changed: dict[tuple[str, str], None] = {}
         self._groups: dict[tuple[int, str, str], Subscription] = {}
+        # Clients that came here, to be announced; and those announced whose turn is not known yet.
+        self._came: dict[SessionKey, None] = {}
+        self._announced: deque[dict[SessionKey, None]] = deque()
         self._waiting: deque[Crossing] = deque()
         self._waiting_bytes = 0
         self._scheduled = False
@@ -118,6 +126,13 @@ class Neighbours:
         assert subscription.share is not None
         for topic_filter in subscription.granted_filters:
             self._shares_changed[(subscription.share, topic_filter)] = None
+        self._send_soon()
+
+    def connected(self, key: SessionKey) -> None:
+        """For the router: a client has come here; older connections of it elsewhere have to go."""
+        self._came[key] = None
+        if len(self._came) > _CAME_MAX:
+            del self._came[next(iter(self._came))]
         self._send_soon()
 
     def pass_on(self, message: Message, target: tuple[int, str, str] | None = None) -> None:
@@ -151,6 +166,7 @@ class Neighbours:
         self._channel.send("interest", self._interest.all())
         self._shares = {}
         self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
+        self._announced.clear()
         self._flush()
 
     def _send_soon(self) -> None:
@@ -173,6 +189,12 @@ class Neighbours:
                 if not state:
                     del self._shares[key]
                 self._channel.send("share", *key, state)
+        while self._came:
+            keys = dict.fromkeys(islice(self._came, _CAME_A_FRAME))
+            for key in keys:
+                del self._came[key]
+            self._announced.append(keys)
+            self._channel.send("came", list(keys))
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
             self._channel.send("messages", list(waiting))
@@ -189,12 +211,27 @@ class Neighbours:
             self.router.elsewhere.change(arguments[0])
         elif kind == "group":
             self._group_changed(*arguments)
+        elif kind == "noted":
+            self._announced.popleft()
+        elif kind == "came":
+            self._gone_elsewhere(arguments[0])
         elif kind == "claim":
             number, user, client_id = arguments
             self._channel.send("answered", number, self.router.hand_over((user, client_id)))
             self._wake()
         elif kind == "stored":
             self._answer_when_stored(*arguments)
+
+    def _gone_elsewhere(self, keys: list[list[str]]) -> None:
+        """Give up sessions of clients that came to another worker, unless they are back here.
+
+        Those announced from here whose turn is not known yet came after that.
+        """
+        for user, client_id in keys:
+            key = (user, client_id)
+            if key not in self._came and not any(key in each for each in self._announced):
+                self.router.give_up(key)
+        self._wake()
 
     def _deliver(self, crossing: Crossing) -> None:
         target, topic, payload, qos, retain, properties, expires_s = crossing

@@ -139,6 +139,8 @@ class Router(Hub):
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
         self._changed(session)
+        if self.neighbours is not None:
+            self.neighbours.connected(key)
         return session, present
 
     def _restore(self, session: Session, stored: StoredSession, journal: Journal) -> None:

@@ -22,16 +22,20 @@ from gateway.mqtt.interest import InterestTable, OwnInterest, interest_of
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
+from gateway.mqtt.neighbours import Neighbours
 from gateway.mqtt.topics import EVERYTHING, ElsewhereInterest, matches
 from tests.gateway.mqtt.in_memory import (
     Addresses,
     Locations,
     PahoClient,
     Push,
+    User,
     Users,
+    Wire,
     address,
     changed,
     eventually,
+    new_router,
 )
 from tests.gateway.records import MemoryLog, MemoryTelemetry, StoredRecord, fix
 from waylog.config import Endpoint
@@ -244,11 +248,106 @@ async def test_a_will_is_published_when_another_worker_takes_over() -> None:
         old.client.reconnect_delay_set(60, 60)
         old.client.will_set("devices/ada/phone/gone", "gone", 1)
         await old.connect("ada")
-        await eventually(lambda: running[1].journal.owner_of(("ada", "phone")) == "worker-0")
         new = await connected(running[1], "phone")
         assert (await reader.message()).payload == b"gone"
         for client in (reader, old, new):
             await client.close()
+
+
+async def test_a_client_has_one_connection_of_which_the_log_does_not_hear() -> None:
+    async with workers(3) as running:
+        clients = []
+        sessions = [each.server.router.sessions for each in running]
+        for turn in range(6):
+            client = PahoClient(running[turn % 3].port, "phone")
+            client.client.reconnect_delay_set(60, 60)
+            await client.connect("ada")
+            clients.append(client)
+            await eventually(lambda: [len(each) for each in sessions].count(0) == 2)
+            assert len(sessions[turn % 3]) == 1
+        assert not any(len(each.journal) for each in running)
+        for client in clients:
+            await client.close()
+
+
+class _Sending:
+    is_open = True
+
+    def __init__(self, frames: list[tuple[Any, ...]]) -> None:
+        self._frames = frames
+
+    def send(self, *frame: Any) -> None:
+        self._frames.append(frame)
+
+
+class _Way:
+    """A worker whose news go and come when it is told so, as sockets do; one client comes to it."""
+
+    def __init__(self, crossing: Crossing) -> None:
+        self._crossing = crossing
+        self._going: list[tuple[Any, ...]] = []
+        self._coming: list[tuple[Any, ...]] = []
+        self._router = new_router()
+        self._neighbours = Neighbours(
+            self._router,
+            _Sending(self._going),
+            str(id(self)),
+            clock=lambda: 0.0,
+            schedule=lambda callback: callback(),
+            wake=lambda: None,
+            in_flight=lambda *_: None,
+        )
+        self._neighbours.opened()
+
+    def send(self, *frame: Any) -> None:
+        """For the crossing."""
+        self._coming.append(frame)
+
+    def settle(self) -> None:
+        while self.pass_one_on():
+            pass
+
+    @property
+    def has_session(self) -> bool:
+        return ("ada", "phone") in self._router.sessions
+
+    def come(self) -> None:
+        Wire(self._router, 0.0).connect("phone", User("ada"), clean=True)
+
+    def pass_one_on(self) -> bool:
+        if not self._going:
+            return False
+        kind, *arguments = self._going.pop(0)
+        self._crossing.on_frame(self, kind, arguments)
+        return True
+
+    def take_one(self) -> bool:
+        if not self._coming:
+            return False
+        kind, *arguments = self._coming.pop(0)
+        self._neighbours.on_frame(kind, arguments)
+        return True
+
+
+@given(st.lists(st.tuples(st.sampled_from(["come", "pass", "take"]), st.integers(0, 2))))
+def test_whatever_the_order_of_the_news_one_connection_is_left(
+    steps: list[tuple[str, int]],
+) -> None:
+    crossing = Crossing(lambda *_: None, lambda *_: False)
+    ways = [_Way(crossing) for _ in range(3)]
+    for way in ways:
+        way.settle()
+    for step, number in [*steps, ("come", 0)]:
+        way = ways[number]
+        if step == "come":
+            way.come()
+        elif step == "pass":
+            way.pass_one_on()
+        else:
+            way.take_one()
+    while sum(way.pass_one_on() + way.take_one() for way in ways):
+        pass
+    assert sum(way.has_session for way in ways) == 1
 
 
 async def test_a_repeated_fix_waits_for_the_worker_that_has_it_under_way() -> None:
