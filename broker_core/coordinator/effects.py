@@ -44,6 +44,8 @@ class Append:
     stabilises: int | None = None
     #: Producer id and epoch of the transaction that decides about the offsets.
     producer: tuple[int, int] | None = None
+    #: Whether what the records say holds only when they are stored; otherwise it holds already.
+    is_awaited: bool = True
 
 
 @dataclass(slots=True)

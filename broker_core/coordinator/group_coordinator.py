@@ -288,7 +288,7 @@ class GroupCoordinator:
         responses: list[Respond],
     ) -> None:
         if records:
-            self._effects.append(Append(group.group_id, records, responses))
+            self._effects.append(Append(group.group_id, records, responses, is_awaited=False))
         else:
             self._effects += responses
 
@@ -429,6 +429,7 @@ class GroupCoordinator:
         del self.groups[group_id]
         append = self._removal(group, list(group.offsets))
         append.records += _tombstones(group)
+        append.is_awaited = False
         append.responses.append(Respond(token, {"error_code": errors.NONE}))
         self._effects.append(append)
 

@@ -21,6 +21,7 @@ logger = logging.getLogger(__name__)
 Load = Callable[[Partition], Iterator[int]]
 
 _RETRY_S: Final = 1.0
+_PAUSE_S: Final = 0.1
 
 
 class CoordinatorShards:
@@ -56,6 +57,24 @@ class CoordinatorShards:
         self._loading[partition.index] = asyncio.get_running_loop().create_task(
             self._run(partition)
         )
+
+    def read_again(self, partition: Partition) -> None:
+        """Begin again with what is stored, as soon as more can be."""
+        index = partition.index
+        if index in self._active:
+            self.resigned(partition)
+            self._loading[index] = asyncio.get_running_loop().create_task(
+                self._wait_and_run(partition)
+            )
+
+    async def _wait_and_run(self, partition: Partition) -> None:
+        while True:
+            try:
+                partition.check_can_commit()
+                break
+            except errors.BrokerError:
+                await asyncio.sleep(_PAUSE_S)
+        await self._run(partition)
 
     def resigned(self, partition: Partition) -> None:
         """See RoleListener."""

@@ -220,6 +220,8 @@ class Groups:
         except errors.BrokerError as error:
             logger.error("group %s cannot be stored: %s", effect.group_id, error)
             self.coordinator.append_failed(effect, now, coordinator_error(error.code))
+            if not effect.is_awaited:
+                self._loop.call_soon(self._read_again, effect.group_id)
             return
         wait = _AppendWait(self, effect)
         if partition.commits_on_append:
@@ -231,6 +233,20 @@ class Groups:
             self._flusher.request(partition)
         else:
             partition.advance()
+
+    def _read_again(self, group_id: str) -> None:
+        """What is known of a group is not what is stored of it: only the latter holds.
+
+        Else another broker that coordinated it later would go back to epochs that members have
+        left.
+        """
+        if self._topic.creates:
+            return  # nobody else ever coordinates it
+        try:
+            partition = self._topic.partition_of(group_id)
+        except errors.BrokerError:
+            return
+        self.shards.read_again(partition)
 
     def _set_timer(self) -> None:
         due = self.coordinator.next_deadline()
