@@ -54,13 +54,20 @@ class _Content:
                 _put(data, piece[: randomness.randint(0, len(piece))], position)
             else:
                 _put(data, piece, position)
-                if rots and piece and randomness.random() < 0.5:
-                    data[position + randomness.randrange(len(piece))] ^= 1 << randomness.randrange(
-                        8
-                    )
+                if rots and randomness.random() < 0.5:
+                    _rot(data, position + len(piece), randomness)
         self.data = data
         self.durable = bytearray(data)
         self.unsynced.clear()
+
+
+def _rot(data: bytearray, end: int, randomness: random.Random) -> None:
+    """Turn a bit of what was written last before `end`.
+
+    Not further before: of a record batch's first bytes, its offset among them, no checksum speaks.
+    """
+    if end > 0:
+        data[end - 1 - randomness.randrange(min(end, 8))] ^= 1 << randomness.randrange(8)
 
 
 def _put(data: bytearray, piece: bytes, position: int) -> None:

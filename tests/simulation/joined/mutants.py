@@ -1,0 +1,153 @@
+"""Classic errors of brokers, to show that the joined simulation would find them.
+
+python -m tests.simulation.joined.mutants            how many seeds each of them takes
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from typing import Any
+from unittest.mock import patch
+
+from broker_core.coordinator.consumer_group import ConsumerGroup
+from broker_core.coordinator.effects import Append
+from broker_core.coordinator.group import Group
+from broker_core.log.aborted_transactions import AbortedTransaction
+from broker_core.log.log import Log
+from broker_core.log.producer_state import ProducerState
+from broker_core.protocol import records
+from broker_core.quorum.file_store import FileElectionStore
+from broker_core.quorum.storage import Election
+from broker_core.server.groups import Groups
+from broker_core.server.partition import AppendWaiter, Partition
+from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.transactions import Transactions
+from tests.simulation import replication_mutants
+from tests.simulation.joined.run import search
+
+Patch = tuple[object, str, Any]
+
+SEEDS_MAX = 500
+
+
+def _no_error(*_: object) -> int:
+    return 0
+
+
+def _nothing(*_: object) -> None:
+    return
+
+
+def _append_offsets(self: Groups, effect: Append) -> None:
+    """The answer does not wait for the others, or the disk."""
+    now = self.moment()
+    rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
+    partition = self._topic.partition_of(effect.group_id)
+    if effect.producer is None and partition.is_led:  # type: ignore[attr-defined]
+        partition.append(records.build_batch(rows), now.wall_ms)
+        partition.advance()
+    self.coordinator.appended(effect, now)
+
+
+def _do_not_wait(
+    self: Transactions, partition: Partition, waiter: AppendWaiter, end_offset: int
+) -> None:
+    if partition.acknowledges_after_flush:
+        self._flusher.request(partition)
+    waiter.durable()
+
+
+def _load_nothing(self: Groups, partition: Partition) -> Iterator[int]:
+    yield 0
+
+
+def _all_is_stable(self: Log) -> int:
+    return self.high_watermark
+
+
+def _nobody_aborted(
+    self: Partition, offset: int, max_bytes: int, *, min_one_message: bool
+) -> tuple[bytes, list[AbortedTransaction]]:
+    return self.log.read_committed(offset, max_bytes, min_one_message=min_one_message)[0], []
+
+
+def _written_only(self: FileElectionStore, election: Election) -> None:
+    import msgspec
+
+    self._disk.write(self._path, [msgspec.json.encode(election)])
+
+
+def _of_replication(name: str) -> Callable[[], list[Patch]]:
+    return replication_mutants.MUTANTS[name]
+
+
+MUTANTS: dict[str, Callable[[], list[Patch]]] = {
+    "acknowledge before the ISR has it": _of_replication("commit before the ISR has it"),
+    "commit by majority": _of_replication("commit by majority"),
+    "truncate by the high watermark": _of_replication("truncate by the high watermark"),
+    "ignore leader epochs on truncation": _of_replication("ignore that logs diverge"),
+    "let followers join that are behind": _of_replication("let followers join that are behind"),
+    "forget producers when cutting": _of_replication("forget producers when cutting"),
+    "acknowledge before the flush": lambda: [
+        (
+            ReplicatedPartition,
+            "_written_offset",
+            property(lambda self: self.log.log_end_offset),
+        )
+    ],
+    "forget to sync the vote": lambda: [(FileElectionStore, "save", _written_only)],
+    "answer an offset commit before its record is committed": lambda: [
+        (Groups, "_append", _append_offsets)
+    ],
+    "answer the end of a transaction before its state is committed": lambda: [
+        (Transactions, "_wait_durable", _do_not_wait)
+    ],
+    "take batches of fenced producers": lambda: [(ProducerState, "_check_epoch", _nothing)],
+    "take repeated batches for new ones": lambda: [(ProducerState, "_check", _nothing)],
+    "take offsets of former members": lambda: [
+        (Group, "_check_generation", _no_error),
+        (ConsumerGroup, "check_member", _no_error),
+    ],
+    "coordinate groups without reading what is stored": lambda: [(Groups, "_load", _load_nothing)],
+    "show records of open transactions": lambda: [
+        (Log, "last_stable_offset", property(_all_is_stable))
+    ],
+    "do not say what was aborted": lambda: [(Partition, "read_committed", _nobody_aborted)],
+    "serve who knows another leader epoch": lambda: [(Partition, "check_leader_epoch", _nothing)],
+}
+
+
+@contextmanager
+def planted(name: str) -> Iterator[None]:
+    """Run with an error."""
+    with ExitStack() as stack:
+        for target, attribute, replacement in MUTANTS[name]():
+            stack.enter_context(patch.object(target, attribute, replacement))
+        yield
+
+
+def main() -> int:
+    """Say how many seeds each error takes; 1 if one is not found."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--of", choices=sorted(MUTANTS), help="this one only")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX)
+    arguments = parser.parse_args()
+    if os.environ.get("PYTHONHASHSEED") != "0":
+        command = [sys.executable, "-m", "tests.simulation.joined.mutants", *sys.argv[1:]]
+        os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
+    missed = 0
+    for name in [arguments.of] if arguments.of else MUTANTS:
+        with planted(name):
+            found = search(range(arguments.seeds))
+        missed += found is None
+        took = "not found" if found is None else f"found after {found + 1} seeds"
+        print(f"{name}: {took}", flush=True)
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
