@@ -19,7 +19,7 @@ _JOBS: Final = int(os.environ.get("WAYLOG_FOREIGN_JOBS", "2"))
 #: What a test's command is run with, e.g. `nice -n 19`.
 _PREFIX: Final = os.environ.get("WAYLOG_FOREIGN_PREFIX", "").split()
 
-#: What wants three brokers: `replication factor 3`.
+#: What wants three brokers, as all tests without automatic topics do: `replication factor 3`.
 WANT_THREE_BROKERS: Final = frozenset({"0098", "0101", "0103", "0129"})
 
 _STATES: Final = {"PASSED": "passed", "SKIPPED": "skipped"}

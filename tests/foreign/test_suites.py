@@ -191,7 +191,7 @@ def test_librdkafka(tmp_path: Path, setting: str) -> None:
         "librdkafka",
         tmp_path,
         lambda servers: _librdkafka(folder, tmp_path, servers, setting),
-        brokers=3 if setting == "three brokers" else 1,
+        brokers=1 if setting == "default" else 3,
         auto_create_topics_enable=str(setting != "noautocreate").lower(),
         group_share_min_record_lock_duration_ms="1000",
     )
