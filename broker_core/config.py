@@ -171,6 +171,8 @@ class BrokerConfig:
     sasl_server_max_receive_bytes: int = _setting(
         "sasl.server.max.receive.size", 512 * 1024, int, low=1
     )
+    #: How often it is looked whether files with certificates have changed (ours: Kafka is told).
+    ssl_store_check_interval_ms: int = _setting("ssl.store.check.interval.ms", 10_000, int, low=10)
     #: Bytes of requests that have not arrived completely, of all connections. Kafka has no limit
     #: unless told.
     queued_max_request_bytes: int = _setting(

@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from broker_core.security.access_tokens import token_settings
+from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.sasl import PLAIN
 from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
@@ -241,7 +243,7 @@ def _listener(
 
 def _properties_of(name: str, given: Mapping[str, str]) -> dict[str, str]:
     """What holds for one listener: `listener.name.NAME.ssl.x` stands above `ssl.x`."""
-    wanted = ("ssl.", "sasl.", "connections.max.reauth.ms", "plain.", "scram-")
+    wanted = ("ssl.", "sasl.", "connections.max.reauth.ms", "plain.", "scram-", "oauthbearer.")
     properties = {key: value for key, value in given.items() if key.startswith(wanted)}
     prefix = f"listener.name.{name.lower()}."
     for key, value in given.items():
@@ -253,11 +255,17 @@ def _properties_of(name: str, given: Mapping[str, str]) -> dict[str, str]:
 def _mechanisms(name: str, properties: Mapping[str, str]) -> tuple[str, ...]:
     text = properties.get("sasl.enabled.mechanisms", "")
     mechanisms = tuple(word.strip() for word in text.split(",") if word.strip())
-    if not mechanisms or set(mechanisms) - set(_SASL_MECHANISMS):
+    possible = (*_SASL_MECHANISMS, OAUTHBEARER)
+    if not mechanisms or set(mechanisms) - set(possible):
         raise ConfigError(
             f"sasl.enabled.mechanisms={text}: listener {name} needs one or several of "
-            f"{', '.join(_SASL_MECHANISMS)}"
+            f"{', '.join(possible)}"
         )
+    if OAUTHBEARER in mechanisms:
+        try:
+            token_settings(properties)
+        except ConfigError as error:
+            raise ConfigError(f"listener {name}: {error}") from None
     return mechanisms
 
 

@@ -6,16 +6,18 @@ Without I/O: bytes and the time go in, answers come out.
 from __future__ import annotations
 
 import hmac
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Protocol
 
 from broker_core.errors import IllegalSaslState, UnsupportedSaslMechanism
+from broker_core.security.access_tokens import AccessToken
+from broker_core.security.oauthbearer import OAUTHBEARER, OAuthBearerServer
 from broker_core.security.principal import USER, Principal
 from broker_core.security.scram import BY_NAME, AuthenticationFailed, CredentialLookup, ScramServer
 
 PLAIN: Final = "PLAIN"
-MECHANISMS: Final = (PLAIN, *BY_NAME)
+MECHANISMS: Final = (PLAIN, *BY_NAME, OAUTHBEARER)
 
 
 class _Exchange(Protocol):
@@ -64,6 +66,8 @@ class SaslSettings:
     lookup: CredentialLookup
     #: `connections.max.reauth.ms`; 0 is for ever.
     session_ms_max: int = 0
+    #: What an access token says; raises AuthenticationFailed. None where none is accepted.
+    validate_token: Callable[[str], AccessToken] | None = None
 
 
 class SaslAuthentication:
@@ -79,6 +83,7 @@ class SaslAuthentication:
         self._mechanism: str | None = None
         self.principal: Principal | None = None
         self.expires_ms: int | None = None
+        self._session_ms = 0
 
     @property
     def mechanisms(self) -> Sequence[str]:
@@ -100,6 +105,8 @@ class SaslAuthentication:
     def _begin(self, mechanism: str) -> _Exchange:
         if mechanism == PLAIN:
             return PlainServer(self._settings.passwords)
+        if mechanism == OAUTHBEARER and self._settings.validate_token is not None:
+            return OAuthBearerServer(self._settings.validate_token)
         return ScramServer(BY_NAME[mechanism], self._settings.lookup)
 
     def authenticate(self, data: bytes, now_ms: int) -> bytes:
@@ -115,13 +122,17 @@ class SaslAuthentication:
             self.principal = principal
             self._exchange = None
             limit = self._settings.session_ms_max
+            if limit and isinstance(exchange, OAuthBearerServer):
+                # A session outlives no token; it has one moment at least.
+                limit = max(min(limit, exchange.lifetime_ms), 1)
+            self._session_ms = limit
             self.expires_ms = now_ms + limit if limit else None
         return answer
 
     @property
     def session_lifetime_ms(self) -> int:
         """What the client is told at the end of an exchange; 0 is for ever."""
-        return self._settings.session_ms_max if self._exchange is None else 0
+        return self._session_ms if self._exchange is None else 0
 
     def is_expired(self, now_ms: int) -> bool:
         """Whether the client has to authenticate again first."""

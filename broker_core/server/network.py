@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ssl
 from collections.abc import Callable, Mapping
 
 from broker_core.cluster.records import ListenerAddress
@@ -13,13 +12,13 @@ from broker_core.protocol.schema import Api
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.sasl import SaslSettings
 from broker_core.security.scram import CredentialLookup
-from broker_core.security.tls import server_context
 from broker_core.server.limits import ConnectionLimits
 from broker_core.server.listener import Listener
+from broker_core.server.listener_secrets import ListenerSecrets
 from broker_core.server.request import Request
 from broker_core.server.request_metrics import RequestMetrics
 from broker_core.server.session import ListenerSecurity
-from waylog.config import ConfigError, Endpoint
+from waylog.config import Endpoint
 
 
 class Network:
@@ -48,7 +47,7 @@ class Network:
             config.queued_max_request_bytes,
         )
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
-        self._contexts = {each.name: _context(each) for each in self._configs}
+        self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
         #: Where each listener really listens, port 0 replaced by the system's choice.
@@ -68,6 +67,7 @@ class Network:
 
     async def serve(self) -> None:
         """Accept connections; raises OSError."""
+        await self._secrets.start()
         for listener in self.listeners.values():
             await listener.serve()
 
@@ -75,8 +75,13 @@ class Network:
         config = self._config
         sasl = None
         if each.protocol.uses_sasl:
+            validator = self._secrets.validator(each.name)
             sasl = SaslSettings(
-                each.sasl_mechanisms, each.plain_users, self._lookup, each.session_ms_max
+                each.sasl_mechanisms,
+                each.plain_users,
+                self._lookup,
+                each.session_ms_max,
+                None if validator is None else validator.validate,
             )
         return Listener(
             self._handle,
@@ -87,7 +92,7 @@ class Network:
             idle_ms_max=config.connections_max_idle_ms,
             setup_ms_max=config.connection_setup_timeout_ms,
             pending_max=config.queued_max_requests,
-            tls=self._contexts[each.name],
+            tls=self._secrets.context(each.name),
             metrics=self.metrics,
             apis=self._apis,
         )
@@ -112,20 +117,8 @@ class Network:
 
     async def close(self) -> None:
         """Close all listeners and their connections."""
+        await self._secrets.close()
         for listener in self.listeners.values():
             listener.stop_accepting()
         for listener in self.listeners.values():
             await listener.close()
-
-
-def _context(listener: ListenerConfig) -> ssl.SSLContext | None:
-    if not listener.protocol.uses_tls:
-        return None
-    try:
-        properties = dict(listener.properties)
-        if listener.protocol.uses_sasl and "ssl.client.auth" not in properties:
-            # As in Kafka: who logs in with a name needs no certificate as well.
-            properties["ssl.client.auth"] = "none"
-        return server_context(properties)
-    except ConfigError as error:
-        raise ConfigError(f"listener {listener.name}: {error}") from None
