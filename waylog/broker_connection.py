@@ -69,7 +69,7 @@ class BrokerConnection(asyncio.Protocol):
         self._transport.write(request(api, self._correlation_id, self._client_id, parts))
 
     async def ask(self, api: int, parts: Sequence[bytes], timeout_s: float) -> bytes:
-        """The same as a coroutine; raises ConnectionError."""
+        """The same as a coroutine; raises OSError (ConnectionError, TimeoutError)."""
         future: asyncio.Future[bytes | None] = self._loop.create_future()
 
         def answered(body: bytes | None) -> None:
@@ -77,7 +77,8 @@ class BrokerConnection(asyncio.Protocol):
                 future.set_result(body)
 
         self.request(api, parts, timeout_s, answered)
-        body = await future
+        async with asyncio.timeout(timeout_s):
+            body = await future
         if body is None:
             raise ConnectionError("the broker's connection ended before its answer")
         return body
