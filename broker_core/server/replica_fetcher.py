@@ -252,6 +252,7 @@ class ReplicaFetcher:
             )
         except errors.BrokerError as error:
             logger.error("%s cannot follow broker %d: %s", partition, self.leader_id, error)
+            partition.cannot_follow(error)
             self._later(_RECONNECT_LAST_S, lambda: self._change_if_followed(key))
             return
         partition.show_followed()

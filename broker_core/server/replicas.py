@@ -14,6 +14,7 @@ from broker_core.ordered_set import OrderedSet
 from broker_core.replication.leader import IsrProposal
 from broker_core.replication.throttle import ReplicationQuota
 from broker_core.server.flusher import Flusher
+from broker_core.server.partition import Partition
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import FetchLimits, ReplicaFetcher
 from broker_core.server.replicated_partition import ReplicatedPartition
@@ -90,6 +91,8 @@ class Replicas:
         #: What this broker gives to replicas that catch up, and what it takes for its own.
         self.leader_quota = ReplicationQuota()
         self.follower_quota = ReplicationQuota()
+        #: Told when a partition cannot be written.
+        self.on_storage_failure: Callable[[Partition, errors.BrokerError], None] | None = None
         self._led: OrderedSet[ReplicatedPartition] = OrderedSet()
         self._fetchers: dict[int, ReplicaFetcher] = {}
         self._listeners: dict[str, RoleListener] = {}  # by topic
@@ -125,6 +128,11 @@ class Replicas:
         for fetcher in self._fetchers.values():
             fetcher.close()
         self._fetchers.clear()
+
+    def storage_failed(self, partition: ReplicatedPartition, error: errors.BrokerError) -> None:
+        """See IsrControl."""
+        if self.on_storage_failure is not None:
+            self.on_storage_failure(partition, error)
 
     # --------------------------------------------------------------------------------- what holds
 

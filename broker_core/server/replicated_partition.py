@@ -60,6 +60,9 @@ class IsrControl(Protocol):
     def removed(self, partition: ReplicatedPartition) -> None:
         """The replica here is about to be deleted."""
 
+    def storage_failed(self, partition: ReplicatedPartition, error: errors.BrokerError) -> None:
+        """The disk here takes nothing more, or is broken: others have to take over."""
+
 
 class ReplicatedPartition(Partition):
     """See the module. Until `lead` or `follow` is called nobody is served."""
@@ -223,7 +226,11 @@ class ReplicatedPartition(Partition):
     ) -> AppendResult:
         """See Partition."""
         self.check_is_led()
-        result = super().append(records, now_ms, verified=verified)
+        try:
+            result = super().append(records, now_ms, verified=verified)
+        except errors.KafkaStorageError as error:
+            self._control.storage_failed(self, error)
+            raise
         if not result.duplicate:
             self._records_in += result.last_offset - result.base_offset + 1
         self._tell_readers()
@@ -234,7 +241,11 @@ class ReplicatedPartition(Partition):
     ) -> AppendResult:
         """See Partition."""
         self.check_is_led()
-        result = super().append_from_coordinator(records, now_ms, marker)
+        try:
+            result = super().append_from_coordinator(records, now_ms, marker)
+        except errors.KafkaStorageError as error:
+            self._control.storage_failed(self, error)
+            raise
         self._tell_readers()
         return result
 
@@ -410,6 +421,11 @@ class ReplicatedPartition(Partition):
         return data, None
 
     # ------------------------------------------------------------------------------------ following
+
+    def cannot_follow(self, error: errors.BrokerError) -> None:
+        """What the leader has sent could not be stored."""
+        if isinstance(error, errors.KafkaStorageError):
+            self._control.storage_failed(self, error)
 
     def show_followed(self) -> None:
         """The leader has told more of what is committed."""

@@ -92,7 +92,7 @@ class Broker:
         except BaseException:
             self._lock.release()
             raise
-        self.flusher = Flusher(environment.threads.worker("flusher"), self._flush_failed)
+        self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
         self.replication = self._prepare_replication()
         self.groups = Groups(
             config, self.topics, self.flusher, environment, is_alone=self.replication is None
@@ -319,7 +319,8 @@ class Broker:
         if not self.failed.done():
             self.failed.set_exception(error)
 
-    def _flush_failed(self, partition: Partition, error: errors.BrokerError) -> None:
+    def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
+        """A partition cannot be written: the broker ends, and where there are others they lead."""
         partition.fail(errors.KafkaStorageError.code)
         if not self.failed.done():
             # The kernel may have dropped what it could not write: only a new start, which reads

@@ -103,6 +103,9 @@ class Node:
         self._asking = False
         self._flushing = False
 
+    def storage_failed(self, partition: ReplicatedPartition, error: errors.BrokerError) -> None:
+        """See IsrControl: here the disk may be well again later, and it goes on."""
+
     @property
     def lag_ms(self) -> int:
         """See IsrControl."""

@@ -58,6 +58,7 @@ class Replication:
             ),
             clock=broker.clock,
         )
+        self.replicas.on_storage_failure = broker.storage_failed
         broker.topics.make_partition = self._make_partition
         self._set_rates(
             config.leader_replication_throttled_rate, config.follower_replication_throttled_rate
