@@ -19,6 +19,7 @@ _EPILOG = """examples:
   waylog history export --user demo --format gpx -o demo.gpx
   waylog history erase --user demo --yes --bootstrap-servers 127.0.0.1:9092
   waylog history files --date 2026-01-31           what to give to other programs
+  waylog history publish                           as a Delta table
 
 The files are <out>/date=YYYY-MM-DD/location-<partition>-<first offset>-<last offset>.parquet, by
 UTC date of the fixes, complete and with every fix once at any moment, for any reader:
@@ -87,6 +88,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
     _add_compact(subparsers)
     _add_files(subparsers)
+    _add_publish(subparsers)
     _add_export(subparsers)
     _add_erase(subparsers)
 
@@ -148,6 +150,17 @@ def _add_files(subparsers: Any) -> None:
     ).add_argument
     add("--date", metavar="DATE", help="of this day (UTC) only")
     add("--json", action="store_true", help="one JSON object a file")
+
+
+def _add_publish(subparsers: Any) -> None:
+    _subparser(
+        subparsers,
+        "publish",
+        "make the history a Delta table",
+        "Write which files count now to a Delta table in the same folder, for Spark, Trino, "
+        "DuckDB, Polars and others. No row is copied. Say it again for what has come in since; "
+        "packing and erasing bring the table up to date. Needs the extra `delta`.",
+    ).add_argument("--json", action="store_true", help="what was written as one JSON object")
 
 
 def _add_who(add: Any) -> None:

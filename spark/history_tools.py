@@ -89,6 +89,7 @@ class _Packing:
             tasks = [plan_period(self._reader, each) for each in periods[start : start + workers]]
             results = self._engine.run(compact_period, tasks)
             self._manifest.commit(results)
+            keep_published(self._reader)
             if not self._arguments.grace:
                 # Who lists folders sees fixes twice until then.
                 self._manifest.delete_superseded()
@@ -113,6 +114,30 @@ class _Packing:
                 "bytes": after,
             }
             print(msgspec.json.encode(line).decode())
+
+
+def publish(arguments: argparse.Namespace) -> int:
+    """Make the files that count a version of a Delta table."""
+    from spark.delta_table import publish as publish_table
+
+    published = publish_table(open_history(arguments.out))
+    if arguments.json:
+        print(msgspec.json.encode(published._asdict()).decode())
+    else:
+        print(
+            f"version {published.version}: {published.files} files, {published.added} added, "
+            f"{published.removed} removed"
+        )
+    return 0
+
+
+def keep_published(reader: HistoryReader) -> None:
+    """Bring the Delta table up to date, where there is one, before files go that it names."""
+    from spark.delta_table import is_published
+    from spark.delta_table import publish as publish_table
+
+    if is_published(reader):
+        publish_table(reader)
 
 
 def files(arguments: argparse.Namespace) -> int:
@@ -187,6 +212,7 @@ def erase(arguments: argparse.Namespace) -> int:
         if arguments.bootstrap_servers:
             erase_topics(arguments.bootstrap_servers, devices, report, arguments.patience)
         erase_history(arguments.out, devices, report)
+        keep_published(reader)
     except LogUnreachable as error:
         raise CommandError(str(error)) from error
     places = Storage(arguments.places)
