@@ -76,11 +76,29 @@ _SETTINGS: Final = {
 }
 
 
+#: Of several brokers: consumers read from the nearest one.
+_RACKS: Final = {
+    "replica_selector_class": "org.apache.kafka.common.replica.RackAwareReplicaSelector"
+}
+
+
+@contextmanager
+def _apache_kafka(brokers: int, settings: dict[str, str]) -> Iterator[str]:
+    more: dict[str, str | list[str]] = dict(settings)
+    if brokers > 1:
+        more |= _RACKS | {"broker_rack": [f"RACK{node}" for node in NODES]}
+    # Some of these suites know the number of their broker.
+    with apache_kafka(brokers, more, first_node=0 if brokers == 1 else 1) as servers:
+        yield servers
+
+
 @contextmanager
 def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[str]:
     folder.mkdir()
     if brokers > 1:
-        cluster = ClusterProcesses(folder, nodes=NODES, **settings)
+        cluster = ClusterProcesses(folder, nodes=NODES, **settings | _RACKS)
+        for node, broker in cluster.brokers.items():
+            broker.properties["broker.rack"] = f"RACK{node}"
         try:
             yield cluster.start()
         finally:
@@ -111,8 +129,7 @@ def compare(
     with _waylog(folder / "waylog", brokers, settings) as servers:
         ours = measure(servers)
     _report(suite, "Waylog", ours)
-    # Some of these suites know the number of their broker.
-    with apache_kafka(brokers, settings, first_node=0 if brokers == 1 else 1) as servers:
+    with _apache_kafka(brokers, settings) as servers:
         theirs = measure(servers)
     _report(suite, "Apache Kafka", theirs)
     assert ours.passed
@@ -187,6 +204,11 @@ def test_librdkafka(tmp_path: Path, setting: str) -> None:
         script = tmp_path / "bin" / name
         script.write_text(f'#!/bin/sh\nexec java -Xmx128M -cp "{jars()}/*" {command} "$@"\n')
         script.chmod(0o755)
+    # Where it builds and runs what it has in Java.
+    (tmp_path / "libs").symlink_to(jars())
+    script = tmp_path / "bin" / "kafka-run-class.sh"
+    script.write_text(f'#!/bin/sh\nexec java -Xmx128M -cp "$CLASSPATH:{jars()}/*" "$@"\n')
+    script.chmod(0o755)
     compare(
         "librdkafka",
         tmp_path,
