@@ -49,7 +49,7 @@ def main(argv: list[str] | None = None) -> int:
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    names = ["broker", "log", "geo", *(shape[0] for shape in _SHAPES)]
+    names = ["broker", "cluster", "log", "geo", *(shape[0] for shape in _SHAPES)]
     parser.add_argument("--only", choices=names, action="append", help="may be repeated")
     parser.add_argument(
         "--records", type=int, default=300_000, help="for the log, the resolver and the history"
@@ -81,18 +81,26 @@ def _runs(records: int, geo: str | None) -> dict[str, Callable[[], list[dict[str
         return lambda: [_end_to_end(*shape)]
 
     return {
-        "broker": lambda: _broker(records),
+        "broker": lambda: _broker(records, 1),
+        "cluster": lambda: _broker(records, 3),
         "log": lambda: _log(records),
         "geo": lambda: _geo(geo),
         **{shape[0]: end_to_end(shape) for shape in _SHAPES},
     }
 
 
-def _broker(records: int) -> list[dict[str, Any]]:
-    """The broker by itself, beside Apache Kafka where `make test-kafka` has put its jars."""
-    wanted = [case for case in broker_bench.cases() if case.codec in {"none", "lz4"}]
+def _broker(records: int, brokers: int) -> list[dict[str, Any]]:
+    """One broker or three, beside Apache Kafka where `make test-kafka` has put its jars."""
+    wanted = [
+        case
+        for case in broker_bench.cases()
+        if case.codec in {"none", "lz4"}
+        and (brokers == 1 or (case.acks, case.size) == ("all", 120))
+    ]
     rows: list[dict[str, Any]] = []
-    for result in broker_bench.measure(records, jars=default_jars(), rounds=1, wanted=wanted):
+    for result in broker_bench.measure(
+        records, jars=default_jars(), rounds=1, wanted=wanted, brokers=brokers
+    ):
         if result["kind"] == "throughput":
             for verb, what in (("produced", "produce"), ("consumed", "consume")):
                 row = _of_a_broker(f"{result['name']}, {what}", result, result[f"{verb}_per_s"])
@@ -103,6 +111,10 @@ def _broker(records: int) -> list[dict[str, Any]]:
             row["push_p50_ms"], row["push_p99_ms"] = result["p50_ms"], result["p99_ms"]
             row["cpu_us_per_fix"] = {"broker": round(result["cores"] * 1e6 / result["rate"], 2)}
             rows.append(row)
+        else:
+            memory = f"{result['rest_mib']} MiB at rest, {result['loaded_mib']} MiB loaded"
+            row = _of_a_broker(f"{result['name']}: {memory}", result, 0)
+            rows.append(row | {"cpu_us_per_fix": {}})
     return rows
 
 
