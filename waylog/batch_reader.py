@@ -27,6 +27,8 @@ logger = logging.getLogger(__name__)
 #: Of one answer: small enough that taking its records does not keep others waiting for long.
 _ANSWER_BYTES: Final = 512 * 1024
 _PARTITION_BYTES: Final = 128 * 1024
+#: After an answer without records: the next record is told at once, and nothing is asked meanwhile.
+_IDLE_WAIT_MS: Final = 500
 #: After some records: more are on their way, and an answer costs a turn of everybody.
 _GATHER_S: Final = 0.005
 #: An answer as large as this is one of many: nothing is waited for.
@@ -246,13 +248,14 @@ class BatchReader:
     async def _fetch(self, connection: BrokerConnection, partitions: list[int]) -> None:
         # In turns, so that none is always the last to get room in an answer.
         order = list(partitions)
+        idle = False
         while True:
             body = await connection.ask(
                 requests.FETCH,
                 requests.fetch(
                     [(self._topic, each, self._positions[each]) for each in order],
-                    wait_ms=self._wait_ms,
-                    min_bytes=self._min_bytes,
+                    wait_ms=_IDLE_WAIT_MS if idle else self._wait_ms,
+                    min_bytes=1 if idle else self._min_bytes,
                     max_bytes=_ANSWER_BYTES,
                     partition_max_bytes=_PARTITION_BYTES,
                 ),
@@ -270,6 +273,7 @@ class BatchReader:
                 elif batches and partition in self._positions:
                     taken += len(batches)
                     await self._take(partition, batches, AbortedTransactions(aborted))
+            idle = not taken
             if taken and len(body) < _BEHIND_BYTES:
                 await asyncio.sleep(_GATHER_S)
 

@@ -11,14 +11,17 @@ from typing import Any
 
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_core.server.runtime import Broker
 from tests.waylog.test_batch_producer import PARTITIONS, create_topic, started
-from waylog.batch_reader import BatchReader, Record
+from waylog.batch_producer import BatchProducer, open_producer
+from waylog.batch_reader import BatchReader, Record, open_reader
 from waylog.fetched_records import AbortedTransactions, read_batches
+from waylog.kafka import LogReader
+from waylog.kafka import Producer as LibrdkafkaProducer
 from waylog.kafka_requests import MalformedAnswer
 
 
@@ -199,6 +202,30 @@ async def test_partitions_that_are_added_are_read_from_their_beginning(
         await in_thread(lambda: produce(str(broker.endpoint), range(300)))
         await taken.wait_for(300)
     assert {record.partition() for record in taken.records} > set(range(PARTITIONS))
+
+
+def _ignored(_: list[Any]) -> None:
+    pass
+
+
+async def test_librdkafka_is_taken_where_clients_log_in_or_values_are_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    plain = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
+    assert isinstance(plain, BatchReader)
+    sealed = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored, opened=list)
+    assert isinstance(sealed, LogReader)
+    producer = open_producer("127.0.0.1:1", "test", loop)
+    assert isinstance(producer, BatchProducer)
+    await producer.close(0)
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(tmp_path / "client.properties"))
+    configured = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
+    assert isinstance(configured, LogReader)
+    librdkafka = open_producer("127.0.0.1:1", "test", loop)
+    assert isinstance(librdkafka, LibrdkafkaProducer)
+    await librdkafka.close(0)
 
 
 def no_aborts() -> AbortedTransactions:
