@@ -116,7 +116,12 @@ def test_who_has_a_token_is_let_in(secured: Secured) -> None:
 
 
 @pytest.mark.parametrize(
-    "claims", [{"aud": "others"}, {"aud": "kafka", "lifetime_s": -100}, {"aud": None}]
+    "claims",
+    [
+        {"aud": "others"},
+        pytest.param({"aud": "kafka", "lifetime_s": -100}, marks=pytest.mark.long),
+        pytest.param({"aud": None}, marks=pytest.mark.long),
+    ],
 )
 def test_who_has_none_that_holds_is_not(secured: Secured, claims: dict[str, Any]) -> None:
     refused = threading.Event()

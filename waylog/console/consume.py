@@ -21,6 +21,8 @@ from waylog.console.common import (
     reason,
 )
 from waylog.console.formats import add_formats, decoder, line_format
+from waylog.console.share_groups import consume_shared
+from waylog.sealing import opener
 
 _EXAMPLES: Final = """examples:
   waylog consume location                             what comes from now on
@@ -31,6 +33,7 @@ _EXAMPLES: Final = """examples:
   waylog consume location --from -5 --exit --format '%p/%o %T %k: %s\\n'
   waylog consume trips --from beginning --exit --value-format avro --value-schema trip.avsc
   waylog consume trips --group readers                share the topic, commit what was printed
+  waylog consume jobs --share workers                 each record goes to one member of the group
   waylog consume trips --from beginning --exit --json | waylog produce copy --json
 """
 
@@ -48,6 +51,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--group",
         metavar="NAME",
         help="be a member of this group: begin where it has come to, commit what was printed",
+    )
+    parser.add_argument(
+        "--share",
+        metavar="NAME",
+        help="be a member of this share group (Kafka 4): accept what was printed",
     )
     parser.add_argument(
         "--uncommitted", action="store_true", help="also records of transactions that are open"
@@ -76,6 +84,8 @@ def run(arguments: argparse.Namespace) -> int:
     connect(arguments)
     if arguments.group is not None and (arguments.partition or arguments.exit or arguments.until):
         raise CommandError("--group shares all partitions: no --partition, --exit, --until")
+    if arguments.share is not None:
+        return _run_shared(arguments, line)
     isolation = "read_uncommitted" if arguments.uncommitted else "read_committed"
     consumer = open_consumer(
         arguments, arguments.group or "waylog-consume", isolation_level=isolation
@@ -94,6 +104,23 @@ def run(arguments: argparse.Namespace) -> int:
         pass  # the usual way to end it
     finally:
         consumer.close()
+    return EXIT_DONE
+
+
+def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> int:
+    if arguments.group or arguments.partition or arguments.exit or arguments.until:
+        raise CommandError("--share shares records: no --group, --partition, --exit, --until")
+    consumer = open_consumer(arguments)
+    try:
+        partitions_of(consumer, arguments.topic)
+    finally:
+        consumer.close()
+    try:
+        consume_shared(arguments, line)
+    except KafkaException as error:
+        raise CommandError(reason(error)) from None
+    except KeyboardInterrupt:
+        pass  # the usual way to end it
     return EXIT_DONE
 
 
@@ -126,10 +153,11 @@ def _print_records(
 ) -> None:
     """Print until all `ends` are reached, or for ever where there are none."""
     printed = 0
+    opened = opener(arguments.bootstrap_servers) or list
     until = dict(ends or {})
     while ends is None or ends:
         messages = consumer.consume(500, timeout=0.2)
-        for message in messages:
+        for message in opened(messages):
             if message.error() is not None:
                 raise KafkaException(message.error())
             if arguments.until and _offset(message) >= until.get(_partition(message), 0):

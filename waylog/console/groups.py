@@ -29,9 +29,10 @@ from waylog.console.common import (
     reason,
     say,
 )
+from waylog.console.share_groups import list_share_groups
 
 _EXAMPLES: Final = """examples:
-  waylog groups list
+  waylog groups list                                       share groups too
   waylog groups describe resolver                          a row a partition, with its lag
   waylog groups describe resolver --members
   waylog groups reset resolver --topic location --to beginning --dry-run
@@ -93,18 +94,23 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _list(admin: AdminClient, arguments: argparse.Namespace) -> None:
     found = admin.list_consumer_groups().result()
-    names = sorted(group.group_id for group in found.valid)
-    described = admin.describe_consumer_groups(names) if names else {}
-    rows = []
-    for name in names:
+    types = {group.group_id: group.type for group in found.valid}
+    described = admin.describe_consumer_groups(list(types)) if types else {}
+    rows: list[dict[str, Any]] = []
+    for name, kind in types.items():
         group = described[name].result()
         rows.append(
             {
                 "group": name,
+                "type": kind.name.lower() if kind else "",
                 "state": group.state.name.lower() if group.state else "",
                 "members": len(group.members),
             }
         )
+    for name, state in list_share_groups(arguments).items():
+        # How many members it has cannot be asked with any client library yet.
+        rows.append({"group": name, "type": "share", "state": state, "members": None})
+    rows.sort(key=lambda row: row["group"])
     print_rows(rows, as_json=arguments.json)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -31,6 +32,14 @@ class Terminal:
         assert done.returncode == status, done.stderr
         assert "Traceback" not in done.stderr
         return done.stdout + done.stderr
+
+    def start(self, *words: str) -> subprocess.Popen[str]:
+        """Run a command that goes on."""
+        return subprocess.Popen(
+            [sys.executable, "-m", "waylog.cli", *words, "--bootstrap-servers",
+             self.bootstrap_servers],
+            stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
 
     def rows(self, *words: str) -> list[dict[str, Any]]:
         printed = self.run(*words, "--json")
@@ -222,9 +231,31 @@ def test_a_group_goes_on_where_it_was(terminal: Terminal, topic: str) -> None:
     described = terminal.rows("groups", "describe", group)
     assert [(row["committed"], row["lag"]) for row in described if row["end"]] == [(3, 0)]
     listed = next(row for row in terminal.rows("groups", "list") if row["group"] == group)
-    assert listed == {"group": group, "state": "empty", "members": 0}
+    assert listed == {"group": group, "type": "classic", "state": "empty", "members": 0}
     assert terminal.rows("groups", "delete", group) == [{"group": group}]
     assert group not in [row["group"] for row in terminal.rows("groups", "list")]
+
+
+@pytest.mark.long
+def test_a_member_of_a_share_group_prints_what_it_is_given(terminal: Terminal, topic: str) -> None:
+    group = f"share-{topic}"
+    command = ["consume", topic, "--share", group, "--max", "2", "--format", "%s,"]
+    with terminal.start(*command) as reader:
+        deadline = time.monotonic() + 30
+        while {"group": group, "type": "share", "state": "stable", "members": None} not in (
+            terminal.rows("groups", "list")
+        ):
+            assert time.monotonic() < deadline and reader.poll() is None
+        # A group begins at the end of a topic, which its member has looked for by now or soon.
+        printed = ""
+        while reader.poll() is None:
+            terminal.run("produce", topic, stdin="a\n")
+            assert time.monotonic() < deadline
+        assert reader.stdout is not None
+        printed = reader.stdout.read()
+    assert (reader.returncode, printed) == (0, "a,a,")
+    refused = terminal.run("consume", topic, "--share", group, "--exit", status=1)
+    assert "--share shares records" in refused
 
 
 def test_offsets_are_kept_in_a_file_and_set_again(
