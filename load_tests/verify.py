@@ -15,6 +15,7 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from load_tests.account import Account, DeviceAccount, fix_id
 from waylog.kafka import LogUnreachable, consumer_config
+from waylog.sealing import opener
 from waylog.topics import ADDRESS, LOCATION
 
 #: (topic, partition) -> offset
@@ -77,6 +78,7 @@ class Log:
             )
         )
         self._bootstrap_servers = bootstrap_servers
+        self._opened = opener(bootstrap_servers) or list
 
     def close(self) -> None:
         """Close the connections."""
@@ -117,7 +119,7 @@ class Log:
         deadline = time.monotonic() + _READ_S
         while wanted:
             messages = self._consumer.consume(_BATCH, timeout=0.1)
-            for message in messages:
+            for message in self._opened(messages):
                 if message.error() is None:
                     yield message.value() or b""
             if messages:
