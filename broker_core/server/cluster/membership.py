@@ -96,7 +96,10 @@ class Cluster:
         #: Who follows the image; nobody is told before `join` has returned the first.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
-        # When brokers have stopped to serve, as seen from here.
+        #: How long clients are told of a broker that has gone.
+        self.farewell_s = _FAREWELL_S
+        # Who serves, and when others have stopped to, as seen from here.
+        self._serving: set[int] = set()
         self._gone_at: dict[int, float] = {}
         self._progress = asyncio.Event()
         self._has_joined = False
@@ -217,16 +220,18 @@ class Cluster:
         return [
             each
             for each in self.image.brokers.values()
-            if not each.fenced or now - self._gone_at.get(each.id, -_FAREWELL_S) < _FAREWELL_S
+            if not each.fenced or now < self._gone_at.get(each.id, float("-inf")) + self.farewell_s
         ]
 
     def _image_changed(self, image: ClusterImage, changes: ImageChanges) -> None:
         now = asyncio.get_running_loop().time()
-        for broker_id in changes.brokers:
+        for broker_id in image.brokers if changes.everything else changes.brokers:
             broker = image.brokers.get(broker_id)
-            if broker is None or not broker.fenced:
+            if broker is not None and not broker.fenced:
+                self._serving.add(broker_id)
                 self._gone_at.pop(broker_id, None)
-            elif broker_id not in self._gone_at:
+            elif broker_id in self._serving:
+                self._serving.remove(broker_id)
                 self._gone_at[broker_id] = now
         self._progress.set()
         if self._has_joined:

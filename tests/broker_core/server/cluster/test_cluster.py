@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -18,7 +19,7 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.server.metrics import renderer
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.cluster.conftest import StartTrio, Trio
+from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio, Trio
 from tests.broker_core.server.raw_client import RawClient
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
@@ -253,3 +254,28 @@ async def test_describe_cluster_names_all_brokers(start_trio: StartTrio, connect
         assert {each["rack"] for each in answer["brokers"]} == {"here"}
         assert answer["controller_id"] == trio.active
         assert answer["cluster_id"] == broker.cluster_id
+
+
+async def test_clients_are_told_of_a_broker_until_a_moment_after_it_has_gone(
+    trio: Trio, connect: Connect
+) -> None:
+    """librdkafka gives up one that is no longer named before it looks who leads now."""
+    asked = trio.brokers[trio.active]
+    assert asked.cluster is not None
+    asked.cluster.farewell_s = 0.5
+    client = await connect(asked)
+    stopped = next(node for node in trio.brokers if node != trio.active)
+
+    async def named() -> set[int]:
+        answer = await client.call(METADATA, 12, {"topics": []})
+        return {each["node_id"] for each in answer["brokers"]}
+
+    assert await named() == {1, 2, 3}
+    await trio.stop(stopped)
+    await trio.until(lambda broker: image(broker).brokers[stopped].fenced)
+    assert await named() == {1, 2, 3}
+    async with asyncio.timeout(TIMEOUT_S):
+        while stopped in await named():
+            await asyncio.sleep(0.02)
+    await trio.start(stopped)
+    assert await named() == {1, 2, 3}
