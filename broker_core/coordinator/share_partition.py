@@ -236,14 +236,13 @@ class SharePartition:
         return not is_over
 
     def release(self, member_id: str) -> bool:
-        """A member is gone: what it has not answered counts as never delivered to it.
+        """A member is gone: others get what it has not answered, as what it released.
 
         Returns whether something may be delivered.
         """
         is_available = False
         for record in self._records.values():
             if record.state is DeliveryState.ACQUIRED and record.member_id == member_id:
-                record.delivery_count -= 1
                 is_available |= self._give_back(record)
         self._advance()
         return is_available

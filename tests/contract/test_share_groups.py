@@ -113,6 +113,22 @@ def test_what_is_released_comes_again_and_what_is_accepted_does_not(
     assert not consumer.poll(1.0)
 
 
+def test_what_a_member_has_when_it_goes_counts_as_delivered(
+    member: Callable[[str], Any], producer: Callable[..., Producer], make_topic: Callable[..., str]
+) -> None:
+    topic = make_topic(1)
+    fill(producer(), topic, 1, 1)
+    counts = []
+    for _ in range(2):
+        consumer = member(topic)
+        deadline = time.monotonic() + _TIMEOUT_S
+        while not (messages := consumer.poll(1.0)):
+            assert time.monotonic() < deadline
+        counts += [message.delivery_count() for message in messages]
+        consumer.close()
+    assert counts == [1, 2]
+
+
 async def test_a_share_group_is_listed_as_one(
     bootstrap_servers: str,
     member: Callable[[str], Any],

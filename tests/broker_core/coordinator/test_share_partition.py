@@ -85,11 +85,11 @@ def test_a_lock_ends_by_itself_unless_it_is_renewed() -> None:
     assert share.acquire("b", batches(1), 2, 1900) == [AcquiredRecords(1, 1, 2)]
 
 
-def test_who_goes_gives_back_what_counts_as_never_delivered() -> None:
+def test_what_the_one_who_goes_gives_back_has_been_delivered_once() -> None:
     share = SharePartition(0, _SETTINGS)
     share.acquire("a", batches(1), 2, 0)
     assert share.release("a")
-    assert share.acquire("b", batches(1), 2, 0) == [AcquiredRecords(0, 1, 1)]
+    assert share.acquire("b", batches(1), 2, 0) == [AcquiredRecords(0, 1, 2)]
 
 
 @pytest.mark.parametrize(
