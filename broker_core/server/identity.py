@@ -22,7 +22,14 @@ def load_cluster_id(
     path = directory / _META
     disk = environment.disk
     if disk.size(path) is not None:
-        stored = parse_properties(disk.read(path).decode(), path)
+        try:
+            stored = parse_properties(disk.read(path).decode(), path)
+        except UnicodeDecodeError:
+            stored = {}
+        if not {"node.id", "cluster.id"} <= stored.keys():
+            raise ConfigError(
+                f"{path}: is damaged; node.id={node_id} and the cluster.id of before belong there"
+            )
         if stored.get("node.id") != str(node_id):
             raise ConfigError(
                 f"{path}: the directory belongs to node {stored.get('node.id')}, "

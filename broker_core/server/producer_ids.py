@@ -7,6 +7,7 @@ from typing import Final, Protocol
 
 from broker_core import errors
 from broker_core.environment import Environment
+from waylog.config import ConfigError
 
 _FILE: Final = "producer_ids"
 #: Ids are reserved on disk in blocks of this size, as by Kafka's controller; an unused rest is
@@ -25,11 +26,18 @@ class ProducerIds:
     """Counts upwards; what is on disk is always ahead of what has been given."""
 
     def __init__(self, directory: Path, environment: Environment) -> None:
+        """Raises ConfigError where the count is lost."""
         self._path = directory / _FILE
         self._environment = environment
         self._next = 0
         if environment.disk.size(self._path) is not None:
-            self._next = int(environment.disk.read(self._path))
+            try:
+                self._next = int(environment.disk.read(self._path))
+            except ValueError:
+                raise ConfigError(
+                    f"{self._path}: is damaged, and no id may be given twice; write a number into "
+                    "it that is larger than the id of any producer"
+                ) from None
         self._reserved = self._next
 
     def next_id(self) -> int:

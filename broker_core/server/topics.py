@@ -16,7 +16,7 @@ from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from broker_core import errors
 from broker_core.cluster.topic_names import check_new_name
@@ -28,6 +28,7 @@ from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
 from broker_core.log.log import Log
 from broker_core.server.partition import Partition
+from waylog.config import ConfigError
 
 logger = logging.getLogger(__name__)
 
@@ -172,22 +173,35 @@ class TopicRegistry:
     # ------------------------------------------------------------------------------------- changing
 
     def load(self) -> None:
-        """Open everything that exists; raises KafkaStorageError."""
-        path = self._directory / _FILE
-        stored: dict[str, Any] = {"topics": {}}
-        if self._environment.disk.size(path) is not None:
-            stored = json.loads(self._environment.disk.read(path))
-        for name, entry in stored["topics"].items():
-            topic = Topic(
-                name,
-                uuid.UUID(entry["id"]).bytes,
-                entry["config"],
-                self.log_config(entry["config"]),
-            )
-            for index in range(entry["partitions"]):
+        """Open everything that exists; raises KafkaStorageError, ConfigError."""
+        for topic, partitions in self._stored_topics():
+            for index in range(partitions):
                 self.open_partition(topic, index)
             self.register(topic)
         self.set_strays_aside()
+
+    def _stored_topics(self) -> list[tuple[Topic, int]]:
+        path = self._directory / _FILE
+        if self._environment.disk.size(path) is None:
+            return []
+        try:
+            return [
+                (
+                    Topic(
+                        name,
+                        uuid.UUID(entry["id"]).bytes,
+                        entry["config"],
+                        self.log_config(entry["config"]),
+                    ),
+                    int(entry["partitions"]),
+                )
+                for name, entry in json.loads(self._environment.disk.read(path))["topics"].items()
+            ]
+        except (ValueError, KeyError, TypeError, AttributeError, errors.InvalidConfig) as error:
+            # A broker that began without its topics would set all their records aside.
+            raise ConfigError(
+                f"{path}: the list of topics cannot be read ({error}); put a copy of it back"
+            ) from None
 
     def set_strays_aside(self) -> None:
         """Logs of no topic: what a deletion cut short left behind, or a lost `topics.json`."""
