@@ -26,7 +26,8 @@ test-long: setup-test  ## the long tests too
 test-kafka: setup-test  ## contract and end-to-end tests on Apache Kafka (Java 17, Maven Central)
 	$(PYTHON) -m pytest -m kafka $(PYTEST)
 
-sim: setup-test  ## quorum, replicas and controllers under simulated faults, `make sim SEEDS=10000`
+sim: setup-test  ## the platform and its parts under simulated faults, `make sim SEEDS=10000`
+	$(PYTHON) -m tests.simulation.joined.run --seeds $(or $(SEEDS),1000)
 	$(PYTHON) -m tests.simulation.simulate --seeds $(or $(SEEDS),1000)
 	$(PYTHON) -m tests.simulation.replication 0 $(or $(SEEDS),1000)
 	$(PYTHON) -m tests.simulation.simulate --of controller --seeds $(or $(SEEDS),1000)

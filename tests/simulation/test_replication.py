@@ -11,7 +11,7 @@ from tests.simulation.replication_mutants import MUTANTS, planted
 SEEDS_AT_ONCE = 20
 
 
-@pytest.mark.parametrize("first", range(0, 40, SEEDS_AT_ONCE))
+@pytest.mark.parametrize("first", range(0, 20, SEEDS_AT_ONCE))
 def test_replicas_keep_their_promises_whatever_the_seed_does_to_them(first: int) -> None:
     for seed in range(first, first + SEEDS_AT_ONCE):
         try:

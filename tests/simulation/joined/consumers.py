@@ -45,7 +45,7 @@ class Reading(Client):
         self._aborted: dict[Place, set[int]] = {}
         self.reads_committed = False
 
-    async def fetch(self, place: Place, *, wait_ms: int = 100) -> bool:
+    async def fetch(self, place: Place, *, wait_ms: int = 50) -> bool:
         """Read on in a partition; whether something came."""
         leader = await self.leader(place)
         if leader is None:
@@ -191,7 +191,7 @@ class Reader(Reading):
                     end = await self.end_of(place)
                     if end is not None and end < position:
                         raise self.violated(f"{place} ends at {end}, {position} was read")
-            await self.pause(0.15)
+            await self.pause(0.25)
 
 
 class Member(Reading):
@@ -330,7 +330,7 @@ class ClassicMember(Member):
             while await self._heartbeat():
                 if await self.consume() in _REJOIN:
                     break
-                await self.pause(0.15)
+                await self.pause(0.25)
 
     async def _join(self) -> bool:
         self.own([])
@@ -420,7 +420,7 @@ class ConsumerMember(Member):
                 errors.StaleMemberEpoch.code
             }:
                 self._join_again()
-            await self.pause(0.15)
+            await self.pause(0.25)
 
     def _join_again(self) -> None:
         self.epoch = 0

@@ -1,4 +1,4 @@
-"""Classic errors of brokers, to show that the joined simulation would find them.
+"""Classic errors of brokers, and some that ours had, to show that the simulation would find them.
 
 python -m tests.simulation.joined.mutants            how many seeds each of them takes
 """
@@ -21,9 +21,13 @@ from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
 from broker_core.protocol import records
 from broker_core.quorum.file_store import FileElectionStore
+from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
+from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
 from broker_core.server.groups import Groups
 from broker_core.server.partition import AppendWaiter, Partition
+from broker_core.server.peer import Peer
+from broker_core.server.replica_fetcher import ReplicaFetcher
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.transactions import Transactions
 from tests.simulation import replication_mutants
@@ -81,6 +85,24 @@ def _written_only(self: FileElectionStore, election: Election) -> None:
     self._disk.write(self._path, [msgspec.json.encode(election)])
 
 
+def _forget_who_asked_before(self: QuorumShell, request: Request, answered: Answered) -> None:
+    former = self._fetches.pop(request, None) if isinstance(request, FetchRequest) else None
+    if former is not None:
+        former[1].cancel()
+    _receive(self, request, answered)
+
+
+_receive = QuorumShell.receive
+
+
+def _remove_quietly(self: ReplicaFetcher, partition: ReplicatedPartition) -> None:
+    self._unflushed.discard(partition)
+    _remove(self, partition)
+
+
+_remove = ReplicaFetcher.remove
+
+
 def _of_replication(name: str) -> Callable[[], list[Patch]]:
     return replication_mutants.MUTANTS[name]
 
@@ -118,6 +140,14 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
     "do not say what was aborted": lambda: [(Partition, "read_committed", _nobody_aborted)],
     "serve who knows another leader epoch": lambda: [(Partition, "check_leader_epoch", _nothing)],
+    "never answer a fetch of the metadata that is asked again": lambda: [
+        (QuorumShell, "receive", _forget_who_asked_before)
+    ],
+    "wait for the flush of what is followed no longer": lambda: [
+        (ReplicaFetcher, "remove", _remove_quietly)
+    ],
+    "wait for ever for who is silent": lambda: [(Peer, "_look", _nothing)],
+    "go on with groups that could not be stored": lambda: [(Groups, "_read_again", _nothing)],
 }
 
 
@@ -134,7 +164,8 @@ def main() -> int:
     """Say how many seeds each error takes; 1 if one is not found."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--of", choices=sorted(MUTANTS), help="this one only")
-    parser.add_argument("--seeds", type=int, default=SEEDS_MAX)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--seeds", type=int, default=SEEDS_MAX, help="how many at most")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         command = [sys.executable, "-m", "tests.simulation.joined.mutants", *sys.argv[1:]]
@@ -142,9 +173,9 @@ def main() -> int:
     missed = 0
     for name in [arguments.of] if arguments.of else MUTANTS:
         with planted(name):
-            found = search(range(arguments.seeds))
+            found = search(range(arguments.first, arguments.first + arguments.seeds))
         missed += found is None
-        took = "not found" if found is None else f"found after {found + 1} seeds"
+        took = "not found" if found is None else f"found by seed {found}"
         print(f"{name}: {took}", flush=True)
     return 1 if missed else 0
 

@@ -18,8 +18,8 @@ from broker_core.protocol.records import build_batch
 from tests.simulation.joined.checker import Transaction
 from tests.simulation.joined.client import AGAIN, Body, Client, Place
 
-_IN_FLIGHT_MAX = 4
-_PAUSE_S = 0.15
+_IN_FLIGHT_MAX = 3
+_PAUSE_S = 0.2
 _RETRY_S = 0.08
 _TRANSACTION_MS = 1500
 

@@ -7,6 +7,7 @@ import hashlib
 import heapq
 import itertools
 import random
+import warnings
 from asyncio import events
 from collections import Counter, deque
 from collections.abc import Callable, Coroutine
@@ -91,6 +92,16 @@ class World:
         finally:
             events._set_running_loop(None)
         self.after_step(loop)
+
+
+def _end(coroutine: Any) -> None:
+    """Close a coroutine, however often it awaits something on its way out."""
+    for _ in range(20):
+        try:
+            coroutine.close()
+        except (RuntimeError, SystemExit, Exception):
+            continue
+        return
 
 
 class _Step(Protocol):
@@ -208,14 +219,11 @@ class SimulatedLoop(asyncio.AbstractEventLoop):
         """Let nothing of a process that is gone run again, not even when it is collected."""
         self.is_over = True
         self.stalled = None
-        for task in self._tasks:
-            coroutine = task.get_coro()
-            for _ in range(20):
-                try:
-                    coroutine.close()
-                    break
-                except (RuntimeError, SystemExit, Exception):
-                    continue
+        with warnings.catch_warnings():
+            # What a process would do at its end is begun, and cannot even be made a task of.
+            warnings.simplefilter("ignore", RuntimeWarning)
+            for task in self._tasks:
+                _end(task.get_coro())
         self._tasks.clear()
 
     # -------------------------------------------------------------------------- threads and sockets
