@@ -165,7 +165,7 @@ class Connection(asyncio.BufferedProtocol):
 
     def _take_frames(self) -> None:
         reader = self._reader
-        problem: RemoteProtocolError | None = None
+        problem: str | None = None
         self._taking = True
         try:
             while self._reading and self._transport is not None:
@@ -174,7 +174,9 @@ class Connection(asyncio.BufferedProtocol):
                     break
                 self._take(frame)
         except RemoteProtocolError as error:
-            problem = error
+            # Not the error itself: it knows this call, whose variable would keep it, and the
+            # request's buffer, until somebody looks for garbage.
+            problem = str(error)
         self._taking = False
         if self._answered_bytes:
             self._send_answers()

@@ -43,6 +43,16 @@ def test_what_cannot_be_is_refused_at_once_and_costs_nothing(victim: Victim, dat
     assert victim.serves()
 
 
+def test_what_is_refused_again_and_again_takes_no_memory(victim: Victim) -> None:
+    data = hostile_peers.requests()["a million tags"]
+    for _ in range(3):
+        assert victim.tell(data) == b""
+    memory = victim.resident_mib()
+    for _ in range(30):
+        assert victim.tell(data) == b""
+    assert victim.resident_mib() - memory < 8
+
+
 @pytest.fixture(scope="module")
 def bomb() -> bytes:
     """A batch of 0.2 MB that expands to 200 MB."""
