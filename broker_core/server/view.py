@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from broker_core import errors
+from broker_core.cluster.image import BrokerImage
 from broker_core.cluster.records import NO_LEADER
 from broker_core.server.request import Request
 
@@ -50,6 +51,9 @@ class ClusterView(Protocol):
     def nodes(self, request: Request) -> list[Node]:
         """The brokers that serve, by the addresses of the client's listener."""
 
+    def named(self, request: Request) -> list[Node]:
+        """Those, and who has served until a moment ago: whom Metadata tells clients of."""
+
     def partitions(self, topic: Topic) -> Iterator[PartitionState]:
         """All partitions of a topic."""
 
@@ -72,6 +76,8 @@ class LocalView:
         """See ClusterView."""
         advertised = request.advertised
         return [Node(self._broker.node_id, advertised.host, advertised.port, None)]
+
+    named = nodes
 
     def partitions(self, topic: Topic) -> Iterator[PartitionState]:
         """See ClusterView."""
@@ -99,9 +105,17 @@ class ImageView:
 
     def nodes(self, request: Request) -> list[Node]:
         """See ClusterView."""
+        return self._at_listener(self._cluster.brokers(), request)
+
+    def named(self, request: Request) -> list[Node]:
+        """See ClusterView."""
+        return self._at_listener(self._cluster.named_brokers(), request)
+
+    @staticmethod
+    def _at_listener(brokers: list[BrokerImage], request: Request) -> list[Node]:
         listener = request.session.listener_name
         nodes = []
-        for broker in self._cluster.named_brokers():
+        for broker in brokers:
             address = broker.address(listener)
             if address is not None:
                 nodes.append(Node(broker.id, address.host, address.port, broker.rack))

@@ -17,6 +17,7 @@ from kafka.errors import KafkaError
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.common import add_bootstrap, add_json, print_rows, say, security
 from waylog.console.placement import plan_moves
+from waylog.console.throttle import throttled
 from waylog.kafka_properties import configured_properties
 
 _EXAMPLES: Final = """examples:
@@ -26,6 +27,7 @@ _EXAMPLES: Final = """examples:
   waylog cluster elect location:2 --unclean         give up what only dead replicas have
   waylog cluster reassign location:0=2,3,1          these replicas, the first to lead
   waylog cluster reassign location address --brokers 1,2,3,4 --dry-run
+  waylog cluster reassign location --brokers 1,2,3,4 --throttle 5000000 --wait
   waylog cluster reassign --list
   waylog cluster reassign location:0 --cancel
 """
@@ -83,6 +85,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     reassign.add_argument(
         "--replication-factor", type=int, metavar="N", help="with --brokers: other than now"
     )
+    reassign.add_argument(
+        "--throttle", type=int, metavar="BYTES",
+        help="what each broker gives and takes a second at most; with --wait, until all has moved",
+    )  # fmt: skip
     reassign.add_argument("--dry-run", action="store_true", help="show what would be moved")
     reassign.add_argument("--wait", action="store_true", help="return when everything has moved")
 
@@ -283,6 +289,8 @@ def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
     if arguments.list:
         _list(admin, arguments)
         return EXIT_DONE
+    if arguments.throttle is not None and (arguments.throttle <= 0 or not arguments.wait):
+        raise CommandError("--throttle BYTES is more than 0, and is taken back after --wait")
     partitions = _partitions(admin)
     if arguments.cancel:
         moves: dict[Place, list[int] | None] = dict.fromkeys(
@@ -305,6 +313,23 @@ def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
     if arguments.dry_run:
         print_rows(rows, as_json=arguments.json)
         return EXIT_DONE
+    if arguments.throttle is None:
+        return _move(admin, arguments, moves, rows)
+    wanted = {
+        place: (partitions[place]["replica_nodes"], replicas)
+        for place, replicas in moves.items()
+        if replicas is not None
+    }
+    with throttled(admin, wanted, arguments.throttle):
+        return _move(admin, arguments, moves, rows)
+
+
+def _move(
+    admin: KafkaAdminClient,
+    arguments: argparse.Namespace,
+    moves: dict[Place, list[int] | None],
+    rows: list[dict[str, Any]],
+) -> int:
     answers = admin.alter_partition_reassignments(
         {TopicPartition(*place): replicas for place, replicas in moves.items()}
     )

@@ -72,7 +72,7 @@ def handle(broker: Broker, request: Request) -> None:
         topics = [_answer(broker, request, each, operations, create=create) for each in asked]
     request.reply(
         {
-            "brokers": [each._asdict() for each in broker.view.nodes(request)],
+            "brokers": [each._asdict() for each in broker.view.named(request)],
             "cluster_id": broker.cluster_id,
             "controller_id": broker.view.controller_id,
             "topics": topics,

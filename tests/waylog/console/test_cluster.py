@@ -64,6 +64,17 @@ def test_replicas_move_where_they_are_told(terminal: Terminal) -> None:
 
 
 @pytest.mark.long
+def test_replicas_may_be_moved_at_a_rate(terminal: Terminal) -> None:
+    (row,) = terminal.rows("cluster", "reassign", "trips:0=3,1", "--throttle", "1000000", "--wait")
+    assert (row["to"], row["refused"]) == ("3,1", None)
+    described = terminal.rows("topics", "describe", "trips")
+    assert next(row["replicas"] for row in described if row.get("partition") == 0) == "3,1"
+    settings = {row["setting"]: row["value"] for row in described if "setting" in row}
+    assert not settings["leader.replication.throttled.replicas"]
+    terminal.run("cluster", "reassign", "trips:0=2,3", "--wait")
+    terminal.run("cluster", "elect")
+
+
 def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
     terminal: Terminal, cluster: ClusterProcesses
 ) -> None:
