@@ -14,6 +14,7 @@ from broker_core.config import BrokerConfig
 from broker_core.errors import BrokerError
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import load_properties
+from waylog.file_limit import raise_file_limit
 from waylog.garbage import look_for_garbage_less_often
 from waylog.notify import notify_ready
 from waylog.telemetry import configure_logging
@@ -123,6 +124,7 @@ def _read_password(user: str) -> str:
 async def _serve(config: BrokerConfig) -> int:
     from broker_core.server.runtime import start_broker
 
+    raise_file_limit()
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):

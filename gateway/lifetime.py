@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import resource
 import signal
 from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
+from waylog.file_limit import raise_file_limit
 from waylog.notify import notify_ready
 from waylog.sealing import LogProducer
 from waylog.telemetry import KafkaLogHandler, KafkaTelemetry
@@ -39,7 +39,7 @@ async def serve_until_stopped(
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
-    _raise_file_limit()
+    raise_file_limit()
     async with AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
@@ -69,10 +69,3 @@ async def serve_until_stopped(
                 continue
         logger.info("stopping")
     return 0
-
-
-def _raise_file_limit() -> None:
-    """One connection is one file: take as many as the system gives."""
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    if soft < hard:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
