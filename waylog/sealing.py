@@ -6,6 +6,7 @@ What sealing is stands in waylog.value_encryption, and is loaded only where a ma
 from __future__ import annotations
 
 import asyncio
+import atexit
 import os
 from collections.abc import Callable, Sequence
 from functools import lru_cache
@@ -49,7 +50,10 @@ def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
     from waylog.value_encryption import load_master_key
     from waylog.value_keys import KeyRing
 
-    return KeyRing(bootstrap_servers, load_master_key(Path(os.environ[ENVIRONMENT])))
+    ring = KeyRing(bootstrap_servers, load_master_key(Path(os.environ[ENVIRONMENT])))
+    # Its thread must not be in librdkafka while the interpreter is taken apart.
+    atexit.register(ring.close)
+    return ring
 
 
 def opener(bootstrap_servers: str) -> Opened | None:
