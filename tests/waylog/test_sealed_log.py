@@ -15,7 +15,6 @@ from waylog.kafka import LogReader, Producer, ensure_topics
 from waylog.sealed_log import SealedLog
 from waylog.sealing import MAGIC
 from waylog.topics import LOCATION, LOG
-
 from waylog.value_keys import KeyRing, destroy_keys, devices_with_keys
 
 MASTER = bytes(range(32))
