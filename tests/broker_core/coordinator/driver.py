@@ -7,8 +7,9 @@ from typing import Any
 
 from broker_core.coordinator.effects import Append, Moment, Respond
 from broker_core.coordinator.group import Group
-from broker_core.coordinator.group_coordinator import GroupCoordinator, GroupSettings
+from broker_core.coordinator.group_coordinator import GroupCoordinator
 from broker_core.coordinator.member import JoinRequest
+from broker_core.coordinator.offset_coordinator import GroupSettings
 from broker_core.coordinator.offsets import OffsetToCommit
 
 

@@ -73,7 +73,12 @@ def test_issuer_audience_and_claims_are_what_the_settings_say(mint: TokenMint) -
         sub_claim_name="name",
         scope_claim_name="scp",
     )
-    right: dict[str, Any] = {"iss": "https://id", "aud": ["waylog", "x"], "name": "bert", "scp": ["a"]}
+    right: dict[str, Any] = {
+        "iss": "https://id",
+        "aud": ["waylog", "x"],
+        "name": "bert",
+        "scp": ["a"],
+    }
     assert strict.validate(mint.token(**right)).subject == "bert"
     for wrong in ({"iss": "https://evil"}, {"aud": "x"}, {"name": None}, {"scp": 1}):
         with pytest.raises(AuthenticationFailed):
