@@ -1,0 +1,340 @@
+"""A log as a list of segments: what it consists of, how it rolls, is read and becomes durable."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from contextlib import suppress
+from pathlib import Path
+
+from broker_core.environment import Disk, Environment, FileSlice
+from broker_core.errors import (
+    KafkaStorageError,
+    OffsetOutOfRange,
+    RecordListTooLarge,
+)
+from broker_core.log import checkpoints, producer_state, recovery
+from broker_core.log.aborted_transactions import AbortedTransaction
+from broker_core.log.checkpoints import CleanShutdown
+from broker_core.log.config import LogConfig
+from broker_core.log.leader_epochs import LeaderEpochs
+from broker_core.log.offset_index import ENTRY_BYTES as INDEX_ENTRY_BYTES
+from broker_core.log.producer_state import ProducerState
+from broker_core.log.reading import SegmentReader, aborted_between
+from broker_core.log.segment import RELATIVE_OFFSET_MAX, Segment
+from broker_core.protocol.records import (
+    whole_batches,
+)
+
+logger = logging.getLogger(__name__)
+
+
+class SegmentedLog:
+    """The segments of a log and its offsets, with the locks that guard them.
+
+    Parts of `Log`: this, what goes out of it again (`MaintainedLog`), and what comes in (`Log`).
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        topic: str,
+        partition: int,
+        config: LogConfig,
+        environment: Environment,
+        loaded: recovery.LoadedLog,
+    ) -> None:
+        self.directory = directory
+        self.topic = topic
+        self.partition = partition
+        self.config = config
+        # log_start_offset <= high_watermark <= log_end_offset; recovery_point <= log_end_offset
+        self.log_start_offset = loaded.log_start_offset
+        self.log_end_offset = loaded.segments[-1].next_offset
+        self.high_watermark = self.log_end_offset
+        self.recovery_point = loaded.recovery_point  # everything before it is on the medium
+        # False where somebody else moves it: after a flush, or when other replicas have it too.
+        self.high_watermark_follows_end = True
+        self.bytes_cut = loaded.bytes_cut  # by the recovery that opened this log
+        self._environment = environment
+        self._segments = loaded.segments
+        self._active = loaded.segments[-1]
+        self._producers = loaded.producers
+        self._epochs = loaded.epochs
+        self._unsynced = loaded.unsynced or [self._active]
+        self._directory_is_dirty = not loaded.is_clean
+        self._epochs_are_dirty = False
+        self._has_clean_mark = loaded.is_clean
+        self._failure: str | None = None
+        self._lock = threading.RLock()  # the list of segments, offsets, unsynced
+        self._flush_lock = threading.Lock()  # one flush at a time; taken before _lock
+        self._maintenance_lock = threading.Lock()  # one retention or compaction; taken first
+        self._is_ending = False  # stops a compaction, for which nobody wants to wait
+        self._reader = SegmentReader(lambda: {self._active, *self._unsynced})
+
+    @property
+    def _disk(self) -> Disk:
+        return self._environment.disk
+
+    @property
+    def name(self) -> str:
+        """Topic and partition, as Kafka names the directory."""
+        return f"{self.topic}-{self.partition}"
+
+    @property
+    def size_bytes(self) -> int:
+        """Bytes of batches, without indexes."""
+        return sum(segment.size for segment in self._segments)
+
+    @property
+    def segments(self) -> list[Segment]:
+        """The segments, oldest first; the last is written."""
+        return list(self._segments)
+
+    @property
+    def producers(self) -> ProducerState:
+        """What is known of idempotent producers."""
+        return self._producers
+
+    @property
+    def leader_epochs(self) -> LeaderEpochs:
+        """The leader epochs of the log's batches."""
+        return self._epochs
+
+    def update_config(self, config: LogConfig) -> None:
+        """Use other settings from now on."""
+        self.config = config
+
+    def _begin_change(self) -> None:
+        """What a clean shutdown left is not what there is any more."""
+        if self._has_clean_mark:
+            try:
+                CleanShutdown.remove(self._disk, self.directory)
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+            self._has_clean_mark = False
+
+    # --- segments ---
+
+    def _roll_if_full(self, size: int, next_offset: int, now_ms: int) -> None:
+        active, config = self._active, self.config
+        if active.size == 0:
+            if next_offset - active.base_offset > RELATIVE_OFFSET_MAX:
+                raise RecordListTooLarge("the batches have too many offsets")
+            return
+        if (
+            active.size + size > config.segment_bytes
+            or now_ms - active.created_ms > config.segment_ms
+            or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
+            or active.index_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
+        ):
+            self.roll()
+
+    def roll(self) -> None:
+        """Close the active segment and begin a new one; an empty one stays.
+
+        Raises KafkaStorageError, and then the log is unchanged.
+        """
+        with self._lock:
+            active = self._active
+            if active.size == 0:
+                return
+            self._begin_change()
+            segment = self._new_segment(self.log_end_offset)
+            try:
+                segment.begin()
+                active.write_indexes()
+                self._save_producers()
+            except OSError as error:
+                raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
+            # Until it is flushed the closed segment keeps its file, so that flush has one to sync.
+            self._segments = [*self._segments, segment]
+            self._active = segment
+            self._unsynced.append(segment)
+            self._directory_is_dirty = True
+
+    def _new_segment(self, base_offset: int) -> Segment:
+        return Segment(
+            self._disk,
+            self.directory,
+            base_offset,
+            size=0,
+            next_offset=base_offset,
+            created_ms=self._environment.clock.now_ms(),
+            index_interval_bytes=self.config.index_interval_bytes,
+        )
+
+    def _save_producers(self) -> None:
+        path = producer_state.snapshot_path(self.directory, self.log_end_offset)
+        self._disk.write(path, (self._producers.to_bytes(),))
+
+    # --- read ---
+
+    def read(
+        self,
+        offset: int,
+        max_bytes: int,
+        *,
+        min_one_message: bool = True,
+        up_to_offset: int | None = None,
+    ) -> bytes:
+        """Whole batches from the one that holds `offset` on, from one segment.
+
+        The first batch can begin before `offset`; the reader skips. At most `max_bytes`, but with
+        `min_one_message` at least one batch however large; only batches that end before
+        `up_to_offset` (the high watermark). Empty where there is none. Raises OffsetOutOfRange,
+        KafkaStorageError, CorruptMessage.
+        """
+        end = self.log_end_offset
+        if not self.log_start_offset <= offset <= end:
+            raise self._out_of_range(offset)
+        if up_to_offset is not None and up_to_offset < end:
+            end = up_to_offset
+        if offset >= end:
+            return b""
+        try:
+            return self._reader.read(self._segments, offset, max_bytes, end, min_one_message)
+        except KafkaStorageError:
+            if offset < self.log_start_offset:  # retention was faster
+                raise self._out_of_range(offset) from None
+            raise
+
+    def read_committed(
+        self, offset: int, max_bytes: int, *, min_one_message: bool = True
+    ) -> tuple[bytes, list[AbortedTransaction]]:
+        """As `read`, up to the last stable offset, with what was aborted of it, by first offset."""
+        while True:
+            segments = self._segments
+            data = self.read(
+                offset,
+                max_bytes,
+                min_one_message=min_one_message,
+                up_to_offset=self.last_stable_offset,
+            )
+            _, end_offset = whole_batches(data)
+            aborted = aborted_between(segments, offset, end_offset)
+            # A compaction drops aborted records and what is known of them: never one without
+            # the other.
+            if segments is self._segments:
+                return data, aborted
+
+    def slice(
+        self, offset: int, max_bytes: int, up_to_offset: int
+    ) -> tuple[FileSlice, list[AbortedTransaction]] | None:
+        """As `read_committed` up to a given offset, the batches not read but where they are.
+
+        None where that is not worth it, or `read` has to say why there is nothing. Raises
+        KafkaStorageError, CorruptMessage.
+        """
+        while True:
+            segments = self._segments
+            end = min(up_to_offset, self.log_end_offset)
+            if not self.log_start_offset <= offset < end:
+                return None
+            sliced = self._reader.slice(segments, offset, max_bytes, end)
+            if sliced is None:
+                return None
+            data, end_offset = sliced
+            aborted = aborted_between(segments, offset, end_offset)
+            if segments is self._segments:
+                return data, aborted
+
+    def _out_of_range(self, offset: int) -> OffsetOutOfRange:
+        return OffsetOutOfRange(
+            f"{self.name}: offset {offset} is not in {self.log_start_offset}..{self.log_end_offset}"
+        )
+
+    @property
+    def has_closed_segments_to_flush(self) -> bool:
+        """Whether a whole segment waits to become durable: a crash would have to read it again."""
+        return len(self._unsynced) > 1
+
+    @property
+    def last_stable_offset(self) -> int:
+        """Every transaction that begins before it is decided; at most the high watermark."""
+        with self._lock:
+            unstable = self._producers.first_unstable_offset(self.high_watermark)
+            if unstable is None or unstable >= self.high_watermark:
+                return self.high_watermark
+            return max(unstable, self.log_start_offset)
+
+    def offset_for_timestamp(self, timestamp_ms: int) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record at `timestamp_ms` or later.
+
+        Looks up to the high watermark. Raises KafkaStorageError.
+        """
+        return self._reader.first_at_timestamp(
+            self._segments, timestamp_ms, self.log_start_offset, self.high_watermark
+        )
+
+    def max_timestamp(self) -> tuple[int, int] | None:
+        """(timestamp, offset) of the first record with the newest timestamp; None if empty.
+
+        None also where `delete_records` deleted that record but its segment is still there.
+        """
+        segments = [segment for segment in self._segments if segment.size]
+        if not segments or self.log_start_offset == self.log_end_offset:
+            return None
+        return self.offset_for_timestamp(max(segment.max_timestamp for segment in segments))
+
+    # --- durability ---
+
+    def flush(self) -> int:
+        """Make what is appended now durable; returns the offset up to which the log is.
+
+        Safe beside appends, rolls, retention and reads of other threads. Raises KafkaStorageError;
+        the log then refuses appends, since the kernel can have dropped what it failed to write.
+        """
+        with self._flush_lock:
+            with self._lock:
+                if self._failure is not None:
+                    raise KafkaStorageError(self._failure)
+                target = self.log_end_offset
+                if target <= self.recovery_point and not self._directory_is_dirty:
+                    return self.recovery_point
+                segments = self._unsynced[:]
+                # The handles keep the files open, whatever happens to the segments meanwhile.
+                handles = [segment.handle() for segment in segments]
+                closed = [segment for segment in segments if segment is not self._active]
+                directory_is_dirty, self._directory_is_dirty = self._directory_is_dirty, False
+                epochs_are_dirty, self._epochs_are_dirty = self._epochs_are_dirty, False
+            try:
+                for handle in handles:
+                    handle.file.fdatasync()
+                for segment in closed:
+                    with suppress(FileNotFoundError):  # retention was faster
+                        segment.sync_indexes()
+                if epochs_are_dirty:
+                    self._epochs.save()
+                if directory_is_dirty:
+                    self._disk.fsync_directory(self.directory)
+            except OSError as error:
+                self._failure = f"{self.directory}: cannot be synced: {error.strerror}"
+                logger.critical("%s; the log takes no more appends", self._failure)
+                raise KafkaStorageError(self._failure) from error
+            return self._flushed(target, closed)
+
+    def _flushed(self, target: int, closed: list[Segment]) -> int:
+        with self._lock:
+            self.recovery_point = max(self.recovery_point, target)
+            for segment in closed:
+                if segment in self._unsynced:
+                    self._unsynced.remove(segment)
+                    self._reader.use(segment)
+            recovery_point = self.recovery_point
+        if closed:
+            # Only now and then: an older recovery point costs the next start some reading.
+            self._save_offset(checkpoints.RECOVERY_POINT, recovery_point)
+        return recovery_point
+
+    def park(self) -> None:
+        """Close the file that is written, where nothing of it waits to become durable."""
+        with self._lock:
+            if self.recovery_point >= self.log_end_offset:
+                self._active.park()
+
+    def _save_offset(self, name: str, offset: int) -> None:
+        try:
+            checkpoints.save_offset(self._disk, self.directory, name, offset)
+        except OSError as error:
+            raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error
