@@ -35,9 +35,9 @@ def test_a_seed_runs_the_same_way_again() -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
 def test_the_simulation_finds_a_classic_error(mutant: type[QuorumReplica]) -> None:
-    for seed in range(300):
+    for seed in range(2000):
         try:
             Cluster(seed, mutant).run(CHAOS_S)
         except (Violation, LogsDisagree):
             return
-    pytest.fail("300 seeds did not find it")
+    pytest.fail("2000 seeds did not find it")
