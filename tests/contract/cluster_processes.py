@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from load_tests.broker_processes import free_ports
 from tests.contract.broker_process import BrokerProcess
 
 NODES = (1, 2, 3)
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [int(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class ClusterProcesses:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import uvloop
 
 from broker_core.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
+from load_tests.broker_processes import free_ports
 
 TIMEOUT_S = 30.0
 
@@ -19,17 +19,6 @@ TIMEOUT_S = 30.0
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
     """The event loop that `waylog broker` uses."""
     return {"uvloop": uvloop.new_event_loop}
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens at, below those of outgoing connections."""
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class Trio:
