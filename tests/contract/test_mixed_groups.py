@@ -76,9 +76,7 @@ def are_apart(members: list[Any]) -> bool:
     return len(places) == len(set(places))
 
 
-@pytest.mark.parametrize(
-    "strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("strategy", ["range", pytest.param("roundrobin", marks=pytest.mark.long)])
 def test_a_group_goes_over_to_the_new_protocol_and_back(
     admin: AdminClient,
     producer: Make,
