@@ -8,7 +8,7 @@ shared subscription the worker where a message is published chooses the member, 
 from __future__ import annotations
 
 import logging
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -102,7 +102,8 @@ class Neighbours:
         self._groups: dict[tuple[int, str, str], Subscription] = {}
         # Clients that came here, to be announced; and those announced whose turn is not known yet.
         self._came: dict[SessionKey, None] = {}
-        self._announced: deque[dict[SessionKey, None]] = deque()
+        self._announced: deque[list[SessionKey]] = deque()
+        self._announced_times: Counter[SessionKey] = Counter()
         self._waiting: deque[Crossing] = deque()
         self._waiting_bytes = 0
         self._scheduled = False
@@ -167,6 +168,7 @@ class Neighbours:
         self._shares = {}
         self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
         self._announced.clear()
+        self._announced_times.clear()
         self._flush()
 
     def _send_soon(self) -> None:
@@ -190,11 +192,12 @@ class Neighbours:
                     del self._shares[key]
                 self._channel.send("share", *key, state)
         while self._came:
-            keys = dict.fromkeys(islice(self._came, _CAME_A_FRAME))
+            keys = list(islice(self._came, _CAME_A_FRAME))
             for key in keys:
                 del self._came[key]
             self._announced.append(keys)
-            self._channel.send("came", list(keys))
+            self._announced_times.update(keys)
+            self._channel.send("came", keys)
         if self._waiting:
             waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
             self._channel.send("messages", list(waiting))
@@ -212,7 +215,7 @@ class Neighbours:
         elif kind == "group":
             self._group_changed(*arguments)
         elif kind == "noted":
-            self._announced.popleft()
+            self._noted()
         elif kind == "came":
             self._gone_elsewhere(arguments[0])
         elif kind == "claim":
@@ -222,6 +225,13 @@ class Neighbours:
         elif kind == "stored":
             self._answer_when_stored(*arguments)
 
+    def _noted(self) -> None:
+        """The oldest announcement has its place among the news of the others."""
+        for key in self._announced.popleft():
+            self._announced_times[key] -= 1
+            if not self._announced_times[key]:
+                del self._announced_times[key]
+
     def _gone_elsewhere(self, keys: list[list[str]]) -> None:
         """Give up sessions of clients that came to another worker, unless they are back here.
 
@@ -229,7 +239,7 @@ class Neighbours:
         """
         for user, client_id in keys:
             key = (user, client_id)
-            if key not in self._came and not any(key in each for each in self._announced):
+            if key not in self._came and key not in self._announced_times:
                 self.router.give_up(key)
         self._wake()
 
