@@ -46,11 +46,8 @@ def test_a_signed_token_says_who_it_is(kind: str) -> None:
 @pytest.mark.parametrize(
     ("claims", "problem"),
     [
-        ({"exp": int(time.time()) - 100}, "expired"),
         ({"exp": None}, "exp"),
         ({"iat": None}, "iat"),
-        ({"iat": int(time.time()) + 100}, "future"),
-        ({"nbf": int(time.time()) + 100}, "not yet valid"),
         ({"sub": None}, "sub"),
         ({"sub": "  "}, "is no name"),
         ({"sub": 7}, "sub"),
@@ -63,6 +60,17 @@ def test_a_token_that_does_not_hold_is_refused(
 ) -> None:
     with pytest.raises(AuthenticationFailed, match=problem):
         validator(mint).validate(mint.token(**claims))
+
+
+@pytest.mark.parametrize(
+    ("claim", "from_now_s", "problem"),
+    [("exp", -100, "expired"), ("iat", 100, "future"), ("nbf", 100, "not yet valid")],
+)
+def test_a_token_of_another_time_is_refused(
+    mint: TokenMint, claim: str, from_now_s: int, problem: str
+) -> None:
+    with pytest.raises(AuthenticationFailed, match=problem):
+        validator(mint).validate(mint.token(**{claim: int(time.time()) + from_now_s}))
 
 
 def test_issuer_audience_and_claims_are_what_the_settings_say(mint: TokenMint) -> None:
