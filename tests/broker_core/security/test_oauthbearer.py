@@ -69,8 +69,9 @@ def test_a_token_that_does_not_hold_is_refused(
 def test_a_token_of_another_time_is_refused(
     mint: TokenMint, claim: str, from_now_s: int, problem: str
 ) -> None:
+    claims: dict[str, Any] = {claim: int(time.time()) + from_now_s}
     with pytest.raises(AuthenticationFailed, match=problem):
-        validator(mint).validate(mint.token(**{claim: int(time.time()) + from_now_s}))
+        validator(mint).validate(mint.token(**claims))
 
 
 def test_issuer_audience_and_claims_are_what_the_settings_say(mint: TokenMint) -> None:
