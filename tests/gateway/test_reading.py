@@ -24,7 +24,8 @@ async def send(gateway: Gateway, user: Login, *positions: dict[str, object]) -> 
         device = str(positions[-1]["device"])
         for _ in range(200):
             answer = await client.get(f"/v1/devices/{user.name}%2F{device}")
-            if answer.status == 200 and (await answer.json())["fix"]:
+            found = await answer.json()
+            if answer.status == 200 and found["fix"]:
                 return
             await asyncio.sleep(0.02)
     raise AssertionError("the view does not get there")
