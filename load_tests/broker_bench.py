@@ -139,7 +139,8 @@ def _consume(broker: MeasuredBroker, topic: str, records: int) -> int:
 
     consumer = Consumer(
         {"bootstrap.servers": broker.bootstrap_servers, "group.id": "bench", "log_level": 2,
-         "enable.auto.commit": False}
+         # With more than 100,000 records in hand the client asks nobody for a second.
+         "enable.auto.commit": False, "queued.min.messages": 1_000_000}
     )  # fmt: skip
     consumer.assign([TopicPartition(topic, number, 0) for number in range(PARTITIONS)])
     read = 0
