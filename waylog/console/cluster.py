@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, TopicPartition
-from kafka.errors import KafkaError
+from kafka.errors import KafkaError, RetriableError
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.common import add_bootstrap, add_json, print_rows, say, security
@@ -36,6 +36,7 @@ _PREFERRED: Final = 0
 _UNCLEAN: Final = 1
 _ELECTION_NOT_NEEDED: Final = 84
 _POLL_S: Final = 0.5
+_GONE_S: Final = 10.0
 _BOOTSTRAP_MS: Final = 3000
 
 #: librdkafka's properties and kafka-python's names for them.
@@ -96,11 +97,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
     actions = {"describe": _describe, "elect": _elect, "reassign": _reassign}
-    with _connect(arguments) as admin:
-        try:
-            return actions[arguments.action](admin, arguments)
-        except KafkaError as error:
-            raise CommandError(str(error)) from None
+    # A broker that has just gone is named to clients for a while, and may be the one that is
+    # asked. What only looks, or may be done twice, is tried again with another.
+    deadline = time.monotonic() + (0 if arguments.action == "reassign" else _GONE_S)
+    while True:
+        with _connect(arguments) as admin:
+            try:
+                return actions[arguments.action](admin, arguments)
+            except RetriableError as error:
+                if time.monotonic() >= deadline:
+                    raise CommandError(str(error)) from None
+            except KafkaError as error:
+                raise CommandError(str(error)) from None
+        time.sleep(_POLL_S)
 
 
 @contextmanager
