@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import argparse
-import logging
 import sys
 import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError, RetriableError
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.console.common import add_bootstrap, add_json, print_rows, say, security
+from waylog.console.cluster_admin import cluster_admin
+from waylog.console.common import add_bootstrap, add_json, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
-from waylog.kafka_properties import configured_properties
 
 _EXAMPLES: Final = """examples:
   waylog cluster describe
@@ -38,19 +37,6 @@ _ELECTION_NOT_NEEDED: Final = 84
 _POLL_S: Final = 0.5
 _GONE_S: Final = 10.0
 _BOOTSTRAP_MS: Final = 3000
-
-#: librdkafka's properties and kafka-python's names for them.
-_OPTIONS: Final = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
 
 Place = tuple[str, int]
 
@@ -114,28 +100,17 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
-    given = configured_properties() | security(arguments)
-    options: dict[str, Any] = {_OPTIONS[name]: given[name] for name in given if name in _OPTIONS}
-    if given.get("ssl.endpoint.identification.algorithm") == "none":
-        options["ssl_check_hostname"] = False
-    # What it has to say of connections is in the errors that it raises.
-    logging.getLogger("kafka").setLevel(logging.CRITICAL)
-    try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=arguments.bootstrap_servers.split(","),
-            client_id="waylog-console",
-            bootstrap_timeout_ms=_BOOTSTRAP_MS,
-            **options,
-        )
-    except (KafkaError, OSError, ValueError) as error:
-        raise CommandError(
-            f"no Kafka broker answers at {arguments.bootstrap_servers} ({error}); is `waylog up` "
-            "running there?"
-        ) from None
-    try:
+    with ExitStack() as stack:
+        try:
+            admin = stack.enter_context(
+                cluster_admin(arguments, bootstrap_timeout_ms=_BOOTSTRAP_MS)
+            )
+        except (KafkaError, OSError, ValueError) as error:
+            raise CommandError(
+                f"no Kafka broker answers at {arguments.bootstrap_servers} ({error}); is "
+                "`waylog up` running there?"
+            ) from None
         yield admin
-    finally:
-        admin.close()
 
 
 def _partitions(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:

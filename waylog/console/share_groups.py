@@ -5,24 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
 from waylog.console.common import TIMEOUT_S, security
-
-#: Names of librdkafka's settings, which our commands take, as kafka-python has them.
-_SETTINGS: Final = {
-    "security.protocol": "security_protocol",
-    "sasl.mechanism": "sasl_mechanism",
-    "sasl.mechanisms": "sasl_mechanism",
-    "sasl.username": "sasl_plain_username",
-    "sasl.password": "sasl_plain_password",
-    "ssl.ca.location": "ssl_cafile",
-    "ssl.certificate.location": "ssl_certfile",
-    "ssl.key.location": "ssl_keyfile",
-    "ssl.key.password": "ssl_password",
-}
+from waylog.kafka_properties import configured_properties
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
@@ -30,27 +18,15 @@ def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:
 
     librdkafka's admin client leaves them out.
     """
-    from kafka import KafkaAdminClient
     from kafka.errors import KafkaError
 
-    settings = {
-        _SETTINGS[name]: value for name, value in security(arguments).items() if name in _SETTINGS
-    }
+    from waylog.console.cluster_admin import cluster_admin
+
     try:
-        admin = KafkaAdminClient(
-            bootstrap_servers=arguments.bootstrap_servers.split(","),
-            client_id="waylog-console",
-            request_timeout_ms=int(TIMEOUT_S * 1000),
-            **settings,
-        )
-    except KafkaError:
-        return {}
-    try:
-        found = admin.list_groups(types_filter=["share"])
+        with cluster_admin(arguments, request_timeout_ms=int(TIMEOUT_S * 1000)) as admin:
+            found = admin.list_groups(types_filter=["share"])
     except KafkaError:
         return {}  # before Kafka 4
-    finally:
-        admin.close()
     return {each["group_id"]: each["group_state"].lower() for each in found}
 
 
@@ -66,7 +42,7 @@ def consume_shared(arguments: argparse.Namespace, line: Callable[[Message], byte
         "group.id": arguments.share,
         "share.acknowledgement.mode": "explicit",
     }
-    consumer: Any = ShareConsumer(options | security(arguments))
+    consumer: Any = ShareConsumer(options | configured_properties() | security(arguments))
     try:
         consumer.subscribe([arguments.topic])
         printed = 0
