@@ -23,7 +23,7 @@ from waylog.kafka import (
     Headers,
     Producer,
     RecordPosition,
-    resolve,
+    append_with,
 )
 from waylog.kafka_properties import configured_properties
 from waylog.kafka_requests import Broker, MalformedAnswer
@@ -115,9 +115,7 @@ class BatchProducer:
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
         """Queue one record; the future has its position, or AppendError. Raises as `send`."""
-        future: asyncio.Future[RecordPosition] = self._loop.create_future()
-        self.send(topic, value, key, list(headers) if headers else None, partial(resolve, future))
-        return future
+        return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""

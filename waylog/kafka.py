@@ -286,9 +286,7 @@ class Producer:
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
         """Queue one record; the future has its position, or AppendError. Raises as `send`."""
-        future: asyncio.Future[RecordPosition] = self._loop.create_future()
-        self.send(topic, value, key, list(headers) if headers else None, partial(resolve, future))
-        return future
+        return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""
@@ -339,7 +337,21 @@ class Producer:
                 logger.warning("no broker can be reached: %s", text)
 
 
-def resolve(
+def append_with(
+    send: Callable[..., None],
+    loop: asyncio.AbstractEventLoop,
+    topic: str,
+    value: bytes,
+    key: bytes | None,
+    headers: Headers | None,
+) -> asyncio.Future[RecordPosition]:
+    """Hand a record to a producer's `send`; the future has its position, or AppendError."""
+    future: asyncio.Future[RecordPosition] = loop.create_future()
+    send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
+    return future
+
+
+def _resolve(
     future: asyncio.Future[RecordPosition],
     error: KafkaError | None,
     position: tuple[str, int, int] | None,

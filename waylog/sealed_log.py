@@ -18,6 +18,7 @@ from waylog.kafka import (
     Headers,
     RecordHeaders,
     RecordPosition,
+    append_with,
 )
 from waylog.sealing import SEALED_TOPICS, LogProducer
 from waylog.telemetry import now_ms
@@ -81,9 +82,7 @@ class SealedLog:
         headers: Headers | None = None,
     ) -> asyncio.Future[RecordPosition]:
         """As waylog.kafka.Producer.append."""
-        future: asyncio.Future[RecordPosition] = self._loop.create_future()
-        self.send(topic, value, key, list(headers) if headers else None, partial(_resolve, future))
-        return future
+        return append_with(self.send, self._loop, topic, value, key, headers)
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement, or for a key."""
@@ -143,14 +142,3 @@ class SealedLog:
             self._make_key_again(owner)
             return
         del self._waiting[owner]
-
-
-def _resolve(future: asyncio.Future[RecordPosition], error: Any, position: Any) -> None:
-    if future.done():
-        return
-    if error is None:
-        future.set_result(RecordPosition(*position))
-    else:
-        future.set_exception(AppendError(error.str()))
-        # Whoever gave up waiting does not retrieve the exception.
-        future.exception()
