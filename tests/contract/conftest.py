@@ -117,3 +117,24 @@ def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
     yield make
     for each in made:
         each.close()
+
+
+@pytest.fixture
+def group_id() -> str:
+    """A name nobody used before."""
+    return f"group-{uuid.uuid4().hex[:12]}"
+
+
+@pytest.fixture
+def member(consumer: Callable[..., Any]) -> Callable[..., Any]:
+    """Makes consumers of the new protocol, which has no timeouts on the client's side."""
+
+    def make(**options: Any) -> Any:
+        return consumer(
+            group_protocol="consumer",
+            session_timeout_ms=None,
+            heartbeat_interval_ms=None,
+            **options,
+        )
+
+    return make

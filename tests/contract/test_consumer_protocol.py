@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -15,27 +14,6 @@ from tests.contract.reading import read
 from tests.contract.test_groups import fill, poll_until
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def group_id() -> str:
-    """A name nobody used before."""
-    return f"group-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def member(consumer: Make) -> Make:
-    """Makes consumers of the new protocol, which has no timeouts on the client's side."""
-
-    def make(**options: Any) -> Any:
-        return consumer(
-            group_protocol="consumer",
-            session_timeout_ms=None,
-            heartbeat_interval_ms=None,
-            **options,
-        )
-
-    return make
 
 
 @pytest.mark.parametrize("assignor", ["uniform", "range"])

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import Callable
 from typing import Any
 
@@ -24,12 +23,6 @@ from tests.contract.reading import read
 from waylog.config import parse_endpoint
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def group_id() -> str:
-    """A name nobody used before."""
-    return f"group-{uuid.uuid4().hex[:12]}"
 
 
 def fill(producer: Make, topic: str, count: int, start: int = 0) -> None:

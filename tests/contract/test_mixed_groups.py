@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import time
-import uuid
 from collections.abc import AsyncIterator, Callable
 from typing import Any
 
@@ -26,27 +25,6 @@ from tests.contract.test_protocol import coordinate
 from waylog.config import parse_endpoint
 
 Make = Callable[..., Any]
-
-
-@pytest.fixture
-def group_id() -> str:
-    """A name nobody used before."""
-    return f"group-{uuid.uuid4().hex[:12]}"
-
-
-@pytest.fixture
-def modern(consumer: Make) -> Make:
-    """Makes consumers of the new protocol."""
-
-    def make(**options: Any) -> Any:
-        return consumer(
-            group_protocol="consumer",
-            session_timeout_ms=None,
-            heartbeat_interval_ms=None,
-            **options,
-        )
-
-    return make
 
 
 @pytest.fixture
@@ -81,7 +59,7 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(
     admin: AdminClient,
     producer: Make,
     classic: Make,
-    modern: Make,
+    member: Make,
     make_topic: Make,
     group_id: str,
     strategy: str,
@@ -92,7 +70,7 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(
     old.subscribe([topic])
     messages = poll_until([old], lambda: counts([old]) == [4])
     assert type_of(admin, group_id) is ConsumerGroupType.CLASSIC
-    new = modern(group_id=group_id)
+    new = member(group_id=group_id)
     new.subscribe([topic])
     members = [old, new]
     messages += poll_until(members, lambda: counts(members) == [2, 2] and are_apart(members))
@@ -118,11 +96,11 @@ def test_a_group_goes_over_to_the_new_protocol_and_back(
 
 
 def test_cooperative_members_come_to_a_group_of_the_new_protocol(
-    admin: AdminClient, classic: Make, modern: Make, make_topic: Make, group_id: str
+    admin: AdminClient, classic: Make, member: Make, make_topic: Make, group_id: str
 ) -> None:
     """What librdkafka's sticky assignors tell each other keeps a group that they lead classic."""
     topic = make_topic(4)
-    new = modern(group_id=group_id)
+    new = member(group_id=group_id)
     old = classic(group_id=group_id, partition_assignment_strategy="cooperative-sticky")
     members = [new, old]
     new.subscribe([topic])
@@ -136,11 +114,11 @@ def test_cooperative_members_come_to_a_group_of_the_new_protocol(
 
 
 def test_offsets_of_both_are_the_same(
-    producer: Make, classic: Make, modern: Make, make_topic: Make, group_id: str
+    producer: Make, classic: Make, member: Make, make_topic: Make, group_id: str
 ) -> None:
     topic = make_topic(2)
     fill(producer, topic, 20)
-    old, new = classic(group_id=group_id), modern(group_id=group_id)
+    old, new = classic(group_id=group_id), member(group_id=group_id)
     old.subscribe([topic])
     poll_until([old], lambda: counts([old]) == [2])
     new.subscribe([topic])
@@ -162,7 +140,7 @@ def test_offsets_of_both_are_the_same(
 
 
 def test_an_instance_is_back_with_the_other_protocol(
-    admin: AdminClient, classic: Make, modern: Make, make_topic: Make, group_id: str
+    admin: AdminClient, classic: Make, member: Make, make_topic: Make, group_id: str
 ) -> None:
     topic = make_topic(4)
 
@@ -174,7 +152,7 @@ def test_an_instance_is_back_with_the_other_protocol(
     first, second = start(classic, "a"), start(classic, "b")
     poll_until([first, second], lambda: counts([first, second]) == [2, 2])
     # As in a rolling upgrade: one after the other, and then all the way back.
-    for make in (modern, classic):
+    for make in (member, classic):
         first.close()
         first = start(make, "a")
         poll_until([first, second], lambda: counts([first, second]) == [2, 2])  # noqa: B023
@@ -187,10 +165,10 @@ def test_an_instance_is_back_with_the_other_protocol(
 
 
 async def test_a_classic_member_of_aiokafka_shares_with_a_new_one(
-    bootstrap_servers: str, admin: AdminClient, modern: Make, make_topic: Make, group_id: str
+    bootstrap_servers: str, admin: AdminClient, member: Make, make_topic: Make, group_id: str
 ) -> None:
     topic = make_topic(4)
-    new = modern(group_id=group_id)
+    new = member(group_id=group_id)
     new.subscribe([topic])
     poll_until([new], lambda: counts([new]) == [4])
     old = AIOKafkaConsumer(
@@ -224,10 +202,10 @@ class RawMembers:
     async def wait_for_topic(self) -> None:
         """A coordinator of Apache Kafka learns of a topic a moment later than clients."""
         deadline = time.monotonic() + 10
-        while not (await self.modern("probe", 0)).get("assignment", {}).get("topic_partitions"):
+        while not (await self.member("probe", 0)).get("assignment", {}).get("topic_partitions"):
             assert time.monotonic() < deadline
             await asyncio.sleep(0.02)
-        assert (await self.modern("probe", -1))["error_code"] == errors.NONE
+        assert (await self.member("probe", -1))["error_code"] == errors.NONE
 
     async def join(self, member_id: str = "", **more: Any) -> dict[str, Any]:
         """JoinGroup of version 7."""
@@ -287,7 +265,7 @@ class RawMembers:
         code: int = (await self.client.call(HEARTBEAT, 4, body))["error_code"]
         return code
 
-    async def modern(self, member_id: str, epoch: int, **more: Any) -> dict[str, Any]:
+    async def member(self, member_id: str, epoch: int, **more: Any) -> dict[str, Any]:
         """ConsumerGroupHeartbeat."""
         body = {
             "group_id": self.group_id,
@@ -325,7 +303,7 @@ async def test_groups_of_others_than_consumers_are_not_taken_over(members: RawMe
     assert told["error_code"] == errors.MemberIdRequired.code
     joined = await members.join(told["member_id"], protocol_type="connect")
     assert joined["error_code"] == errors.NONE
-    refused = await members.modern("new", 0)
+    refused = await members.member("new", 0)
     assert refused["error_code"] == errors.GroupIdNotFound.code
 
 
@@ -334,7 +312,7 @@ async def test_what_an_assignor_tells_its_members_is_not_lost(members: RawMember
     await members.join(old_id)
     more = members.assignment(0, 1)[:-4] + b"\0\0\0\4more"
     await members.sync(old_id, 1, assignments=[{"member_id": old_id, "assignment": more}])
-    refused = await members.modern("new", 0)
+    refused = await members.member("new", 0)
     assert refused["error_code"] == errors.GroupIdNotFound.code
     assert await members.heartbeat(old_id, 1) == errors.NONE
 
@@ -345,7 +323,7 @@ async def test_each_step_of_a_classic_member_among_new_ones(members: RawMembers)
     assert joined["generation_id"] == 1
     first = {"member_id": old_id, "assignment": members.assignment(0, 1)}
     assert (await members.sync(old_id, 1, assignments=[first]))["error_code"] == errors.NONE
-    answer = await members.modern("new", 0)
+    answer = await members.member("new", 0)
     assert (answer["error_code"], answer["member_epoch"]) == (errors.NONE, 2)
     assert answer["assignment"]["topic_partitions"] == []
     # The classic member is asked to join, and gives up one of its partitions first.
@@ -370,14 +348,14 @@ async def test_each_step_of_a_classic_member_among_new_ones(members: RawMembers)
     assert (await members.sync(old_id, 2))["assignment"] == kept
     assert await members.heartbeat(old_id, 2) == errors.NONE
     # Now the other one is free for the new member.
-    answer = await members.modern("new", 2)
+    answer = await members.member("new", 2)
     ((place,),) = [each["partitions"] for each in answer["assignment"]["topic_partitions"]]
     assert place == 1 - index
     # Who cannot do what the other classic members do is refused; without any all is welcome.
     odd = await members.join("odd", protocols=[{"name": "odd", "metadata": members.subscription()}])
     assert odd["error_code"] == errors.InconsistentGroupProtocol.code
     # The last new member goes: the group is classic again, and its member leads it.
-    assert (await members.modern("new", -1))["error_code"] == errors.NONE
+    assert (await members.member("new", -1))["error_code"] == errors.NONE
     assert await members.heartbeat(old_id, 2) == errors.RebalanceInProgress.code
     led = await members.join(old_id)
     assert (led["generation_id"], led["leader"]) == (3, old_id)

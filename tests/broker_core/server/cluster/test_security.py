@@ -117,16 +117,7 @@ async def test_users_are_known_to_all_brokers_and_after_a_restart(
 
 async def test_a_cluster_begins_with_the_users_that_were_stored_for_it(tmp_path: Path) -> None:
     trio = Trio(tmp_path)
-    for node in trio.ports:
-        config = tmp_path / f"{node}.properties"
-        save_properties(config, trio.properties(node))
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)),
-            *("--add-scram", "SCRAM-SHA-512=admin"),
-            stdin=asyncio.subprocess.PIPE,
-        )
-        await process.communicate(b"secret\n")
-        assert process.returncode == 0
+    await add_scram_user(trio, tmp_path, "admin", "secret")
     await trio.start()
     for broker in trio.brokers.values():
         assert list(broker.scram_users) == ["admin"]
@@ -179,16 +170,16 @@ def sasl_properties(mechanism: str) -> dict[str, str]:
     }
 
 
-async def add_scram_users(trio: Trio, folder: Path) -> None:
+async def add_scram_user(trio: Trio, folder: Path, name: str, password: str) -> None:
     for node in trio.ports:
         config = folder / f"{node}.properties"
         save_properties(config, trio.properties(node))
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)),
-            *("--add-scram", "SCRAM-SHA-512=broker"),
+            *("--add-scram", f"SCRAM-SHA-512={name}"),
             stdin=asyncio.subprocess.PIPE,
         )
-        await process.communicate(b"broker secret\n")
+        await process.communicate(f"{password}\n".encode())
         assert process.returncode == 0
 
 
@@ -198,7 +189,7 @@ async def add_scram_users(trio: Trio, folder: Path) -> None:
 async def test_brokers_and_controllers_log_in_to_each_other(tmp_path: Path, mechanism: str) -> None:
     trio = Trio(tmp_path, **sasl_properties(mechanism), connections_max_reauth_ms="1000")
     if mechanism != "PLAIN":
-        await add_scram_users(trio, tmp_path)
+        await add_scram_user(trio, tmp_path, "broker", "broker secret")
     await trio.start()
     try:
         servers = ",".join(f"127.0.0.1:{port}" for port in trio.ports.values())
