@@ -25,6 +25,7 @@ from waylog.config import ConfigError
 Buffer = bytes | bytearray | memoryview
 
 _LOCK: Final = ".lock"
+_BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
 
 
 class Clock(Protocol):
@@ -353,11 +354,14 @@ class Environment:
     disk: Disk
     threads: Threads = field(default_factory=SystemThreads)
     randomness: random.Random = field(default_factory=random.SystemRandom)
+    #: Tells two starts of the machine apart; empty where the system does not say.
+    boot_id: str = ""
 
     @classmethod
     def real(cls) -> Environment:
-        """The system's clock, file system, threads and randomness."""
-        return cls(SystemClock(), SystemDisk())
+        """The system's clock, file system, threads, randomness and start."""
+        boot_id = _BOOT_ID.read_text("ascii").strip() if _BOOT_ID.exists() else ""
+        return cls(SystemClock(), SystemDisk(), boot_id=boot_id)
 
     def new_uuid(self) -> uuid.UUID:
         """An id that nobody has."""

@@ -92,10 +92,16 @@ class BrokerControl:
             ),
             body["rack"],
         )
-        # What the former process led and was in sync with, the new one may have lost.
-        self._writer.write([registration, *self._partitions.without(broker_id)])
+        # Who knows the former process's epoch has all that it wrote (KIP-966).
+        is_lossy = present is None or body["previous_broker_epoch"] != present.epoch
+        self._writer.write([registration, *self._partitions.without(broker_id, is_lossy=is_lossy)])
         epoch = image.brokers[broker_id].epoch
-        logger.info("broker %d has registered with epoch %d", broker_id, epoch)
+        logger.info(
+            "broker %d has registered with epoch %d%s",
+            broker_id,
+            epoch,
+            "" if present is None or not is_lossy else "; it may have lost what it had",
+        )
         return {"error_code": errors.NONE, "broker_epoch": epoch}
 
     def unregister(self, broker_id: int) -> None:

@@ -1,8 +1,10 @@
 """Who leads a partition when something has changed, and what is recorded about it.
 
-Clean: the leader comes from the ISR, whose members have every committed record. A partition whose
-ISR is gone waits for it, unless `unclean.leader.election.enable` allows a replica that may lack
-some; the partition is then recorded as recovering.
+Clean: the leader comes from the ISR, whose members have every committed record, or where none of
+them is there from the eligible leader replicas (KIP-966): those that left the ISR when it became
+smaller than `min.insync.replicas`, for since then nothing has been committed that they lack. A
+partition that has neither waits for them, unless `unclean.leader.election.enable` allows a replica
+that may lack something; the partition is then recorded as recovering.
 """
 
 from __future__ import annotations
@@ -27,6 +29,10 @@ class PartitionTarget:
     recovering: bool = False
     prefers_first: bool = False
     allows_unclean: bool = False
+    min_insync_replicas: int = 1
+    #: A replica that may have lost what it had, its machine's power or its disk.
+    lossy: int | None = None
+    elr: tuple[int, ...] = ()
     #: The leader is elected from outside the ISR.
     is_unclean: bool = field(default=False, init=False)
 
@@ -37,6 +43,7 @@ class PartitionTarget:
         self.adding = partition.adding
         self.removing = partition.removing
         self.recovering = partition.recovering
+        self.elr = partition.elr
 
     def _may_lead(self, broker_id: int) -> bool:
         return broker_id in self.isr and self.is_active(broker_id)
@@ -50,6 +57,11 @@ class PartitionTarget:
             return self.partition.leader
         for broker_id in candidates:
             if self._may_lead(broker_id):
+                return broker_id
+        for broker_id in candidates:
+            if broker_id in self.elr and self.is_active(broker_id):
+                self.elr = tuple(each for each in (*self.isr, *self.elr) if each != broker_id)
+                self.isr = (broker_id,)
                 return broker_id
         if self.allows_unclean:
             for broker_id in candidates:
@@ -69,16 +81,34 @@ class PartitionTarget:
         self.isr = isr
         self.adding = self.removing = ()
 
+    def _keep_last(self) -> None:
+        """The last members of the ISR stay in it, unless others have what they may have lost."""
+        isr, elr = (
+            tuple(each for each in these if each != self.lossy)
+            for these in (self.partition.isr, self.partition.elr)
+        )
+        self.isr = isr or elr or self.partition.isr
+
+    def _keep_eligible(self) -> None:
+        """Who left the ISR has every committed record until there are enough in sync again."""
+        self.elr = ()
+        if len(self.isr) < min(self.min_insync_replicas, len(self.replicas)):
+            left_out = {*self.isr, self.lossy}
+            former = dict.fromkeys((*self.partition.elr, *self.partition.isr))
+            self.elr = tuple(
+                each for each in former if each in self.replicas and each not in left_out
+            )
+
     def change(self, topic_id: bytes, index: int) -> PartitionChange | None:
         """What has to be recorded; None if nothing is different."""
         partition = self.partition
         if not self.isr:
-            # The last member of the ISR stays in it: it alone has every committed record.
-            self.isr = partition.isr
+            self._keep_last()
         self._complete_reassignment()
+        self._keep_eligible()
         leader = self._leader()
         if self.is_unclean:
-            self.isr = (leader,)
+            self.isr, self.elr = (leader,), ()
             self.recovering = True
         # A replica that is gone for good must not be taken for a follower of this epoch.
         lost_replicas = not set(partition.replicas) <= set(self.replicas)
@@ -92,6 +122,7 @@ class PartitionTarget:
             adding=_changed(partition.adding, self.adding),
             removing=_changed(partition.removing, self.removing),
             recovering=self.recovering if self.recovering != partition.recovering else None,
+            elr=_changed(partition.elr, self.elr),
         )
         return None if change == PartitionChange(topic_id, index) else change
 

@@ -78,6 +78,8 @@ class PartitionImage:
 
     set(isr) <= set(replicas); leader is in isr, or -1 while nobody leads.
     `replicas` has those that a reassignment adds and removes as well.
+    `elr` are the eligible leader replicas (KIP-966): no longer in sync, and yet with every
+    committed record, since with fewer in sync than `min.insync.replicas` nothing is committed.
     """
 
     replicas: tuple[int, ...]
@@ -89,6 +91,7 @@ class PartitionImage:
     removing: tuple[int, ...] = ()
     #: The leader came from outside the ISR; what it lacks is lost.
     recovering: bool = False
+    elr: tuple[int, ...] = ()
 
     @property
     def is_under_replicated(self) -> bool:
@@ -112,6 +115,7 @@ class PartitionImage:
             adding=self.adding if change.adding is None else change.adding,
             removing=self.removing if change.removing is None else change.removing,
             recovering=self.recovering if change.recovering is None else change.recovering,
+            elr=self.elr if change.elr is None else change.elr,
         )
 
 
@@ -289,6 +293,7 @@ class ClusterImage:
                 record.adding,
                 record.removing,
                 record.recovering,
+                record.elr,
             )
         )
         changes.partitions.add((topic.name, record.index))

@@ -16,7 +16,7 @@ from broker_core.cluster.image import (
     TopicImage,
 )
 from broker_core.cluster.records import NO_LEADER, PartitionChange
-from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from broker_core.cluster.writing import MetadataWriter
 
 logger = logging.getLogger(__name__)
@@ -42,12 +42,23 @@ class PartitionControl:
 
     def allows_unclean(self, topic: str) -> bool:
         """Whether a replica that is not in sync may lead."""
+        value = self._configured(topic, _UNCLEAN)
+        if value is not None:
+            return value.lower() == "true"
+        return self._settings.topic_defaults.unclean_leader_election_enable
+
+    def min_insync_replicas(self, topic: str) -> int:
+        """How many must be in sync for something to be committed."""
+        value = self._configured(topic, MIN_INSYNC_REPLICAS)
+        return self._settings.topic_defaults.min_insync_replicas if value is None else int(value)
+
+    def _configured(self, topic: str, name: str) -> str | None:
         configs = self._image.configs
         for resource in ((TOPIC_RESOURCE, topic), (BROKER_RESOURCE, "")):
-            value = configs.get(resource, {}).get(_UNCLEAN)
+            value = configs.get(resource, {}).get(name)
             if value is not None:
-                return value.lower() == "true"
-        return self._settings.topic_defaults.unclean_leader_election_enable
+                return value
+        return None
 
     def _target(
         self,
@@ -63,6 +74,7 @@ class PartitionControl:
             is_active or self._image.is_active,
             prefers_first=prefers_first,
             allows_unclean=self.allows_unclean(topic.name) if unclean is None else unclean,
+            min_insync_replicas=self.min_insync_replicas(topic.name),
         )
 
     def _change(
@@ -83,17 +95,21 @@ class PartitionControl:
 
     # -------------------------------------------------------------------------- brokers come and go
 
-    def without(self, broker_id: int) -> Iterator[PartitionChange]:
-        """A broker leads nothing and is in no ISR any more, as far as others are there."""
+    def without(self, broker_id: int, *, is_lossy: bool = False) -> Iterator[PartitionChange]:
+        """A broker leads nothing and is in no ISR any more, as far as others are there.
+
+        One that may have lost what it had is not eligible either.
+        """
         image = self._image
 
         def is_active(other: int) -> bool:
             return other != broker_id and image.is_active(other)
 
         for topic, index, partition in image.partitions():
-            if broker_id not in partition.isr and broker_id != partition.leader:
+            if broker_id not in (*partition.isr, *partition.elr, partition.leader):
                 continue
             target = self._target(topic, index, is_active)
+            target.lossy = broker_id if is_lossy else None
             target.isr = tuple(each for each in partition.isr if each != broker_id)
             change = self._change(topic, index, target)
             if change is not None:

@@ -84,6 +84,7 @@ class PartitionRecord(msgspec.Struct, frozen=True, array_like=True, tag=6):
     leader_epoch: int = 0
     partition_epoch: int = 0
     recovering: bool = False
+    elr: tuple[int, ...] = ()
 
 
 class PartitionChange(msgspec.Struct, frozen=True, array_like=True, tag=7):
@@ -100,6 +101,7 @@ class PartitionChange(msgspec.Struct, frozen=True, array_like=True, tag=7):
     adding: tuple[int, ...] | None = None
     removing: tuple[int, ...] | None = None
     recovering: bool | None = None
+    elr: tuple[int, ...] | None = None
 
 
 class RemoveTopic(msgspec.Struct, frozen=True, array_like=True, tag=8):

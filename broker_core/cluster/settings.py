@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Final
 
 from broker_core.log.config import LogConfig
+
+MIN_INSYNC_REPLICAS: Final = "min.insync.replicas"
 
 
 @dataclass(frozen=True, slots=True)

@@ -48,6 +48,7 @@ def _records(image: ClusterImage) -> Iterator[MetadataRecord]:
                 partition.leader_epoch,
                 partition.partition_epoch,
                 partition.recovering,
+                partition.elr,
             )
     for resource in sorted(image.configs):
         for key, value in sorted(image.configs[resource].items()):

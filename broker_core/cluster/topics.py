@@ -13,11 +13,12 @@ from broker_core.cluster.records import (
     NO_LEADER,
     ConfigRecord,
     MetadataRecord,
+    PartitionChange,
     PartitionRecord,
     RemoveTopic,
     TopicRecord,
 )
-from broker_core.cluster.settings import ControllerSettings
+from broker_core.cluster.settings import MIN_INSYNC_REPLICAS, ControllerSettings
 from broker_core.cluster.topic_names import check_new_name
 from broker_core.cluster.writing import MetadataWriter
 from broker_core.log.config import LogConfig
@@ -161,11 +162,22 @@ class TopicControl:
     def configure(self, resource_type: int, name: str, properties: Mapping[str, str]) -> None:
         """Replace all settings of a topic or a broker."""
         present = self._image.configs.get((resource_type, name), {})
-        self._writer.write(
-            ConfigRecord(resource_type, name, key, properties.get(key))
+        changed = [
+            key
             for key in sorted({*present, *properties})
             if present.get(key) != properties.get(key)
-        )
+        ]
+        records: list[MetadataRecord] = [
+            ConfigRecord(resource_type, name, key, properties.get(key)) for key in changed
+        ]
+        if MIN_INSYNC_REPLICAS in changed:
+            # From now on something may be committed that who is eligible lacks.
+            records += [
+                PartitionChange(topic.id, index, elr=())
+                for topic, index, partition in self._image.partitions()
+                if partition.elr and (resource_type != TOPIC_RESOURCE or topic.name == name)
+            ]
+        self._writer.write(records)
 
     def check_resource(self, resource_type: int, name: str) -> None:
         """Raises where a resource cannot have settings."""

@@ -110,9 +110,11 @@ class PartitionLeader:
 
         `log_end_offset` is what the leader itself counts as written.
         """
-        isr = self.maximal_isr
-        if len(isr) < self.required_in_sync(min_insync_replicas):
+        # Of members that are only proposed the controller knows nothing: while it counts too few,
+        # those who have left may still be elected (KIP-966), and must lack nothing.
+        if len(self.image.isr) < self.required_in_sync(min_insync_replicas):
             return None
+        isr = self.maximal_isr
         committed = log_end_offset
         for broker_id, follower in self._followers.items():
             if follower.log_end_offset < committed and (

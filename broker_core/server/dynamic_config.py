@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
+from broker_core.cluster.settings import MIN_INSYNC_REPLICAS
 from broker_core.config import TOPIC_DEFAULTS, BrokerConfig
 from broker_core.errors import InvalidConfig, InvalidRequest
 from broker_core.log.config import LogConfig
@@ -48,9 +49,6 @@ DYNAMIC: Final = (
 )
 
 
-_MIN_INSYNC: Final = "min.insync.replicas"
-
-
 class DynamicConfig:
     """What has been set by clients: `cluster` for all brokers, `own` for this one."""
 
@@ -58,7 +56,7 @@ class DynamicConfig:
         self._static = config
         # Of this setting all brokers must think alike, so it is one for all of them from the start
         # (KIP-966).
-        self._initial = {_MIN_INSYNC: config.topic_defaults.get(_MIN_INSYNC, "1")}
+        self._initial = {MIN_INSYNC_REPLICAS: config.topic_defaults.get(MIN_INSYNC_REPLICAS, "1")}
         self.cluster: dict[str, str] = dict(self._initial)
         self.own: dict[str, str] = {}
         #: Told the rates of `leader.` and `follower.replication.throttled.rate`.

@@ -213,6 +213,9 @@ class Broker:
             self.topics.close()
         except errors.KafkaStorageError as error:
             logger.error("the shutdown is not clean: %s", error)
+        else:
+            if self.cluster is not None and not self.failed.done():
+                self.cluster.lifecycle.life.end()
         if self.cluster is not None:
             await self.cluster.close()
         self._lock.release()
@@ -318,6 +321,8 @@ class Broker:
     def _cannot_go_on(self, error: Exception) -> None:
         if not self.failed.done():
             self.failed.set_exception(error)
+            if self.cluster is not None:
+                self.cluster.lifecycle.life.distrust()
 
     def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         """A partition cannot be written: the broker ends, and where there are others they lead."""

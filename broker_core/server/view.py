@@ -34,6 +34,7 @@ class PartitionState(NamedTuple):
     replicas: Sequence[int]
     isr: Sequence[int]
     offline: Sequence[int] = ()
+    eligible: Sequence[int] = ()
 
     @property
     def error_code(self) -> int:
@@ -134,6 +135,7 @@ class ImageView:
                 each.replicas,
                 each.isr,
                 [replica for replica in each.replicas if replica not in alive],
+                each.elr,
             )
 
     def leader(self, place: tuple[str, int], request: Request) -> Node | None:

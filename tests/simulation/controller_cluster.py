@@ -30,11 +30,14 @@ class BrokerNode(Node):
     """A process that follows the metadata, registers, and may be the active controller."""
 
     metadata: MetadataNode
+    broker_epoch = -1
     controllers: ControllerCluster
 
     def start(self) -> None:
         """See Node."""
         self.incarnation_id = self.cluster.random.randbytes(16)
+        # What was written is still there, or may be lost.
+        self._former_epoch = self.cluster.random.choice((-1, self.broker_epoch))
         self.broker_epoch = -1
         self._wants_shut_down = False
         super().start()
@@ -170,6 +173,7 @@ class BrokerNode(Node):
             "incarnation_id": incarnation_id,
             "listeners": [],
             "rack": f"rack-{self.node_id % 2}",
+            "previous_broker_epoch": self._former_epoch,
         }
 
         def take(answer: Body) -> None:

@@ -79,7 +79,7 @@ class BelievesEveryLeader(_OtherPartitions):
 
 
 class _Leaving(PartitionControl):
-    def without(self, broker_id: int) -> Iterator[PartitionChange]:
+    def without(self, broker_id: int, *, is_lossy: bool = False) -> Iterator[PartitionChange]:
         yield from ()
 
 

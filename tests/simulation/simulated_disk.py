@@ -176,6 +176,8 @@ class SimulatedDisk:
                     self._durable[path] = content
         self._unsynced.clear()
         self._files = dict(self._durable)
+        # A directory is gone when all that was in it is.
+        self._directories.update(path.parent for path in self._files)
         for path in sorted(self._files):
             self._files[path].power_cut(self._random, rots=rots)
         self.steps_left = None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
@@ -13,7 +12,9 @@ from broker_core.cluster.brokers import PROTOCOLS
 from broker_core.cluster.image import ClusterImage
 from broker_core.cluster.records import ListenerAddress
 from broker_core.config import BrokerConfig
+from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATION
+from broker_core.server.cluster.broker_life import BrokerLife
 from broker_core.server.cluster.channel import ControllerChannel
 
 logger = logging.getLogger(__name__)
@@ -32,14 +33,17 @@ class BrokerLifecycle:
         config: BrokerConfig,
         channel: ControllerChannel,
         image: Callable[[], ClusterImage],
-        new_uuid: Callable[[], uuid.UUID],
+        environment: Environment,
     ) -> None:
+        """Raises OSError."""
         self._config = config
         self._channel = channel
         self._image = image
-        self._new_uuid = new_uuid
+        self._new_uuid = environment.new_uuid
+        #: What the next process of this broker is told of this one.
+        self.life = BrokerLife(config.log_dir, environment)
         #: Tells this process from others that were this broker.
-        self.incarnation_id = new_uuid().bytes
+        self.incarnation_id = environment.new_uuid().bytes
         #: What the controller calls this life of the broker; -1 before it is registered.
         self.epoch = -1
         self._unfenced = asyncio.Event()
@@ -72,6 +76,7 @@ class BrokerLifecycle:
             "features": [],
             "rack": self._config.rack,
             "log_dirs": [],
+            "previous_broker_epoch": self.life.former_epoch,
         }
         await self._register()
 
@@ -82,6 +87,7 @@ class BrokerLifecycle:
             if answer is not None:
                 if answer["error_code"] == errors.NONE:
                     self.epoch = answer["broker_epoch"]
+                    self.life.begin(self.epoch)
                     return
                 if answer["error_code"] == errors.InconsistentClusterId.code:
                     raise errors.InconsistentClusterId()
@@ -136,6 +142,7 @@ class BrokerLifecycle:
             logger.warning("the controller does not know this broker any more; it registers again")
             self._unfenced.clear()
             self.incarnation_id = self._registration["incarnation_id"] = self._new_uuid().bytes
+            self._registration["previous_broker_epoch"] = self.epoch
             await self._register()
             self._wake.set()
         elif code == errors.NONE:

@@ -81,7 +81,7 @@ class Cluster:
         self._service = ControllerService(self._shell)
         self.channel = ControllerChannel(self._shell, self._service, config)
         self.lifecycle = BrokerLifecycle(
-            config, self.channel, lambda: self._shell.image, environment.new_uuid
+            config, self.channel, lambda: self._shell.image, environment
         )
         self._watch = BrokerWatch(self._shell)
         self._network: Network | None = None
@@ -143,6 +143,10 @@ class Cluster:
 
     async def leave(self) -> None:
         """Let others take over; returns when they have, or nobody answers."""
+        if self._shell.has_ended and self._shell.leader_id is None:
+            # Its controller was the active one: there is no other before this node is gone.
+            await self.lifecycle.close()
+            return
         leaving = asyncio.create_task(self.lifecycle.shut_down())
         watching = asyncio.create_task(self._quorum_gone())
         await asyncio.wait({leaving, watching}, return_when=asyncio.FIRST_COMPLETED)

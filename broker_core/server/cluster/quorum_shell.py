@@ -99,6 +99,7 @@ class QuorumShell:
         self._loop = asyncio.get_running_loop()
         directory = config.log_dir / DIRECTORY
         self._log = FileMetadataLog(directory, environment)
+        self._node_id = config.node_id
         randomness = environment.randomness
         replica = QuorumReplica(
             # Voters that are named by address have no directory ids, as in Kafka.
@@ -145,22 +146,31 @@ class QuorumShell:
     @property
     def leader_id(self) -> int | None:
         """Which node's controller is active, as far as known here."""
-        return self.node.replica.leader_id
+        leader_id = self.node.replica.leader_id
+        return None if self._closed and leader_id == self._node_id else leader_id
 
     @property
     def is_active(self) -> bool:
         """Whether this node's controller is."""
-        return self.node.controller is not None
+        return self.node.controller is not None and not self._closed
+
+    @property
+    def has_ended(self) -> bool:
+        """Whether this node takes part no longer: it was closed, or its log failed."""
+        return self._closed
 
     def start(self) -> None:
         """Begin to take part."""
         self._perform(lambda: None)
 
     def close(self) -> None:
-        """Take part no longer; who led tells the others."""
-        if self._closed:
-            return
+        """Take part no longer; who led tells the others. Once."""
         self._perform(lambda: self.node.replica.resign(self._loop.time()))
+        if not self._closed:
+            self._end()
+        self._log.close()
+
+    def _end(self) -> None:
         self._closed = True
         if self._timer is not None:
             self._timer.cancel()
@@ -169,7 +179,6 @@ class QuorumShell:
         self._fetches.clear()
         for peer in self._peers.values():
             peer.close()
-        self._log.close()
 
     # ------------------------------------------------------------------------------- what happens
 
@@ -186,6 +195,8 @@ class QuorumShell:
                 refusals.append(refusal)
 
         self._perform(perform)
+        if self._closed:
+            raise errors.NotController()
         if refusals:
             raise refusals[0]
 
@@ -227,6 +238,9 @@ class QuorumShell:
             self._settle()
         except _FATAL as error:
             logger.critical("the metadata log: %s", error)
+            # What it holds may not be on the medium. Nobody must hear of it: not as a fetch's
+            # position, not as a vote, not as an answer.
+            self._end()
             self._failed(error)
 
     def _settle(self) -> None:

@@ -135,7 +135,7 @@ def _describe(broker: Broker, topic: Topic, operations: int) -> dict[str, Any]:
                 "isr_nodes": partition.isr,
                 "offline_replicas": partition.offline,
                 # Java's admin client fails on null, which the schema allows.
-                "eligible_leader_replicas": (),
+                "eligible_leader_replicas": partition.eligible,
                 "last_known_elr": (),
             }
             for partition in broker.view.partitions(topic)

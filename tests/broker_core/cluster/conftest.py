@@ -25,7 +25,9 @@ class Bench:
     def image(self) -> ClusterImage:
         return self.controller.image
 
-    def register(self, broker_id: int, *, process: int = 1, rack: str | None = None) -> int:
+    def register(
+        self, broker_id: int, *, process: int = 1, rack: str | None = None, former_epoch: int = -1
+    ) -> int:
         answer = self.controller.brokers.register(
             {
                 "broker_id": broker_id,
@@ -33,6 +35,7 @@ class Bench:
                 "incarnation_id": bytes([broker_id, process]) * 8,
                 "listeners": [],
                 "rack": rack,
+                "previous_broker_epoch": former_epoch,
             },
             self.now,
         )

@@ -27,11 +27,18 @@ def test_a_silent_broker_is_fenced_when_its_session_ends(bench: Bench) -> None:
 
 def test_a_second_process_with_the_same_id_is_refused_while_the_first_lives(bench: Bench) -> None:
     bench.run(1)
-    asked = {"broker_id": 1, "cluster_id": "", "incarnation_id": b"x" * 16, "listeners": []}
-    answer = bench.controller.brokers.register(asked | {"rack": None}, bench.now)
+    asked = {
+        "broker_id": 1,
+        "cluster_id": "",
+        "incarnation_id": b"x" * 16,
+        "listeners": [],
+        "rack": None,
+        "previous_broker_epoch": -1,
+    }
+    answer = bench.controller.brokers.register(asked, bench.now)
     assert answer["error_code"] == errors.DuplicateBrokerRegistration.code
     bench.controller.brokers.disconnected(1)
-    answer = bench.controller.brokers.register(asked | {"rack": None}, bench.now)
+    answer = bench.controller.brokers.register(asked, bench.now)
     assert answer["error_code"] == errors.NONE
     assert bench.image.brokers[1].fenced
 
@@ -52,7 +59,7 @@ def test_the_former_process_is_told_that_it_is_gone(bench: Bench) -> None:
 
 def test_another_cluster_is_not_joined(bench: Bench) -> None:
     asked = {"broker_id": 1, "cluster_id": "other", "incarnation_id": b"x" * 16, "listeners": []}
-    answer = bench.controller.brokers.register(asked | {"rack": None}, bench.now)
+    answer = bench.controller.brokers.register(asked, bench.now)
     assert answer["error_code"] == errors.InconsistentClusterId.code
 
 

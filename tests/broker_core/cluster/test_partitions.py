@@ -3,6 +3,7 @@ from __future__ import annotations
 import pytest
 
 from broker_core import errors
+from broker_core.cluster.image import TOPIC_RESOURCE
 from broker_core.cluster.records import NO_LEADER
 from broker_core.cluster.settings import ControllerSettings
 from tests.broker_core.cluster.conftest import Bench
@@ -62,6 +63,49 @@ def test_an_unclean_leader_is_elected_only_where_that_is_allowed(
     assert "may lack acknowledged records" in caplog.text
     assert bench.alter(2, "given-up", 2) == errors.NONE
     assert not bench.partition("given-up").recovering
+
+
+def test_who_leaves_too_few_in_sync_may_still_lead(bench: Bench) -> None:
+    bench.run(1, 2, 3)
+    bench.create("t", [1, 2, 3], min_insync_replicas="2")
+    bench.kill(3)
+    assert (bench.partition("t").isr, bench.partition("t").elr) == ((1, 2), ())
+    bench.kill(1)
+    assert (bench.partition("t").isr, bench.partition("t").elr) == ((2,), (1,))
+    bench.kill(2)
+    # Killed, not its machine: the new process has what the former had.
+    bench.register(1, process=2, former_epoch=bench.image.brokers[1].epoch)
+    bench.beat(1)
+    partition = bench.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (1, (1,), (2,))
+    bench.run(3)
+    assert bench.alter(1, "t", 1, 3) == errors.NONE
+    assert (bench.partition("t").isr, bench.partition("t").elr) == ((1, 3), ())
+
+
+def test_who_may_have_lost_something_leads_only_if_nobody_else_can(bench: Bench) -> None:
+    bench.run(1, 2)
+    bench.create("t", [1, 2], min_insync_replicas="2")
+    bench.kill(1)
+    bench.kill(2)
+    assert (bench.partition("t").isr, bench.partition("t").elr) == ((2,), (1,))
+    bench.register(2, process=2)
+    bench.beat(2)
+    partition = bench.partition("t")
+    assert (partition.leader, partition.isr, partition.elr) == (NO_LEADER, (1,), ())
+    bench.register(1, process=2)
+    bench.beat(1)
+    assert bench.partition("t").leader == 1
+
+
+def test_nobody_is_eligible_once_less_replicas_are_enough(bench: Bench) -> None:
+    bench.run(1, 2)
+    for name in ("t", "other"):
+        bench.create(name, [1, 2], min_insync_replicas="2")
+    bench.kill(2)
+    assert bench.partition("t").elr == (2,)
+    bench.controller.topics.configure(TOPIC_RESOURCE, "t", {"min.insync.replicas": "1"})
+    assert (bench.partition("t").elr, bench.partition("other").elr) == ((), (2,))
 
 
 def test_the_preferred_replica_leads_again_by_itself() -> None:

@@ -136,8 +136,10 @@ class Checker:
 
     def fetched(self, group: str, place: Place, promised: int, offset: int) -> None:
         """A group's offset was read; when that was asked for, `promised` was."""
-        if offset < promised and offset not in self._group(group, place).uncertain:
+        known = self._group(group, place)
+        if offset < promised and offset not in known.uncertain:
             raise Violation(f"{group} {place}: {promised} was committed, {offset} is read")
+        known.acknowledged = max(known.acknowledged, offset)  # if not to whoever committed it
 
     # ------------------------------------------------------------------------------------------ end
 

@@ -142,11 +142,15 @@ class Client:
         if answer is None:
             return
         for each in answer["topics"]:
+            is_known = self._topic_ids.get(topic) == each["topic_id"]
             self._topic_ids[topic] = each["topic_id"]
             if each["partitions"]:
                 self._partitions[topic] = len(each["partitions"])
             for partition in each["partitions"]:
                 place = topic, partition["partition_index"]
+                if is_known and partition["leader_epoch"] < self.leader_epochs.get(place, -1):
+                    # By a broker that is behind: who went by it would be led back (KIP-320).
+                    continue
                 self._leaders[place] = partition["leader_id"]
                 self.leader_epochs[place] = partition["leader_epoch"]
 

@@ -54,7 +54,9 @@ class Reading(Client):
             return False
         node_id, epoch = leader, self.leader_epochs[place]
         if self.world.random.random() < 0.1:
-            node_id, epoch = self.any_broker(), -1  # followers serve too
+            # Followers serve too. Who asked without the epoch could be shown more by a new leader
+            # than a former one, that has not heard of it, has.
+            node_id = self.any_broker()
         position = self.positions.setdefault(place, 0)
         answer = await self.ask(
             node_id,

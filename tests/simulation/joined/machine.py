@@ -95,6 +95,7 @@ class Machine:
     #: Seconds until a process that has ended is started again.
     restart_s_max: float = 1.5
     lives: int = 0
+    boots: int = 0
     loop: SimulatedLoop | None = None
     disk: SimulatedDisk = field(init=False)
     clock: Clock = field(init=False)
@@ -127,6 +128,7 @@ class Machine:
             self.disk,
             _Threads(self, self.loop),
             random.Random(self.world.random.getrandbits(64)),
+            f"{self.name}/{self.boots}",
         )
 
     def start(self) -> None:
@@ -182,6 +184,7 @@ class Machine:
         self.disk = self.disk.handed_over()
         if power or forgets:
             self.disk.power_cut(rots=rots)
+            self.boots += 1
         self._buried.append(life)
         self.world.after(self.world.random.random() * self.restart_s_max, self.start)
 

@@ -13,6 +13,8 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker_core.cluster.brokers import BrokerControl
+from broker_core.cluster.elections import PartitionTarget
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.effects import Append
 from broker_core.coordinator.group import Group
@@ -23,6 +25,7 @@ from broker_core.protocol import records
 from broker_core.quorum.file_store import FileElectionStore
 from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
+from broker_core.replication.leader import PartitionLeader
 from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
 from broker_core.server.groups import Groups
 from broker_core.server.partition import AppendWaiter, Partition
@@ -103,6 +106,26 @@ def _remove_quietly(self: ReplicaFetcher, partition: ReplicatedPartition) -> Non
 _remove = ReplicaFetcher.remove
 
 
+def _count_who_is_proposed(
+    self: PartitionLeader, log_end_offset: int, now_ms: int, min_insync_replicas: int
+) -> int | None:
+    if len(self.maximal_isr) >= self.required_in_sync(min_insync_replicas):
+        min_insync_replicas = 0
+    return _committed_offset(self, log_end_offset, now_ms, min_insync_replicas)
+
+
+_committed_offset = PartitionLeader.committed_offset
+
+
+def _trust_everybody(self: BrokerControl, body: dict[str, Any], now: float) -> dict[str, Any]:
+    present = self._image.brokers.get(body["broker_id"])
+    known = body if present is None else body | {"previous_broker_epoch": present.epoch}
+    return _register(self, known, now)
+
+
+_register = BrokerControl.register
+
+
 def _of_replication(name: str) -> Callable[[], list[Patch]]:
     return replication_mutants.MUTANTS[name]
 
@@ -148,6 +171,14 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
     "wait for ever for who is silent": lambda: [(Peer, "_look", _nothing)],
     "go on with groups that could not be stored": lambda: [(Groups, "_read_again", _nothing)],
+    "go on in the quorum with a log that cannot be synced": lambda: [
+        (QuorumShell, "_end", _nothing)
+    ],
+    "count who is only proposed for the ISR": lambda: [
+        (PartitionLeader, "committed_offset", _count_who_is_proposed)
+    ],
+    "let who has lost power lead": lambda: [(BrokerControl, "register", _trust_everybody)],
+    "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
 }
 
 

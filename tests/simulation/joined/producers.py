@@ -65,10 +65,13 @@ class Producer(Client):
         """See Client."""
         producer_id = await self._producer_id()
         sequence = number = 0
+        # Of a producer that it does not know a leader takes any sequence first. One that begins to
+        # host the partition between two requests would take the second without the first.
+        in_flight_max = 1
         unknown: list[tuple[int, list[bytes], bytearray]] = []
         while unknown or not self.is_stopping:
             while not self.is_stopping and len(unknown) < self.world.random.randint(
-                1, _IN_FLIGHT_MAX
+                1, in_flight_max
             ):
                 values = []
                 for _ in range(self.world.random.randint(1, 3)):
@@ -102,6 +105,8 @@ class Producer(Client):
                 self.world.faults["batch sent again"] += len(still)
                 self.forget(self.place)
                 await self.pause(_RETRY_S)
+            else:
+                in_flight_max = _IN_FLIGHT_MAX
             unknown = still
             await self.pause(_PAUSE_S)
 
