@@ -70,6 +70,8 @@ class ControllerChecker(Checker):
             place = f"{name}-{index}"
             if not partition.isr or not set(partition.isr) <= set(partition.replicas):
                 raise Violation(f"{place}: ISR {partition.isr} of replicas {partition.replicas}")
+            if not set(partition.elr) <= set(partition.replicas) - set(partition.isr):
+                raise Violation(f"{place}: ELR {partition.elr} beside ISR {partition.isr}")
             if partition.leader != NO_LEADER and partition.leader not in partition.isr:
                 raise Violation(f"{place}: {partition.leader} leads, in sync are {partition.isr}")
             if former:
@@ -88,7 +90,8 @@ class ControllerChecker(Checker):
         # The change that ends a reassignment brings replicas into the ISR, by its leader's word,
         # and one of them leads at once.
         joined = after.isr if before.is_reassigning and not after.is_reassigning else ()
-        if after.leader != NO_LEADER and after.leader not in {*before.isr, *joined}:
+        complete = {*before.isr, *before.elr, *joined}
+        if after.leader != NO_LEADER and after.leader not in complete:
             raise Violation(
                 f"{place}: {after.leader} is elected uncleanly: {before} becomes {after}"
             )

@@ -11,13 +11,19 @@ from broker_core.cluster.controller import Controller
 from broker_core.cluster.image import ClusterImage
 from broker_core.cluster.node import MetadataNode
 from broker_core.cluster.settings import ControllerSettings
+from broker_core.log.config import LogConfig
 from broker_core.quorum.replica import QuorumReplica
 from tests.simulation.controller_checker import ControllerChecker, PartitionKey
 from tests.simulation.quorum_checker import Violation
 from tests.simulation.quorum_cluster import RECOVERY_S, Cluster, Node
 
 SETTINGS = ControllerSettings(
-    session_timeout=3.0, partitions=2, replication_factor=3, rebalance_interval=5.0, producer_ids=10
+    session_timeout=3.0,
+    partitions=2,
+    replication_factor=3,
+    topic_defaults=LogConfig(min_insync_replicas=2),
+    rebalance_interval=5.0,
+    producer_ids=10,
 )
 HEARTBEAT_S = 0.5
 SNAPSHOT_ENTRIES = 60
