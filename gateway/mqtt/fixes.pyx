@@ -12,6 +12,8 @@ from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
 from gateway.known_fixes cimport key_of
 
+from hashlib import blake2b
+
 from gateway.formats.positions import UNIQUE_ID_CHARACTERS
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
 from waylog.messages import fix_id
@@ -25,6 +27,7 @@ cdef enum:
     RECORD_BYTES_MAX = 4096   # always enough for both, with all names of members
     ID_BYTES_MAX = 64
     ID_TIME_DIGITS = 12       # hexadecimal, in front of the digest
+    DIGEST_BYTES = 6
     OTHERS_MAX = 32           # members that become attributes
     SPEED_KMH_MAX = 400
     NOT_GIVEN = -2
@@ -53,7 +56,6 @@ cdef struct Value:
 include "scanner.pxi"
 include "positions.pxi"
 include "records.pxi"
-include "blake2b.pxi"
 
 
 cdef int64_t wall_clock_ms() noexcept:
@@ -74,7 +76,8 @@ cdef bytes id_of(int64_t time, const char* seed, Py_ssize_t size):
     for digit in range(ID_TIME_DIGITS):
         written[ID_TIME_DIGITS - 1 - digit] = b"0123456789abcdef"[time & 15]
         time >>= 4
-    put_digest(written + ID_TIME_DIGITS, seed, size)
+    cdef bytes digest = blake2b(seed[:size], digest_size=DIGEST_BYTES).hexdigest().encode("ascii")
+    memcpy(written + ID_TIME_DIGITS, PyBytes_AS_STRING(digest), 2 * DIGEST_BYTES)
     return PyBytes_FromStringAndSize(written, sizeof(written))
 
 
