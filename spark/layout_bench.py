@@ -2,9 +2,10 @@
 
     python -m spark.layout_bench --rows 2000000 --devices 4000
 
-Devices stay around where they live, with the error of a phone, and send whole seconds; ids are
-those that Waylog makes. The fixes of a day are written as the history job writes them and packed as
-`waylog history compact` does. Queries are DuckDB's, with one thread; processor time.
+Each device has three places, home and two at an exponentially distributed distance from it, with
+the error of a phone around them, and sends whole seconds; ids are those that Waylog makes. The
+fixes of a day are written as the history job writes them and packed as `waylog history compact`
+does. Queries are DuckDB's, with one thread; processor time.
 """
 
 from __future__ import annotations
@@ -36,10 +37,10 @@ _QUERIES: Final = 20
 _AREA_DEG: Final = (0.02, 0.04)
 
 
-def measure(rows: int, devices: int, folder: Path) -> dict[str, Any]:
+def measure(rows: int, devices: int, folder: Path, roam_km: float) -> dict[str, Any]:
     """Write a day, pack it, and look at it."""
     history = folder / "history"
-    _write_day(history, rows // devices, devices)
+    _write_day(history, rows // devices, devices, roam_km)
     landed = sum(path.stat().st_size for path in history.rglob("*.parquet"))
     writer = ManifestWriter(str(history))
     try:
@@ -69,7 +70,7 @@ def measure(rows: int, devices: int, folder: Path) -> dict[str, Any]:
     }
 
 
-def _write_day(history: Path, each: int, devices: int) -> None:
+def _write_day(history: Path, each: int, devices: int, roam_km: float) -> None:
     dice = np.random.default_rng(1)
     step_ms = 86_400_000 // each
     folder = history / f"date={_DAY}"
@@ -81,11 +82,16 @@ def _write_day(history: Path, each: int, devices: int) -> None:
         nth = np.tile(np.arange(each), len(own))
         late = dice.integers(0, step_ms // 2, rows)
         times = _DAY_MS + (nth * step_ms + late) // 1000 * 1000
-        # Three places a day, a phone's error around each.
-        where = device * 7 + nth * 3 // each
+        # Three places a day, the first at home, a phone's error around each.
+        home = dice.random((2, len(own))) * [[1.6], [1.2]] + [[47], [9]]
+        away_deg = dice.exponential(roam_km / 111, (len(own), 3)) * [0, 1, 1]
+        direction = dice.uniform(0, 2 * np.pi, (len(own), 3))
+        row, place = np.repeat(np.arange(len(own)), each), nth * 3 // each
         noise = dice.normal(0, 8e-5, (2, rows)).cumsum(axis=1) % 2e-4
-        lat = np.round(47 + (where * 7919 % 80_011) * 2e-5 + noise[0], 6)
-        lon = np.round(9 + (where * 104_729 % 60_013) * 2e-5 + noise[1], 6)
+        north = (away_deg * np.sin(direction))[row, place]
+        east = (away_deg * np.cos(direction))[row, place] / np.cos(np.radians(47.8))
+        lat = np.round(home[0][row] + north + noise[0], 6)
+        lon = np.round(home[1][row] + east + noise[1], 6)
         order = np.argsort(times, kind="stable")
         names = [f"u{number:06d}/phone" for number in device[order].tolist()]
         ids = [
@@ -170,9 +176,13 @@ def main(argv: list[str] | None = None) -> int:
     )
     parser.add_argument("--rows", type=int, default=2_000_000, help="fixes of the day (2000000)")
     parser.add_argument("--devices", type=int, default=4_000, help="that send them (4000)")
+    parser.add_argument(
+        "--roam-km", type=float, default=10.0, help="mean way from home to work and shops (10)"
+    )
     arguments = parser.parse_args(argv)
     with tempfile.TemporaryDirectory(prefix="waylog-layout-") as folder:
-        print(json.dumps(measure(arguments.rows, arguments.devices, Path(folder))))
+        given = arguments.rows, arguments.devices, Path(folder), arguments.roam_km
+        print(json.dumps(measure(*given)))
     return 0
 
 
