@@ -6,9 +6,9 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
 from pathlib import Path
-from typing import NamedTuple
+from typing import Final, NamedTuple
 
-from broker_core.environment import Buffer, Environment
+from broker_core.environment import Buffer, Disk, Environment
 from broker_core.errors import (
     CorruptMessage,
     KafkaStorageError,
@@ -41,6 +41,17 @@ class AppendResult(NamedTuple):
     log_append_time_ms: int  # -1 where the producer's timestamps are kept
     log_start_offset: int
     duplicate: bool  # they were there already; nothing was written
+
+
+#: Directories of logs that are being deleted.
+DELETED_SUFFIX: Final = "-delete"
+
+
+def remove_deleted(disk: Disk, directory: Path) -> None:
+    """Delete what is in the directory of a deleted log, and it; raises OSError."""
+    for name in disk.names(directory):
+        disk.remove(directory / name)
+    disk.remove_directory(directory)
 
 
 class Log(MaintainedLog):
@@ -330,12 +341,15 @@ class Log(MaintainedLog):
         self._is_ending = True
         with self._maintenance_lock, self._flush_lock, self._lock:
             self._failure = f"{self.name} is deleted"
+            for segment in self._segments:
+                segment.release()
+            # What a crash leaves of it must not be taken for a log that begins later.
+            going = self.directory.with_name(
+                f"{self.directory.name}.{self._environment.new_uuid().hex}{DELETED_SUFFIX}"
+            )
             try:
-                for segment in self._segments:
-                    segment.remove()
-                for name in self._disk.names(self.directory):
-                    self._disk.remove(self.directory / name)
-                self._disk.remove_directory(self.directory)
-                self._disk.fsync_directory(self.directory.parent)
+                self._disk.rename(self.directory, going)
+                self._disk.fsync_directory(going.parent)
+                remove_deleted(self._disk, going)
             except OSError as error:
                 raise KafkaStorageError(f"{self.directory}: {error.strerror}") from error

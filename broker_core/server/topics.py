@@ -26,7 +26,7 @@ from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
-from broker_core.log.log import Log
+from broker_core.log.log import DELETED_SUFFIX, Log, remove_deleted
 from broker_core.server.partition import Partition
 from waylog.config import ConfigError
 
@@ -204,9 +204,12 @@ class TopicRegistry:
             ) from None
 
     def set_strays_aside(self) -> None:
-        """Logs of no topic: what a deletion cut short left behind, or a lost `topics.json`."""
+        """Logs of no topic, as a lost `topics.json` leaves them; what a deletion left, goes."""
         disk = self._environment.disk
         for name in disk.directories(self._directory):
+            if name.endswith(DELETED_SUFFIX):
+                remove_deleted(disk, self._directory / name)
+                continue
             match = _LOG_DIRECTORY.fullmatch(name)
             if match is None:
                 continue

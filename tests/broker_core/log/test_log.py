@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import threading
 from pathlib import Path
@@ -416,6 +417,22 @@ def test_a_deleted_log_leaves_no_file(bench: Workbench) -> None:
         bench.append(b"b")
     bench.open()
     assert bench.log.log_end_offset == 0
+
+
+def test_a_deletion_cut_short_leaves_nothing_that_looks_like_a_log(
+    bench: Workbench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bench.append(b"a")
+
+    def fail(*_: object) -> None:
+        raise OSError(errno.EIO, "Input/output error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bench.disk, "remove", fail)
+        with pytest.raises(KafkaStorageError, match="Input/output"):
+            bench.log.delete()
+    assert not bench.directory.exists()
+    assert bench.open().log_end_offset == 0
 
 
 def test_a_long_silence_rolls_the_segment(tmp_path: Path) -> None:

@@ -57,6 +57,16 @@ async def test_a_log_of_no_topic_is_set_aside_and_never_deleted(
     again.create_topic("t", 1, {})
 
 
+async def test_a_deletion_cut_short_is_ended_at_the_next_start(
+    start: Start, tmp_path: Path
+) -> None:
+    left = tmp_path / "logs" / "t-0.0123456789abcdef-delete"
+    left.mkdir(parents=True)
+    (left / f"{0:020d}.log").write_bytes(b"x")
+    await start()
+    assert not left.exists()
+
+
 async def test_names_that_metrics_would_mix_up_are_refused(broker: Broker) -> None:
     broker.create_topic("a.b", 1, {})
     with pytest.raises(errors.InvalidTopic, match="collides"):
