@@ -126,6 +126,10 @@ class ReplicaSession:
             partition.readers.add(self)
         followed.asked = asked
         self._news[key] = None
+        self._tell_position(followed)
+
+    def _tell_position(self, followed: _Followed) -> None:
+        asked = followed.asked
         followed.partition.fetched_by(
             self.broker_id,
             asked["current_leader_epoch"],
@@ -283,6 +287,12 @@ class ReplicaSession:
             self._sessions.tell_committed()
 
     changed = appended
+
+    def replicas_changed(self, partition: ReplicatedPartition) -> None:
+        """See ReplicaReader."""
+        followed = self._followed.get((partition.topic_id, partition.index))
+        if followed is not None:
+            self._tell_position(followed)
 
     def close(self) -> None:
         """The follower is gone."""

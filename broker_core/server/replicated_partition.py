@@ -36,6 +36,9 @@ class ReplicaReader(Protocol):
     def changed(self, partition: ReplicatedPartition) -> None:
         """This broker leads it in another epoch, or not any more."""
 
+    def replicas_changed(self, partition: ReplicatedPartition) -> None:
+        """Others are its replicas; who reads may have asked before this broker knew that."""
+
 
 class IsrControl(Protocol):
     """The way to the controller, and what it is known to think of brokers."""
@@ -103,8 +106,12 @@ class ReplicatedPartition(Partition):
         """This broker leads; whether it did not in this leader epoch before."""
         now_ms = self._control.monotonic_ms()
         if self.leader is not None and self.leader.epoch == image.leader_epoch:
+            are_new = not set(image.replicas) <= set(self.image.replicas)
             self.leader.apply(image, now_ms)
             self.image = self.leader.image
+            if are_new:
+                for reader in tuple(self.readers):
+                    reader.replicas_changed(self)
             self.advance()
             self.propose_growth()
             return False

@@ -31,6 +31,7 @@ from broker_core.server.groups import Groups
 from broker_core.server.partition import AppendWaiter, Partition
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import ReplicaFetcher
+from broker_core.server.replica_sessions import ReplicaSession
 from broker_core.server.replicated_partition import ReplicatedPartition
 from broker_core.server.transactions import Transactions
 from tests.simulation import replication_mutants
@@ -178,6 +179,9 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         (PartitionLeader, "committed_offset", _count_who_is_proposed)
     ],
     "let who has lost power lead": lambda: [(BrokerControl, "register", _trust_everybody)],
+    "forget who has fetched before it became a replica": lambda: [
+        (ReplicaSession, "replicas_changed", _nothing)
+    ],
     "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
 }
 
