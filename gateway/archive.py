@@ -1,7 +1,8 @@
 """What is only in Parquet: tracks that memory does not reach back to, and visits to places.
 
 A process of its own reads it (gateway.archive_process), since what reads Parquet takes as much
-memory as a gateway. It starts with the first question and ends when none came for a while.
+memory as a gateway, and a year's track as long to write as many fixes to take. It starts with the
+first question and ends when none came for a while.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
-from gateway.track_store import TrackPoint, unpack_points
+from gateway.home_blur import Circle
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +46,10 @@ class Question(msgspec.Struct):
     from_ms: int
     to_ms: int
     limit: int
+    #: Of a track: its format, what is not shown, and how many bytes of points follow the line.
+    format: str = ""
+    circles: tuple[Circle, ...] = ()
+    recent: int = 0
 
 
 class AnswerHead(msgspec.Struct, omit_defaults=True):
@@ -72,15 +78,28 @@ class Archive:
         self._ending: asyncio.TimerHandle | None = None
         self._ended: set[asyncio.Task[None]] = set()
 
-    async def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
-        """Points of a device with from_ms <= time <= to_ms, by time.
+    async def track(
+        self,
+        device: str,
+        from_ms: int,
+        to_ms: int,
+        *,
+        recent: bytes,
+        circles: Sequence[Circle],
+        name: str,
+    ) -> bytes:
+        """The way of a device with from_ms <= time <= to_ms, in the format of that name.
 
-        Raises ArchiveUnavailable, and ArchiveRefused for more than POINTS_MAX.
+        `recent` are packed points that memory has; where there is no history they are all. Homes
+        within the circles are hidden. Raises ArchiveUnavailable, and ArchiveRefused for more than
+        POINTS_MAX.
         """
         if not self._urls[0]:
-            return []
-        question = Question("track", device, from_ms, to_ms, POINTS_MAX)
-        return unpack_points(await self._ask(question))
+            return await asyncio.to_thread(_encode, name, device, recent, circles)
+        question = Question(
+            *("track", device, from_ms, to_ms, POINTS_MAX, name, tuple(circles), len(recent))
+        )
+        return await self._ask(question, recent)
 
     async def visits(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
         """Visits of a device that touch a time, by time; raises as `track` does."""
@@ -105,7 +124,7 @@ class Archive:
         if self._ended:
             await asyncio.wait(self._ended)
 
-    async def _ask(self, question: Question) -> bytes:
+    async def _ask(self, question: Question, more: bytes = b"") -> bytes:
         if self._waiting >= _WAITING_MAX:
             raise ArchiveUnavailable("too many questions to the archive wait already")
         self._waiting += 1
@@ -115,7 +134,7 @@ class Archive:
                     self._ending.cancel()
                 try:
                     async with asyncio.timeout(_ANSWER_S):
-                        return await self._exchange(question)
+                        return await self._exchange(question, more)
                 except BaseException as error:
                     if not isinstance(error, ArchiveRefused):
                         # Its answer may still come: the next question must not get that one.
@@ -129,10 +148,10 @@ class Archive:
         finally:
             self._waiting -= 1
 
-    async def _exchange(self, question: Question) -> bytes:
+    async def _exchange(self, question: Question, more: bytes) -> bytes:
         process = await self._running()
         assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(msgspec.json.encode(question) + b"\n")
+        process.stdin.write(msgspec.json.encode(question) + b"\n" + more)
         await process.stdin.drain()
         head = _head.decode(await process.stdout.readuntil(b"\n"))
         if head.refused:
@@ -174,3 +193,11 @@ class Archive:
             with suppress(ProcessLookupError):
                 process.kill()
             await process.wait()
+
+
+def _encode(name: str, device: str, recent: bytes, circles: Sequence[Circle]) -> bytes:
+    # Only with the first track does a gateway without a history need what encodes it.
+    from gateway.track_encoders import encode_track
+    from gateway.track_points import unpacked
+
+    return encode_track(name, device, [unpacked(recent)], circles)

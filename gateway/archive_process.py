@@ -1,8 +1,8 @@
 """`python -m gateway.archive_process HISTORY PLACES`: answers questions about what is in Parquet.
 
-A line of JSON on standard input is a question (gateway.archive.Question); the answer is a line of
-JSON (AnswerHead) and as many bytes as it says: points of a track as they are packed in memory, or
-JSON. Ends with its input.
+A line of JSON on standard input is a question (gateway.archive.Question), with a track's the points
+follow that memory has; the answer is a line of JSON (AnswerHead) and as many bytes as it says: a
+track in its format, or JSON. Ends with its input.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import msgspec
 
 from gateway.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
-from gateway.archive_points import pack_points
+from gateway.track_encoders import encode_track
+from gateway.track_points import points_of, unpacked
 
 if TYPE_CHECKING:
     from waylog.history_reader import HistoryReader
@@ -55,13 +56,13 @@ class Reader:
         self._history: HistoryReader | None = None
         self._looked = 0.0
 
-    def answer(self, question: Question) -> bytes:
+    def answer(self, question: Question, recent: bytes) -> bytes:
         """Raises ArchiveUnavailable and ArchiveRefused."""
         if question.kind == "track":
-            return self._track(question)
+            return self._track(question, recent)
         return self._rows(question)
 
-    def _track(self, question: Question) -> bytes:
+    def _track(self, question: Question, recent: bytes) -> bytes:
         from waylog.config import ConfigError
         from waylog.history_reader import HistoryReader, HistoryUnreadable, TrackTooLong
 
@@ -81,7 +82,8 @@ class Reader:
             ) from error
         except (ConfigError, HistoryUnreadable, OSError) as error:
             raise ArchiveUnavailable(str(error)) from error
-        return pack_points(table)
+        tracks = points_of(table), unpacked(recent)
+        return encode_track(question.format, question.device, tracks, question.circles)
 
     def _rows(self, question: Question) -> bytes:
         from waylog.config import ConfigError
@@ -134,11 +136,12 @@ def main(history: str, places: str) -> None:
     # Ctrl-C reaches the whole process group; the gateway says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader = Reader(history, places)
-    output = sys.stdout.buffer
-    for line in sys.stdin.buffer:
+    questions, output = sys.stdin.buffer, sys.stdout.buffer
+    while line := questions.readline():
         content = b""
         try:
-            content = reader.answer(msgspec.json.decode(line, type=Question))
+            question = msgspec.json.decode(line, type=Question)
+            content = reader.answer(question, questions.read(question.recent))
             head = AnswerHead(bytes=len(content))
         except ArchiveRefused as error:
             head = AnswerHead(error=str(error), refused=True)

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Iterable, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
-from gateway.track_store import TrackPoint
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 RADIUS_M: Final = 500.0
 #: The home is within the circle, and hardly ever near its middle.
@@ -35,31 +37,24 @@ class Circle(NamedTuple):
         east = ((lon - self.lon + 180) % 360 - 180) * math.cos(math.radians(self.lat))
         return math.hypot(north, east) * _METRES_PER_DEGREE <= RADIUS_M
 
+    def has_each(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.bool_]:
+        """The same of many positions."""
+        north = lat - self.lat
+        east = ((lon - self.lon + 180) % 360 - 180) * math.cos(math.radians(self.lat))
+        within: NDArray[np.bool_] = north**2 + east**2 <= (RADIUS_M / _METRES_PER_DEGREE) ** 2
+        return within
+
 
 class HomeBlur:
     """Hides the homes among some places of a device, as the gateway reads them."""
 
     def __init__(self, places: Iterable[dict[str, Any]]) -> None:
         known = list(places)
-        self._circles = [_circle(place) for place in known if place["label"] == _HOME]
+        #: Around homes; what is within is not to be shown.
+        self.circles = [_circle(place) for place in known if place["label"] == _HOME]
         self._inside = {
             place["place_id"] for place in known if self._around(place["lat"], place["lon"])
         }
-
-    def track(self, points: Sequence[TrackPoint]) -> list[TrackPoint]:
-        """The same way, with its parts at home in the middle of the circle, once each."""
-        shown: list[TrackPoint] = []
-        inside: Circle | None = None
-        for point in points:
-            circle = self._around(point.lat, point.lon)
-            if circle is None:
-                shown.append(point)
-            elif circle is not inside:
-                shown.append(
-                    TrackPoint(point.time, circle.lat, circle.lon, None, RADIUS_M, None, None)
-                )
-            inside = circle
-        return shown
 
     def places(self, places: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
         """The same places; homes about where they are, without what tells more."""
@@ -93,7 +88,7 @@ class HomeBlur:
         ]
 
     def _around(self, lat: float, lon: float) -> Circle | None:
-        return next((circle for circle in self._circles if circle.has(lat, lon)), None)
+        return next((circle for circle in self.circles if circle.has(lat, lon)), None)
 
 
 def _circle(place: dict[str, Any]) -> Circle:

@@ -18,7 +18,6 @@ from gateway.home_blur import HomeBlur
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
-from gateway.track_store import merge_points
 
 _Read = TypeVar("_Read")
 
@@ -125,11 +124,13 @@ async def _track(request: web.Request) -> web.Response:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
     services = request.app[SERVICES]
     times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
-    stored = await _archived(services.archive.track(device, *times))
-    points = blur.track(merge_points(stored, services.location_view.track(device, *times)))
+    recent = services.location_view.packed_track(device, *times)
+    body = await _archived(
+        services.archive.track(device, *times, recent=recent, circles=blur.circles, name=name)
+    )
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
-        body=track_format.encode(device, points),
+        body=body,
         content_type=track_format.content_type,
         charset="utf-8" if name != "geojson" else None,
         headers={"Content-Disposition": f'inline; filename="{file_name}.{track_format.suffix}"'},

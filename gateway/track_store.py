@@ -6,26 +6,14 @@ import builtins
 import math
 import struct
 from collections import deque
-from collections.abc import Iterable
-from typing import Final, NamedTuple
+from typing import Final
 
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
+_TIME = struct.Struct("<q")
 CHUNK_BYTES: Final = 64 * _POINT.size
 _NAN: Final = math.nan
 
 DEFAULT_BYTES_MAX: Final = 48 * 1024 * 1024
-
-
-class TrackPoint(NamedTuple):
-    """One point of a track; what is not known is None."""
-
-    time: int  # ms
-    lat: float
-    lon: float
-    altitude: float | None
-    accuracy: float | None
-    speed: float | None
-    course: float | None
 
 
 def pack_point(
@@ -47,24 +35,6 @@ def pack_point(
         _NAN if speed is None else speed,
         _NAN if course is None else course,
     )
-
-
-def unpack_points(packed: bytes) -> list[TrackPoint]:
-    """What `pack_point` packed, one after the other."""
-    return [
-        _point(time, lat, lon, measured) for time, lat, lon, *measured in _POINT.iter_unpack(packed)
-    ]
-
-
-def merge_points(*tracks: Iterable[TrackPoint]) -> list[TrackPoint]:
-    """The points of several tracks by time; one that is in several once, as the last has it."""
-    found = {(point.time, point.lat, point.lon): point for track in tracks for point in track}
-    return sorted(found.values(), key=lambda point: point.time)
-
-
-def _point(time: int, lat: int, lon: int, measured: Iterable[float]) -> TrackPoint:
-    values = (None if math.isnan(each) else round(each, 3) for each in measured)
-    return TrackPoint(time, lat / 1e7, lon / 1e7, *values)
 
 
 class TrackStore:
@@ -118,14 +88,15 @@ class TrackStore:
         while self._bytes > self._bytes_max:
             self._drop_oldest_chunk()
 
-    def points(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
-        """Points with from_ms <= time <= to_ms, by time, none twice."""
-        found: dict[tuple[int, int, int], TrackPoint] = {}
+    def packed(self, device: str, from_ms: int, to_ms: int) -> builtins.bytes:
+        """Packed points with from_ms <= time <= to_ms, in no order, some perhaps twice."""
+        found = bytearray()
         for chunk in self.chunks.get(device, ()):
-            for time, lat, lon, *measured in _POINT.iter_unpack(chunk):
+            for begin in range(0, len(chunk), _POINT.size):
+                (time,) = _TIME.unpack_from(chunk, begin)
                 if from_ms <= time <= to_ms:
-                    found[(time, lat, lon)] = _point(time, lat, lon, measured)
-        return sorted(found.values(), key=lambda point: point.time)
+                    found += chunk[begin : begin + _POINT.size]
+        return bytes(found)
 
     def forget(self, device: str) -> None:
         """Drop all points of a device."""

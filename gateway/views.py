@@ -19,7 +19,7 @@ import msgspec
 from gateway.fix_view import take_fixes
 from gateway.formats.values import live_time
 from gateway.known_fixes import KnownFixes, fix_key
-from gateway.track_store import TrackPoint, TrackStore
+from gateway.track_store import TrackStore
 from waylog.messages import Address, Fix, decode_address, decode_fix
 from waylog.topics import ADDRESS, LOCATION
 
@@ -242,9 +242,9 @@ class LocationView(_View):
         value = self.newest_raw(device)
         return None if value is None else decode_fix(value)
 
-    def track(self, device: str, from_ms: int, to_ms: int) -> list[TrackPoint]:
-        """The way of a device, by time; reaches back as far as memory allows."""
-        return self.tracks.points(device, from_ms, to_ms)
+    def packed_track(self, device: str, from_ms: int, to_ms: int) -> bytes:
+        """The way of a device as `TrackStore.packed` has it; as far back as memory allows."""
+        return self.tracks.packed(device, from_ms, to_ms)
 
     def on_records(self, records: Sequence[Record]) -> None:
         """Take records of topic `location`; for LogReader."""

@@ -18,13 +18,13 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
+from load_tests.measured_gateway import MeasuredGateway
 from load_tests.own_platform import environment
 from waylog.cli import CommandError
 from waylog.kafka import Producer as LogProducer
@@ -38,7 +38,6 @@ from waylog.value_keys import KeyRing
 _START_MS: Final = 1_767_225_600_000
 _STEP_MS: Final = 120_000
 _COMMAND_S: Final = 3600.0
-_READY_S: Final = 300.0
 
 
 def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
@@ -60,14 +59,14 @@ def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
             *("places", "run", "--once", "--engine", "arrow"),
             *("--history", str(history), "--out", str(places)),
         )
-        with _Gateway(servers, folder) as gateway:
-            known = gateway.answers(gone)
+        with MeasuredGateway(servers, folder) as gateway:
+            known = _answers(gateway, gone)
             said = _waylog(
                 *("history", "erase", "--device", gone, "--yes", "--json", "--patience", "60"),
                 *("--out", str(history), "--places", str(places), "--bootstrap-servers", servers),
             )
             report = json.loads(said)
-            still = gateway.await_erased(gone)
+            still = _await_erased(gateway, gone)
         log = _scan_log(servers, gone, load_master_key(key_file))
         files = _scan_files(history, gone) + _scan_files(places, gone)
     return {
@@ -155,68 +154,24 @@ def _waylog(*words: str) -> str:
     return done.stdout
 
 
-class _Gateway:
-    """A gateway in front of that log, within `with`."""
+def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
+    """What it knows of a device."""
+    name = device.replace("/", "%2F")
+    span = f"from={_START_MS}&to={_START_MS + 366 * 86_400_000}&format=csv"
+    return {
+        "device": gateway.get(f"/v1/devices/{name}") is not None,
+        "address": gateway.get(f"/v1/devices/{name}/address") is not None,
+        "track": (gateway.get(f"/v1/devices/{name}/track?{span}") or b"").count(b"\n") > 1,
+        "places": b"place_id" in (gateway.get(f"/v1/devices/{name}/places") or b""),
+    }
 
-    def __init__(self, servers: str, folder: Path) -> None:
-        self._log = folder / "gateway.log"
-        self._http = ""
-        self._words = [
-            *(sys.executable, "-m", "waylog.cli", "gateway", "--bootstrap-servers", servers),
-            *("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--open"),
-            *("--data", str(folder), "--users", str(folder / "users.db")),
-            *("--places", str(folder / "places"), "--history", str(folder / "history")),
-        ]
 
-    def __enter__(self) -> _Gateway:
-        with self._log.open("wb") as log:
-            self._process = subprocess.Popen(self._words, env=environment(), stdout=log, stderr=log)
-        deadline = time.monotonic() + _READY_S
-        while "gateway ready http=" not in (said := self._log.read_text(errors="replace")):
-            if self._process.poll() is not None or time.monotonic() > deadline:
-                self.__exit__()
-                raise CommandError(f"the gateway did not start: {said[-2000:]}")
-            time.sleep(0.2)
-        self._http = said.partition("gateway ready http=")[2].split()[0]
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._process.terminate()
-        try:
-            self._process.wait(30)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-
-    def answers(self, device: str) -> dict[str, bool]:
-        """What it knows of a device."""
-        name = device.replace("/", "%2F")
-        span = f"from={_START_MS}&to={_START_MS + 366 * 86_400_000}&format=csv"
-        return {
-            "device": self._get(f"/v1/devices/{name}") is not None,
-            "address": self._get(f"/v1/devices/{name}/address") is not None,
-            "track": (self._get(f"/v1/devices/{name}/track?{span}") or b"").count(b"\n") > 1,
-            "places": b"place_id" in (self._get(f"/v1/devices/{name}/places") or b""),
-        }
-
-    def await_erased(self, device: str) -> dict[str, bool]:
-        """What it still knows, once it has had time to hear of the erasure."""
-        deadline = time.monotonic() + 60
-        while any((known := self.answers(device)).values()) and time.monotonic() < deadline:
-            time.sleep(1)
-        return known
-
-    def _get(self, path: str) -> bytes | None:
-        connection = HTTPConnection(self._http, timeout=60)
-        try:
-            connection.request("GET", path, headers={"Authorization": "Basic YmVuY2g6eA=="})
-            answer = connection.getresponse()
-            content = answer.read()
-        finally:
-            connection.close()
-        if answer.status not in {200, 204, 404}:
-            raise CommandError(f"{path}: {answer.status} {content[:200]!r}")
-        return content if answer.status == 200 else None
+def _await_erased(gateway: MeasuredGateway, device: str) -> dict[str, bool]:
+    """What it still knows, once it has had time to hear of the erasure."""
+    deadline = time.monotonic() + 60
+    while any((known := _answers(gateway, device)).values()) and time.monotonic() < deadline:
+        time.sleep(1)
+    return known
 
 
 def _scan_log(servers: str, device: str, master: bytes) -> dict[str, int]:

@@ -403,6 +403,8 @@ def _each_once(table: pa.Table) -> pa.Table:
     import pyarrow as pa
 
     keys = [table[name].to_numpy() for name in ("time", "lat", "lon")]
+    if (keys[0][1:] > keys[0][:-1]).all():
+        return table  # as packed files have them
     order = np.lexsort(keys[::-1])
     same = np.ones(max(0, len(order) - 1), np.bool_)
     for key in keys:

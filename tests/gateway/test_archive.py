@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import csv
+import io
 import json
 import os
 import signal
+from datetime import UTC, datetime
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -37,19 +41,37 @@ def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+class Row(NamedTuple):
+    time: str
+    lat: float
+    lon: float
+
+
+async def track(archive: Archive, device: str, from_ms: int, to_ms: int) -> list[Row]:
+    body = await archive.track(device, from_ms, to_ms, recent=b"", circles=(), name="csv")
+    rows = csv.DictReader(io.StringIO(body.decode()))
+    return [Row(row["time"], float(row["lat"]), float(row["lon"])) for row in rows]
+
+
+def written(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
 async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
     archive = Archive(str(history / "history"), str(history / "places"))
     expected = rows_of(make_person(1, days=7), "u1/phone")
     try:
-        points = await archive.track("u1/phone", -LATEST, LATEST)
-        assert {point.time for point in points} == set(expected["time"].to_pylist())
+        points = await track(archive, "u1/phone", -LATEST, LATEST)
+        assert {point.time for point in points} == set(map(written, expected["time"].to_pylist()))
         assert [point.time for point in points] == sorted(point.time for point in points)
         assert {(point.lat, point.lon) for point in points} == set(
             zip(expected["lat"].to_pylist(), expected["lon"].to_pylist(), strict=True)
         )
-        day = await archive.track("u1/phone", START_MS, START_MS + DAY_MS)
-        assert day == [point for point in points if START_MS <= point.time <= START_MS + DAY_MS]
-        assert await archive.track("nobody/phone", -LATEST, LATEST) == []
+        day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
+        first_day = written(START_MS), written(START_MS + DAY_MS)
+        assert day == [point for point in points if first_day[0] <= point.time <= first_day[1]]
+        assert await track(archive, "nobody/phone", -LATEST, LATEST) == []
         visits = await archive.visits("u1/phone", -LATEST, LATEST)
         assert len(visits) > 7
         assert visits == sorted(visits, key=lambda visit: visit["arrival"])
@@ -61,8 +83,8 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
         assert {trip["origin"] for trip in trips} & {visit["place_id"] for visit in visits}
         # Questions at the same time get their own answers.
         both = await asyncio.gather(
-            archive.track("u0/phone", START_MS, START_MS + DAY_MS),
-            archive.track("u1/phone", START_MS, START_MS + DAY_MS),
+            track(archive, "u0/phone", START_MS, START_MS + DAY_MS),
+            track(archive, "u1/phone", START_MS, START_MS + DAY_MS),
         )
         assert both[1] == day != both[0]
     finally:
@@ -71,11 +93,11 @@ async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
 
 async def test_without_parquet_there_is_nothing_and_no_process(tmp_path: Path) -> None:
     nowhere = Archive(None, None)
-    assert await nowhere.track("u/p", -LATEST, LATEST) == []
+    assert await track(nowhere, "u/p", -LATEST, LATEST) == []
     assert await nowhere.visits("u/p", -LATEST, LATEST) == []
     await nowhere.close()
     empty = Archive(str(tmp_path / "history"), str(tmp_path / "places"))
-    assert await empty.track("u/p", -LATEST, LATEST) == []
+    assert await track(empty, "u/p", -LATEST, LATEST) == []
     assert await empty.visits("u/p", -LATEST, LATEST) == []
     await empty.close()
 
@@ -88,13 +110,13 @@ async def test_what_can_not_be_read_or_is_too_long_is_explained(
     (out / "date=2026-01-01" / f"location-0-{0:020d}-{9:020d}.parquet").write_bytes(b"PAR1 no")
     broken = Archive(str(out), None)
     with pytest.raises(ArchiveUnavailable, match="2026-01-01 cannot be read"):
-        await broken.track("u/p", -LATEST, LATEST)
+        await track(broken, "u/p", -LATEST, LATEST)
     await broken.close()
     monkeypatch.setattr("gateway.archive.POINTS_MAX", 100)
     archive = Archive(str(history / "history"), None)
     with pytest.raises(ArchiveRefused, match="ask for a shorter time"):
-        await archive.track("u1/phone", -LATEST, LATEST)
-    assert await archive.track("u1/phone", START_MS, START_MS + 60_000)
+        await track(archive, "u1/phone", -LATEST, LATEST)
+    assert await track(archive, "u1/phone", START_MS, START_MS + 60_000)
     await archive.close()
 
 
@@ -109,12 +131,12 @@ def reading_processes() -> list[int]:
 
 async def test_a_process_that_dies_is_started_again(history: Path) -> None:
     archive = Archive(str(history / "history"), None)
-    day = await archive.track("u1/phone", START_MS, START_MS + DAY_MS)
+    day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
     [reader] = reading_processes()
     os.kill(reader, signal.SIGKILL)
     for _ in range(3):
         try:
-            assert await archive.track("u1/phone", START_MS, START_MS + DAY_MS) == day
+            assert await track(archive, "u1/phone", START_MS, START_MS + DAY_MS) == day
             break
         except ArchiveUnavailable:
             continue
