@@ -54,7 +54,7 @@ def measure(devices: int, each: int, questions: int, folder: Path) -> dict[str, 
             answer = gateway.get(f"{path}?from={from_ms}&to={from_ms + _DAYS * _DAY_MS}")
             if number:  # the first one starts what reads Parquet
                 times.append((time.perf_counter() - began) * 1000)
-                points += (answer or b"").count(b"Z\"")  # ends of times
+                points += (answer or b"").count(b'Z"')  # ends of times
     return {
         "name": "history: a device's track over a year",
         "files": len(HistoryReader(str(history)).files()),
