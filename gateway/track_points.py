@@ -86,8 +86,10 @@ def measured(points: Points, name: str) -> list[float | None]:
     unknown = np.isnan(values)
     if unknown.all():
         return [None] * len(values)
-    known: list[float | None] = np.where(unknown, None, values).tolist()
-    return known
+    known = values.astype(np.object_)
+    known[unknown] = None
+    found: list[float | None] = known.tolist()
+    return found
 
 
 def iso_times(points: Points) -> list[str]:

@@ -6,11 +6,17 @@ from collections import deque
 from typing import Protocol
 
 from broker_core.environment import FileSlice
-from broker_core.errors import FencedLeaderEpoch, NotEnoughReplicas, UnknownLeaderEpoch
+from broker_core.errors import (
+    FencedLeaderEpoch,
+    InvalidTxnState,
+    NotEnoughReplicas,
+    UnknownLeaderEpoch,
+)
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import AppendResult, Log
 from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.control_records import EndMarker
+from broker_core.protocol.records import transactional_producer
 
 
 class AppendWaiter(Protocol):
@@ -33,6 +39,27 @@ class FetchWaiter(Protocol):
         """The partition was deleted."""
 
 
+class Verification:
+    """Whether a transaction goes on in a partition, as its coordinator has been asked (KIP-890).
+
+    What the coordinator says holds for the moment in which it said so. If the transaction's marker
+    is in the log before the answer is here, what was asked for must not follow it: nobody would
+    ever end it.
+    """
+
+    __slots__ = ("_partition", "is_outdated", "producer_id")
+
+    def __init__(self, partition: Partition, producer_id: int) -> None:
+        self._partition = partition
+        self.producer_id = producer_id
+        self.is_outdated = False
+
+    def end(self, code: int) -> int:
+        """The answer is here: its error code, or what it has become in the meantime."""
+        self._partition.verification_ended(self)
+        return InvalidTxnState.code if self.is_outdated and not code else code
+
+
 class Partition:
     """A log with its waiters.
 
@@ -45,6 +72,7 @@ class Partition:
         "_appended_bytes",
         "_appends",
         "_first_end_offset",
+        "_verifications",
         "acknowledges_after_flush",
         "bytes_in",
         "bytes_out",
@@ -61,6 +89,8 @@ class Partition:
         self.topic = topic
         self.index = index
         self.log = log
+        # Questions to transaction coordinators that are not answered yet, by producer id.
+        self._verifications: dict[int, set[Verification]] = {}
         #: The only leader there is keeps its epoch.
         self.leader_epoch = 0
         self.high_watermark = log.log_end_offset
@@ -162,7 +192,27 @@ class Partition:
             records, leader_epoch=self.leader_epoch, now_ms=now_ms, marker=marker
         )
         self._appended_bytes += len(records)
+        if marker is not None and (producer := transactional_producer(records)) is not None:
+            self._outdate(producer[0])
         return result
+
+    def verification(self, producer_id: int) -> Verification:
+        """Something is asked about a producer's transaction, elsewhere; it may end meanwhile."""
+        verification = Verification(self, producer_id)
+        self._verifications.setdefault(producer_id, set()).add(verification)
+        return verification
+
+    def verification_ended(self, verification: Verification) -> None:
+        """For Verification."""
+        others = self._verifications.get(verification.producer_id)
+        if others is not None:
+            others.discard(verification)
+            if not others:
+                del self._verifications[verification.producer_id]
+
+    def _outdate(self, producer_id: int) -> None:
+        for verification in self._verifications.pop(producer_id, ()):
+            verification.is_outdated = True
 
     def wait_durable(self, waiter: AppendWaiter, end_offset: int) -> None:
         """Tell the waiter when everything before `end_offset` is durable."""
@@ -192,7 +242,9 @@ class Partition:
                 fetch.grew(grown)
 
     def fail(self, code: int) -> None:
-        """What waits here will not become durable."""
+        """What waits here will not become durable, and markers may be written elsewhere."""
+        for producer_id in tuple(self._verifications):
+            self._outdate(producer_id)
         appends, self._appends = self._appends, deque()
         for _, waiter in appends:
             waiter.failed(code)

@@ -238,21 +238,34 @@ class Transactions:
         return self._remote is None or not self.shards.refusal(transactional_id)
 
     def admit(
-        self, producer: Producer, place: Place, *, verify_only: bool, decided: Callable[[int], None]
+        self,
+        producer: Producer,
+        partition: Partition,
+        *,
+        verify_only: bool,
+        decided: Callable[[int], None],
     ) -> None:
         """Ask the producer's coordinator whether a partition belongs to its transaction.
 
-        Unless `verify_only`, it does from now on. `decided` gets an error code, now or later.
+        Unless `verify_only`, it does from now on. `decided` gets an error code, now or later:
+        InvalidTxnState's where the transaction has ended before the answer came.
         """
-        if not self.coordinates(producer.transactional_id):
-            self._admit_elsewhere(producer, place, verify_only, decided)
-        elif verify_only:
+        place = partition.place
+        if verify_only and self.coordinates(producer.transactional_id):
             decided(self.coordinator.verify(producer, place))
-        else:
-            self.coordinator.add_partitions(
-                producer, [place], lambda verdict: decided(verdict["error_code"]), self.moment()
-            )
-            self.perform()
+            return
+        verification = partition.verification(producer.producer_id)
+
+        def answered(code: int) -> None:
+            decided(verification.end(code))
+
+        if not self.coordinates(producer.transactional_id):
+            self._admit_elsewhere(producer, place, verify_only, answered)
+            return
+        self.coordinator.add_partitions(
+            producer, [place], lambda verdict: answered(verdict["error_code"]), self.moment()
+        )
+        self.perform()
 
     def _admit_elsewhere(
         self, producer: Producer, place: Place, verify_only: bool, decided: Callable[[int], None]

@@ -258,7 +258,7 @@ class _Produce:
                 self._refuse(partition.topic, result, refusal)
             self._acknowledgement.one_less()
 
-        transactions.admit(producer, partition.place, verify_only=verify_only, decided=decided)
+        transactions.admit(producer, partition, verify_only=verify_only, decided=decided)
 
     def _append_verified(
         self,

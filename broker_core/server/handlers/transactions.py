@@ -194,7 +194,6 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
     """TxnOffsetCommit: offsets that count if the transaction commits."""
     body = request.body
     producer = _producer(body)
-    place = broker.groups.place_of(body["group_id"])
     offsets = [
         OffsetToCommit(
             topic["name"],
@@ -233,9 +232,13 @@ def handle_offset_commit(broker: Broker, request: Request) -> None:
         )
         groups.perform()
 
+    partition = broker.topics.partition(*broker.groups.place_of(body["group_id"]))
+    if partition is None:
+        commit(errors.CoordinatorNotAvailable.code)
+        return
     broker.transactions.admit(
         producer,
-        place,
+        partition,
         # Later clients leave it to the broker to add the partition to the transaction.
         verify_only=request.version < _EPOCH_PER_TRANSACTION_FROM,
         decided=commit,

@@ -28,7 +28,7 @@ from broker_core.quorum.storage import Election
 from broker_core.replication.leader import PartitionLeader
 from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
 from broker_core.server.groups import Groups
-from broker_core.server.partition import AppendWaiter, Partition
+from broker_core.server.partition import AppendWaiter, Partition, Verification
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import ReplicaFetcher
 from broker_core.server.replica_sessions import ReplicaSession
@@ -181,6 +181,9 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     "let who has lost power lead": lambda: [(BrokerControl, "register", _trust_everybody)],
     "forget who has fetched before it became a replica": lambda: [
         (ReplicaSession, "replicas_changed", _nothing)
+    ],
+    "believe what a coordinator says after the transaction's end": lambda: [
+        (Verification, "end", lambda self, code: code)
     ],
     "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
 }
