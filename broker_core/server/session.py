@@ -31,7 +31,7 @@ class ListenerSecurity:
 class ClientSession:
     """The security state of one connection."""
 
-    __slots__ = ("_principal", "_security", "raw_tokens", "sasl")
+    __slots__ = ("_principal", "_security", "raw_tokens", "sasl", "told_at")
 
     def __init__(self, security: ListenerSecurity, certificate: dict[str, Any] | None) -> None:
         self._security = security
@@ -41,6 +41,8 @@ class ClientSession:
         self.sasl = SaslAuthentication(security.sasl) if security.sasl is not None else None
         #: After a SaslHandshake of version 0 the client's messages come without headers.
         self.raw_tokens = False
+        #: When a fetch was answered last, on the event loop's clock.
+        self.told_at = float("-inf")
 
     @property
     def principal(self) -> Principal:
