@@ -13,7 +13,6 @@ import argparse
 import asyncio
 import json
 import os
-import subprocess
 import sys
 import tempfile
 import time
@@ -25,7 +24,7 @@ from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
 
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
 from load_tests.measured_gateway import MeasuredGateway
-from load_tests.own_platform import environment
+from load_tests.own_platform import run_waylog
 from waylog.cli import CommandError
 from waylog.kafka import Producer as LogProducer
 from waylog.kafka import consumer_config, ensure_topics, producer_config
@@ -37,7 +36,6 @@ from waylog.value_keys import KeyRing
 
 _START_MS: Final = 1_767_225_600_000
 _STEP_MS: Final = 120_000
-_COMMAND_S: Final = 3600.0
 
 
 def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
@@ -53,15 +51,15 @@ def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
         asyncio.run(_make_keys(servers, devices))
         _fill(servers, records, devices)
         run = ("history", "run", "--once", "--engine", "arrow", "--out", str(history))
-        _waylog(*run, "--bootstrap-servers", servers)
-        _waylog("history", "compact", "--all", "--out", str(history))
-        _waylog(
+        run_waylog(*run, "--bootstrap-servers", servers)
+        run_waylog("history", "compact", "--all", "--out", str(history))
+        run_waylog(
             *("places", "run", "--once", "--engine", "arrow"),
             *("--history", str(history), "--out", str(places)),
         )
         with MeasuredGateway(servers, folder) as gateway:
             known = _answers(gateway, gone)
-            said = _waylog(
+            said = run_waylog(
                 *("history", "erase", "--device", gone, "--yes", "--json", "--patience", "60"),
                 *("--out", str(history), "--places", str(places), "--bootstrap-servers", servers),
             )
@@ -138,20 +136,6 @@ def _fill(servers: str, records: int, devices: int) -> None:
             producer.poll(0)
     if producer.flush(300):
         raise CommandError("the log did not take all records")
-
-
-def _waylog(*words: str) -> str:
-    done = subprocess.run(
-        [sys.executable, "-m", "waylog.cli", *words],
-        env=environment(),
-        capture_output=True,
-        text=True,
-        timeout=_COMMAND_S,
-        check=False,
-    )
-    if done.returncode:
-        raise CommandError(f"waylog {' '.join(words[:2])}: {done.stderr[-2000:]}")
-    return done.stdout
 
 
 def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:

@@ -111,3 +111,18 @@ def environment() -> dict[str, str]:
     """The environment of child processes: they find our packages also without an installation."""
     folders = [str(Path(__file__).parents[1]), os.environ.get("PYTHONPATH", "")]
     return os.environ | {"PYTHONPATH": os.pathsep.join(folder for folder in folders if folder)}
+
+
+def run_waylog(*words: str) -> str:
+    """Run a command to its end; returns what it prints. Raises CommandError."""
+    done = subprocess.run(
+        [sys.executable, "-m", "waylog.cli", *words],
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=3600.0,
+        check=False,
+    )
+    if done.returncode:
+        raise CommandError(f"waylog {' '.join(words[:2])}: {done.stderr[-2000:]}")
+    return done.stdout

@@ -2,8 +2,9 @@
 
     python -m load_tests.track_bench --devices 50 --fixes-a-day 200
 
-A year of fixes is written as the history job leaves them, and packed; a gateway answers out of it.
-Each question is for another device, over all of the year, and takes what reading its answer takes.
+A year of fixes goes through the log and the history job and is packed; a gateway answers out of
+it. Each question is for another device, over all of the year, and takes what reading its answer
+takes.
 """
 
 from __future__ import annotations
@@ -13,25 +14,21 @@ import json
 import sys
 import tempfile
 import time
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-import numpy as np
-import pyarrow as pa
-import pyarrow.parquet as pq
+from confluent_kafka import Producer
 
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
 from load_tests.measured_gateway import MeasuredGateway
-from spark.compaction import compact_period, plan_period
-from spark.history_manifest import ManifestWriter
-from spark.landing import PARQUET_OPTIONS
-from spark.schema import HISTORY_SCHEMA
+from load_tests.own_platform import run_waylog
+from waylog.cli import CommandError
 from waylog.history_reader import HistoryReader
-from waylog.kafka import ensure_topics
+from waylog.kafka import ensure_topics, producer_config
 from waylog.messages import fix_id
+from waylog.topics import LOCATION
 
-_FIRST_DAY: Final = datetime(2025, 1, 1, tzinfo=UTC)
+_FIRST_MS: Final = 1_735_689_600_000  # 2025-01-01
 _DAYS: Final = 365
 _DAY_MS: Final = 86_400_000
 
@@ -39,83 +36,65 @@ _DAY_MS: Final = 86_400_000
 def measure(devices: int, each: int, questions: int, folder: Path) -> dict[str, Any]:
     """Write a year, pack it, ask for it."""
     history = folder / "history"
-    for number in range(_DAYS):
-        _write_day(history, _FIRST_DAY + timedelta(days=number), devices, each)
-    _pack(history)
-    with (
-        MeasuredBroker(WAYLOG, folder / "broker") as broker,
-        _with_topics(broker, folder) as gateway,
-    ):
-        times, points = [], 0
-        for number in range(questions + 1):
-            from_ms = round(_FIRST_DAY.timestamp() * 1000)
-            path = f"/v1/devices/{_device(number % devices).replace('/', '%2F')}/track"
-            began = time.perf_counter()
-            answer = gateway.get(f"{path}?from={from_ms}&to={from_ms + _DAYS * _DAY_MS}")
-            if number:  # the first one starts what reads Parquet
-                times.append((time.perf_counter() - began) * 1000)
-                points += (answer or b"").count(b'Z"')  # ends of times
+    with MeasuredBroker(WAYLOG, folder / "broker") as broker:
+        servers = broker.bootstrap_servers
+        ensure_topics(servers)
+        _fill(servers, devices, each)
+        run = ("history", "run", "--once", "--engine", "arrow", "--out", str(history))
+        run_waylog(*run, "--bootstrap-servers", servers)
+        run_waylog("history", "compact", "--all", "--out", str(history))
+        with MeasuredGateway(servers, folder) as gateway:
+            times, points = _ask(gateway, devices, questions)
     return {
         "name": "history: a device's track over a year",
         "files": len(HistoryReader(str(history)).files()),
         "points": round(points / questions),
-        "p50_ms": round(float(np.percentile(times, 50)), 1),
-        "p99_ms": round(float(np.percentile(times, 99)), 1),
+        "p50_ms": round(sorted(times)[len(times) // 2], 1),
+        "p99_ms": round(sorted(times)[int(len(times) * 0.99)], 1),
         "max_ms": round(max(times), 1),
         "passed": points == questions * _DAYS * each,
     }
 
 
-def _with_topics(broker: MeasuredBroker, folder: Path) -> MeasuredGateway:
-    ensure_topics(broker.bootstrap_servers)
-    return MeasuredGateway(broker.bootstrap_servers, folder)
+def _ask(gateway: MeasuredGateway, devices: int, questions: int) -> tuple[list[float], int]:
+    """Milliseconds of each question, and how many points were answered."""
+    times, points = [], 0
+    span = f"from={_FIRST_MS}&to={_FIRST_MS + _DAYS * _DAY_MS}"
+    for number in range(questions + 1):
+        name = _device(number % devices).replace("/", "%2F")
+        began = time.perf_counter()
+        answer = gateway.get(f"/v1/devices/{name}/track?{span}")
+        if number:  # the first one starts what reads Parquet
+            times.append((time.perf_counter() - began) * 1000)
+            points += (answer or b"").count(b'Z"')  # ends of times
+    return times, points
 
 
 def _device(number: int) -> str:
     return f"bench/d{number:05d}"
 
 
-def _write_day(history: Path, day: datetime, devices: int, each: int) -> None:
-    dice = np.random.default_rng(day.toordinal())
-    rows = devices * each
-    device, nth = np.repeat(np.arange(devices), each), np.tile(np.arange(each), devices)
-    times = round(day.timestamp() * 1000) + nth * (_DAY_MS // each)
-    lat = np.round(47 + device * 1e-2 + dice.normal(0, 8e-5, rows), 6)
-    lon = np.round(9 + device * 7e-3 + dice.normal(0, 8e-5, rows), 6)
-    names = [_device(number) for number in device.tolist()]
-    given = zip(names, times.tolist(), lat.tolist(), lon.tolist(), strict=True)
-    known = {
-        "id": pa.array([fix_id(*each) for each in given]),
-        "device": pa.array(names),
-        "user": pa.array(["bench"] * rows),
-        "lat": pa.array(lat),
-        "lon": pa.array(lon),
-        "time": pa.array(times),
-        "received": pa.array(times + 300),
-        "accuracy": pa.array(dice.choice([4.0, 6.5, 10.0, 14.2], rows)),
-        "kafka_partition": pa.array(np.zeros(rows, np.int32)),
-        "kafka_offset": pa.array(np.arange(rows) + (day - _FIRST_DAY).days * rows),
-    }
-    table = pa.Table.from_arrays(
-        [known.get(field.name, pa.nulls(rows, field.type)) for field in HISTORY_SCHEMA],
-        schema=HISTORY_SCHEMA,
-    ).sort_by("time")
-    folder = history / f"date={day:%Y-%m-%d}"
-    folder.mkdir(parents=True)
-    first = known["kafka_offset"][0].as_py()
-    name = f"location-0-{first:020d}-{first + rows - 1:020d}.parquet"
-    pq.write_table(table, folder / name, **PARQUET_OPTIONS)
-
-
-def _pack(history: Path) -> None:
-    reader = HistoryReader(str(history))
-    writer = ManifestWriter(str(history))
-    try:
-        for month in sorted({period[:7] for period in reader.periods()}):
-            writer.commit([compact_period(plan_period(reader, month))])
-        writer.delete_superseded()
-    finally:
-        writer.close()
+def _fill(servers: str, devices: int, each: int) -> None:
+    producer = Producer(producer_config(servers, "bench"))
+    for number in range(_DAYS * each * devices):
+        index, step = number % devices, number // devices
+        device, time_ms = _device(index), _FIRST_MS + step * (_DAY_MS // each)
+        lat, lon = 47 + index * 1e-2 + number % 977 * 1e-6, 9 + index * 7e-3 + number % 1_009 * 1e-6
+        value = (
+            f'{{"id":"{fix_id(device, time_ms, lat, lon)}","device":"{device}","user":"bench",'
+            f'"lat":{lat:.6f},"lon":{lon:.6f},"time":{time_ms},"received":{time_ms + 300},'
+            f'"accuracy":{5 + number % 20}}}'
+        )
+        while True:
+            try:
+                producer.produce(LOCATION, value, device)
+                break
+            except BufferError:
+                producer.poll(0.05)
+        if not number % 1000:
+            producer.poll(0)
+    if producer.flush(300):
+        raise CommandError("the log did not take all records")
 
 
 def main(argv: list[str] | None = None) -> int:
