@@ -286,7 +286,12 @@ class ReplicaSession:
         if self._request is not None:
             self._sessions.tell_committed()
 
-    changed = appended
+    def changed(self, partition: ReplicatedPartition) -> None:
+        """See ReplicaReader."""
+        # In a new leader epoch its followers' positions are unknown. One that heard of the epoch
+        # first has said it already, and has nothing to add where nothing is appended.
+        self.replicas_changed(partition)
+        self.appended(partition)
 
     def replicas_changed(self, partition: ReplicatedPartition) -> None:
         """See ReplicaReader."""
