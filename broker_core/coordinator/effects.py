@@ -30,8 +30,9 @@ class Respond(NamedTuple):
 class Append:
     """Append records to the group's partition of `__consumer_offsets`.
 
-    When they are acknowledged the server calls `GroupCoordinator.appended(effect)`, otherwise
-    `append_failed(effect)`; responses that depend on it come out of those.
+    Without records, for those that were appended before. When they are acknowledged the server
+    calls `GroupCoordinator.appended(effect)`, otherwise `append_failed(effect)`; responses that
+    depend on it come out of those.
     """
 
     group_id: str

@@ -256,10 +256,9 @@ class GroupCoordinator(OffsetCoordinator):
         records: list[tuple[bytes, bytes | None]],
         responses: list[Respond],
     ) -> None:
-        if records:
+        # Also where there is nothing to store: what is answered may have been stored a moment ago.
+        if records or responses:
             self._effects.append(Append(group.group_id, records, responses, is_awaited=False))
-        else:
-            self._effects += responses
 
     def appended(self, append: Append, now: Moment) -> None:
         """The records of an effect are stored."""

@@ -206,6 +206,9 @@ class Groups:
         rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
         try:
             partition = self._topic.partition_of(effect.group_id)
+            if not rows:
+                self._wait_for_former(partition, effect)
+                return
             partition.check_can_commit()
             if effect.producer is None:
                 result = partition.append(records.build_batch(rows), now.wall_ms)
@@ -234,6 +237,14 @@ class Groups:
             self._flusher.request(partition)
         else:
             partition.advance()
+
+    def _wait_for_former(self, partition: Partition, effect: Append) -> None:
+        """Nothing is stored, but nobody hears of what is not committed yet."""
+        end_offset = partition.log.log_end_offset
+        if end_offset <= partition.high_watermark:
+            self.coordinator.appended(effect, self.moment())
+        else:
+            partition.wait_durable(_AppendWait(self, effect), end_offset)
 
     def _read_again(self, group_id: str) -> None:
         """What is known of a group is not what is stored of it: only the latter holds.
