@@ -54,12 +54,12 @@ async def test_every_fix_is_sent_once_acknowledged_and_answered_with_its_address
     async with mqtt_acceptor() as acceptor:
         acceptor.push = address
         fleet = fleet_for(acceptor, 20, 400.0)
-        await play(fleet, 0.5)
+        await play(fleet, 0.55)
         end = time.monotonic() + 5
         await asyncio.to_thread(drive, fleet, lambda: fleet.pushes == fleet.sent, 5)
         assert time.monotonic() < end
         ids = Counter(msgspec.json.decode(each.payload)["id"] for each in acceptor.received)
-        assert fleet.sent == fleet.due == fleet.acknowledged == len(ids) >= 190
+        assert fleet.sent == fleet.due == fleet.acknowledged == len(ids) >= 200
         assert set(ids.values()) == {1}
         assert fleet.resent == fleet.protocol_errors == fleet.disconnects == 0
         accounts = list(fleet.accounts())
