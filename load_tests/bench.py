@@ -23,6 +23,7 @@ import msgspec
 
 from load_tests import broker_bench
 from load_tests.broker_processes import default_jars
+from load_tests.filling import produce
 from load_tests.own_platform import OwnPlatform, environment
 from load_tests.processor_time import Sampler, parts_below
 from load_tests.verify import Log
@@ -179,13 +180,7 @@ def _log(records: int) -> list[dict[str, Any]]:
         with Sampler(lambda processes: parts_below(platform.pid, processes)) as sampler:
             began = time.time()
             for key, value in messages:
-                while True:
-                    try:
-                        producer.produce(LOCATION, value, key)
-                        break
-                    except BufferError:
-                        producer.poll(0.05)
-                producer.poll(0)
+                produce(producer, key, value)
             waiting = producer.flush(120)
             produced = time.time()
             ends = log.ends((LOCATION,))

@@ -20,17 +20,17 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Consumer, KafkaError, Producer, TopicPartition
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
+from load_tests.filling import fill
 from load_tests.measured_gateway import MeasuredGateway
 from load_tests.own_platform import run_waylog
-from waylog.cli import CommandError
 from waylog.kafka import Producer as LogProducer
-from waylog.kafka import consumer_config, ensure_topics, producer_config
+from waylog.kafka import consumer_config, ensure_topics
 from waylog.messages import Address, encode, fix_id
 from waylog.sealing import ENVIRONMENT, is_sealed, sealed_if_configured, shared_key_ring
-from waylog.topics import ADDRESS, LOCATION
+from waylog.topics import ADDRESS
 from waylog.value_encryption import ensure_master_key, load_master_key
 from waylog.value_keys import KeyRing
 
@@ -49,7 +49,7 @@ def measure(records: int, devices: int, folder: Path) -> dict[str, Any]:
         servers = broker.bootstrap_servers
         ensure_topics(servers)
         asyncio.run(_make_keys(servers, devices))
-        _fill(servers, records, devices)
+        fill(servers, _sealed_fixes(servers, records, devices))
         run = ("history", "run", "--once", "--engine", "arrow", "--out", str(history))
         run_waylog(*run, "--bootstrap-servers", servers)
         run_waylog("history", "compact", "--all", "--out", str(history))
@@ -110,10 +110,9 @@ async def _make_keys(servers: str, devices: int) -> None:
     await producer.close()
 
 
-def _fill(servers: str, records: int, devices: int) -> None:
+def _sealed_fixes(servers: str, records: int, devices: int) -> Iterator[tuple[bytes, bytes]]:
     ring = shared_key_ring(servers)
     assert ring is not None
-    producer = Producer(producer_config(servers, "bench"))
     for number in range(records):
         index, step = number % devices, number // devices
         device, time_ms = _device(index), _START_MS + step * _STEP_MS
@@ -126,16 +125,7 @@ def _fill(servers: str, records: int, devices: int) -> None:
             f'"accuracy":{5 + number % 20}}}'
         )
         key = device.encode()
-        while True:
-            try:
-                producer.produce(LOCATION, ring.seal_if_known(value.encode(), key), key)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if not number % 1000:
-            producer.poll(0)
-    if producer.flush(300):
-        raise CommandError("the log did not take all records")
+        yield key, ring.seal_if_known(value.encode(), key)
 
 
 def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:

@@ -25,12 +25,12 @@ import numpy as np
 from confluent_kafka import Producer
 
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
+from load_tests.filling import produce
 from load_tests.own_platform import environment
 from load_tests.processor_time import LOAD, Process, Sampler, parts_below
 from waylog.cli import CommandError
 from waylog.kafka import ensure_topics, producer_config
 from waylog.messages import Fix, encode, fix_id
-from waylog.topics import LOCATION
 
 _DEVICES: Final = 100_000
 _SLICE_S: Final = 0.02
@@ -94,7 +94,7 @@ def measure_catch_up(records: int, words: Sequence[str] = ()) -> dict[str, Any]:
         ensure_topics(broker.bootstrap_servers)
         producer = Producer(producer_config(broker.bootstrap_servers, "bench"))
         for key, value in _messages(range(records), 1_767_225_600_000):
-            _produce(producer, key, value)
+            produce(producer, key, value)
         lost = producer.flush(120)
         began = time.time()
         with _Job(broker, Path(folder), ("--once", *words)) as job:
@@ -223,16 +223,6 @@ def _messages(numbers: range, time_ms: int) -> Iterator[tuple[bytes, bytes]]:
         yield device.encode(), encode(fix)
 
 
-def _produce(producer: Producer, key: bytes, value: bytes) -> None:
-    while True:
-        try:
-            producer.produce(LOCATION, value, key)
-            producer.poll(0)
-            return
-        except BufferError:
-            producer.poll(0.05)
-
-
 def _send_paced(producer: Producer, rate: int, seconds: float) -> int:
     """On a schedule that is fixed in advance; a slice that is late keeps the time it was due."""
     started, sent = time.time(), 0
@@ -243,7 +233,7 @@ def _send_paced(producer: Producer, rate: int, seconds: float) -> int:
             time.sleep(pause)
         until = round((number + 1) * rate * _SLICE_S)
         for key, value in _messages(range(sent, until), round(due * 1000)):
-            _produce(producer, key, value)
+            produce(producer, key, value)
         sent = until
     return sent
 

@@ -14,19 +14,17 @@ import json
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from confluent_kafka import Producer
-
 from load_tests.broker_processes import WAYLOG, MeasuredBroker
+from load_tests.filling import fill
 from load_tests.measured_gateway import MeasuredGateway
 from load_tests.own_platform import run_waylog
-from waylog.cli import CommandError
 from waylog.history_reader import HistoryReader
-from waylog.kafka import ensure_topics, producer_config
+from waylog.kafka import ensure_topics
 from waylog.messages import fix_id
-from waylog.topics import LOCATION
 
 _FIRST_MS: Final = 1_735_689_600_000  # 2025-01-01
 _DAYS: Final = 365
@@ -39,7 +37,7 @@ def measure(devices: int, each: int, questions: int, folder: Path) -> dict[str, 
     with MeasuredBroker(WAYLOG, folder / "broker") as broker:
         servers = broker.bootstrap_servers
         ensure_topics(servers)
-        _fill(servers, devices, each)
+        fill(servers, _fixes(devices, each))
         run = ("history", "run", "--once", "--engine", "arrow", "--out", str(history))
         run_waylog(*run, "--bootstrap-servers", servers)
         run_waylog("history", "compact", "--all", "--out", str(history))
@@ -74,8 +72,7 @@ def _device(number: int) -> str:
     return f"bench/d{number:05d}"
 
 
-def _fill(servers: str, devices: int, each: int) -> None:
-    producer = Producer(producer_config(servers, "bench"))
+def _fixes(devices: int, each: int) -> Iterator[tuple[bytes, bytes]]:
     for number in range(_DAYS * each * devices):
         index, step = number % devices, number // devices
         device, time_ms = _device(index), _FIRST_MS + step * (_DAY_MS // each)
@@ -85,16 +82,7 @@ def _fill(servers: str, devices: int, each: int) -> None:
             f'"lat":{lat:.6f},"lon":{lon:.6f},"time":{time_ms},"received":{time_ms + 300},'
             f'"accuracy":{5 + number % 20}}}'
         )
-        while True:
-            try:
-                producer.produce(LOCATION, value, device)
-                break
-            except BufferError:
-                producer.poll(0.05)
-        if not number % 1000:
-            producer.poll(0)
-    if producer.flush(300):
-        raise CommandError("the log did not take all records")
+        yield device.encode(), value.encode()
 
 
 def main(argv: list[str] | None = None) -> int:
