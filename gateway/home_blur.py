@@ -33,16 +33,17 @@ class Circle(NamedTuple):
 
     def has(self, lat: float, lon: float) -> bool:
         """Whether a position is within the circle."""
-        north = lat - self.lat
-        east = ((lon - self.lon + 180) % 360 - 180) * math.cos(math.radians(self.lat))
-        return math.hypot(north, east) * _METRES_PER_DEGREE <= RADIUS_M
+        return bool(self._has(lat, lon))
 
     def has_each(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.bool_]:
         """The same of many positions."""
+        within: NDArray[np.bool_] = self._has(lat, lon)
+        return within
+
+    def _has(self, lat: Any, lon: Any) -> Any:
         north = lat - self.lat
         east = ((lon - self.lon + 180) % 360 - 180) * math.cos(math.radians(self.lat))
-        within: NDArray[np.bool_] = north**2 + east**2 <= (RADIUS_M / _METRES_PER_DEGREE) ** 2
-        return within
+        return north**2 + east**2 <= (RADIUS_M / _METRES_PER_DEGREE) ** 2
 
 
 class HomeBlur:

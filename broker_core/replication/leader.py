@@ -103,6 +103,10 @@ class PartitionLeader:
         """How many have to be in sync; a partition cannot have more replicas than it has."""
         return min(min_insync_replicas, len(self._followers) + 1)
 
+    def is_under_min_isr(self, min_insync_replicas: int) -> bool:
+        """Whether the ISR, as the controller knows it, is too small to commit anything."""
+        return len(self.image.isr) < self.required_in_sync(min_insync_replicas)
+
     def committed_offset(
         self, log_end_offset: int, now_ms: int, min_insync_replicas: int
     ) -> int | None:
@@ -112,7 +116,7 @@ class PartitionLeader:
         """
         # Of members that are only proposed the controller knows nothing: while it counts too few,
         # those who have left may still be elected (KIP-966), and must lack nothing.
-        if len(self.image.isr) < self.required_in_sync(min_insync_replicas):
+        if self.is_under_min_isr(min_insync_replicas):
             return None
         isr = self.maximal_isr
         committed = log_end_offset

@@ -171,9 +171,7 @@ class ReplicatedPartition(Partition):
     def is_under_min_isr(self) -> bool:
         """Whether too few replicas are in sync for an append with acks=all."""
         leader = self.leader
-        return leader is not None and len(leader.image.isr) < leader.required_in_sync(
-            self.log.config.min_insync_replicas
-        )
+        return leader is not None and leader.is_under_min_isr(self.log.config.min_insync_replicas)
 
     @property
     def messages_in(self) -> int:

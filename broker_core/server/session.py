@@ -29,7 +29,7 @@ class ListenerSecurity:
 
 
 class ClientSession:
-    """The security state of one connection."""
+    """What is known of one connection: who is on it, and when it was told something last."""
 
     __slots__ = ("_principal", "_security", "raw_tokens", "sasl", "told_at")
 

@@ -251,7 +251,8 @@ class Transactions:
         InvalidTxnState's where the transaction has ended before the answer came.
         """
         place = partition.place
-        if verify_only and self.coordinates(producer.transactional_id):
+        is_here = self.coordinates(producer.transactional_id)
+        if is_here and verify_only:
             decided(self.coordinator.verify(producer, place))
             return
         verification = partition.verification(producer.producer_id)
@@ -259,13 +260,13 @@ class Transactions:
         def answered(code: int) -> None:
             decided(verification.end(code))
 
-        if not self.coordinates(producer.transactional_id):
+        if not is_here:
             self._admit_elsewhere(producer, place, verify_only, answered)
-            return
-        self.coordinator.add_partitions(
-            producer, [place], lambda verdict: answered(verdict["error_code"]), self.moment()
-        )
-        self.perform()
+        else:
+            self.coordinator.add_partitions(
+                producer, [place], lambda verdict: answered(verdict["error_code"]), self.moment()
+            )
+            self.perform()
 
     def _admit_elsewhere(
         self, producer: Producer, place: Place, verify_only: bool, decided: Callable[[int], None]

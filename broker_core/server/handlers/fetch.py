@@ -252,15 +252,18 @@ class _Fetch:
 
     def may_gather(self, size: int) -> bool:
         """Whether the client was told something a moment ago, and this is little."""
-        return (
-            size < _GATHER_BYTES and self._loop.time() < self._request.session.told_at + _GATHER_S
-        )
+        return size < _GATHER_BYTES and self._loop.time() < self._due
+
+    @property
+    def _due(self) -> float:
+        """When the client may be told something again."""
+        return self._request.session.told_at + _GATHER_S
 
     def wait(self, missing: int) -> None:
         """Park until `missing` more bytes are there or the client's time is up."""
         self._missing = missing
         if missing <= 0:
-            self._waking = self._loop.call_at(self._request.session.told_at + _GATHER_S, self._wake)
+            self._waking = self._loop.call_at(self._due, self._wake)
         for partition in self._partitions:
             partition.fetches.add(self)
         self._request.on_close = self._leave
@@ -272,9 +275,8 @@ class _Fetch:
         if self._missing <= 0 and self._waking is None:
             # One flush makes records of several partitions visible: one answer has them all. And
             # where records come all the time, those of a moment go together.
-            due = self._request.session.told_at + _GATHER_S
-            if self._loop.time() < due:
-                self._waking = self._loop.call_at(due, self._wake)
+            if self._loop.time() < self._due:
+                self._waking = self._loop.call_at(self._due, self._wake)
             else:
                 self._waking = self._loop.call_soon(self._wake)
 
