@@ -56,7 +56,7 @@ PHONES = (
 
 
 def geolife_rows() -> Iterator[dict[str, str]]:
-    """Real tracks; where they are absent, walks between three towns with the same columns."""
+    """Real tracks; where they are absent, walks to and fro between two towns."""
     if GEOLIFE.exists():
         with gzip.open(GEOLIFE, "rt", encoding="utf-8", newline="") as file:
             yield from csv.DictReader(file)
@@ -64,8 +64,10 @@ def geolife_rows() -> Iterator[dict[str, str]]:
     for number in range(11):
         start = datetime(2008, 5, 1, 6, tzinfo=UTC).timestamp()
         for step in range(3_000):
-            # A day's rhythm: half an hour at one place, then half an hour on the way.
-            moved = (step // 360) + max(0, step % 360 - 180) / 180
+            # Half an hour at one place, then half an hour on the way to the other.
+            hour, minute = divmod(step, 360)
+            walked = max(0, minute - 180) / 180
+            moved = 1 - walked if hour % 2 else walked
             moment = datetime.fromtimestamp(start + step * 10, UTC)
             yield {
                 "uid": f"{number:03}",
