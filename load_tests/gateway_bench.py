@@ -19,7 +19,6 @@ import json
 import multiprocessing
 import os
 import re
-import resource
 import shutil
 import signal
 import subprocess
@@ -39,6 +38,7 @@ from load_tests.processor_time import read_process
 from load_tests.verify import Log
 from load_tests.websocket_clients import acknowledged_messages
 from waylog.cli import CommandError
+from waylog.file_limit import raise_file_limit
 from waylog.kafka import ensure_topics
 from waylog.topics import LOCATION
 
@@ -189,7 +189,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--mosquitto", action="store_true", help="MQTT to Mosquitto instead")
     parser.add_argument("--pause", type=float, default=0.0, metavar="S", help="before the load")
     arguments = parser.parse_args(argv)
-    _raise_file_limit()
+    raise_file_limit()
     passed = True
     for name in arguments.only or names[:4]:
         with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
@@ -197,11 +197,6 @@ def main(argv: list[str] | None = None) -> int:
         passed = passed and bool(result.get("passed", True))
         print(json.dumps(result), flush=True)
     return 0 if passed else 1
-
-
-def _raise_file_limit() -> None:
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
 
 
 def _run(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
@@ -306,7 +301,7 @@ def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
     """A fleet's process: says when all devices are connected, sends when it is told to."""
     from load_tests.fleet import Fleet
 
-    _raise_file_limit()
+    raise_file_limit()
     fleet = Fleet(
         "127.0.0.1",
         port,

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import logging
-import resource
 import secrets
 import time
 from collections.abc import Callable
@@ -14,6 +13,7 @@ from typing import Any, Final
 from load_tests import locust_statistics
 from load_tests.account import DeviceAccount
 from load_tests.outcome import Outcome, Second, SecondsRecorder
+from waylog.file_limit import raise_file_limit
 
 logger = logging.getLogger(__name__)
 
@@ -49,13 +49,6 @@ def add_options(parser: Any) -> None:
     group.add_argument("--run-id", default="", help="6 to 16 letters or digits; unlike all others")
     group.add_argument("--first-device", type=int, default=0, help="number of the first device")
     group.add_argument("--index", type=int, default=0, help="number of this process in --out")
-
-
-def raise_file_limit() -> int:
-    """Let this process open as many files as the system allows; returns how many."""
-    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-    return hard
 
 
 class Process:

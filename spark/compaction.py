@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from spark.fixes import to_units
 from spark.schema import HISTORY_SCHEMA
+from waylog.file_limit import raise_file_limit
 from waylog.history_reader import (
     MONTH_LENGTH,
     RUNS_KEY,
@@ -37,6 +38,7 @@ from waylog.history_reader import (
     encode_runs,
     merge_spans,
 )
+from waylog.row_groups import read_row_groups
 from waylog.storage import Storage
 
 #: Rows of a compacted file: a fix as in HISTORY_SCHEMA, with positions in 1e-7 degrees.
@@ -59,7 +61,7 @@ _GROUP_ROWS_MAX: Final = 65_536
 FILE_BYTES: Final = 256 << 20
 
 #: Rows that are sorted at once, in memory.
-SORT_ROWS: Final = 2_000_000
+SORT_ROWS: Final = 500_000
 
 # Which of these encodings is smaller depends on how a fleet sends and names its fixes; each file's
 # first rows decide. The level of compression that pays for each column beside.
@@ -124,6 +126,7 @@ def compact_period(task: CompactionTask) -> CompactionResult:
     They do not count before the manifest names them.
     """
     storage = Storage(task.history)
+    raise_file_limit()  # each chunk is a file while rows are spread over them
     with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
         parts = _Chunks(storage, task, Path(folder))
         parts.measure()
@@ -131,6 +134,7 @@ def compact_period(task: CompactionTask) -> CompactionResult:
         try:
             for chunk in parts.chunks():
                 writer.write(chunk)
+                del chunk  # before the next one is read
         finally:
             writer.close()
     if parts.rows - parts.doubled != writer.rows:
@@ -172,19 +176,13 @@ class _Chunks:
             filled += rows
         order = {device: index for index, device in enumerate(devices)}
         if number == 0:
-            table = pa.concat_tables(
-                [pa.Table.from_batches([batch]) for batch in self._read()]
-                or [COMPACTED_SCHEMA.empty_table()]
-            )
-            yield self._sorted(table, order)
+            yield self._sorted(pa.Table.from_batches(self._read(), COMPACTED_SCHEMA), order)
             return
         self._spread(order, chunk_of, number + 1)
         for chunk in range(number + 1):
             path = self._folder / f"{chunk}.arrow"
-            with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
-                table = reader.read_all()
+            yield self._sorted(_read_stream(path), order)
             path.unlink()
-            yield self._sorted(table, order)
 
     def measure(self) -> None:
         """Look how many rows there are, whose, and where."""
@@ -205,7 +203,7 @@ class _Chunks:
                     for name in names
                     if name in there or name.removesuffix("_e7") in there
                 ]
-                for batch in parquet.iter_batches(1 << 18, columns=wanted, use_threads=False):
+                for batch in read_row_groups(parquet, wanted):
                     yield _compacted(batch, schema)
 
     def _spread(self, order: dict[str, int], chunk_of: NDArray[np.int64], chunks: int) -> None:
@@ -226,14 +224,19 @@ class _Chunks:
                 stream.close()
 
     def _sorted(self, table: pa.Table, order: dict[str, int]) -> pa.Table:
-        table = table.combine_chunks()
         if not table.num_rows:
             return table
         position = _positions(table["device"].combine_chunks(), order)
         time = table["time"].to_numpy()
         rows = np.lexsort((table["kafka_offset"].to_numpy(), time, position))
         rows = rows[np.searchsorted(position[rows], 0) :]
-        table = table.take(pa.array(rows))
+        places = pa.array(rows)
+        # Column by column, and each let go: two copies of all would be most of the memory here.
+        columns = []
+        while table.num_columns:
+            columns.append(table.column(0).combine_chunks().take(places))
+            table = table.remove_column(0)
+        table = pa.Table.from_arrays(columns, schema=COMPACTED_SCHEMA)
         # A fix that was sent again long after the first time: as in the log, the first one counts.
         ids = table["id"].combine_chunks()
         again = np.zeros(len(rows), np.bool_)
@@ -304,6 +307,11 @@ def _spaced(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
     ):
         values = (values | values << np.uint64(shift)) & np.uint64(mask)
     return values
+
+
+def _read_stream(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
 
 
 def _positions(device: pa.Array, order: dict[str, int]) -> NDArray[np.int64]:
@@ -448,7 +456,7 @@ def rewrite_without(
     with storage.open_input(file.path) as stream:
         parquet = pq.ParquetFile(stream)
         writer = _Writer(storage, task, parquet.metadata.num_rows)
-        for batch in parquet.iter_batches(_GROUP_ROWS_MAX, use_threads=False):
+        for batch in read_row_groups(parquet, rows=_GROUP_ROWS_MAX):
             before += batch.num_rows
             kept = batch.filter(pc.invert(pc.is_in(batch["device"], gone)))
             writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))

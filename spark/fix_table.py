@@ -14,12 +14,10 @@ from numpy.typing import NDArray
 
 from spark.fixes import Fixes, to_units
 from waylog.history_reader import DeviceRun, device_runs
+from waylog.row_groups import read_row_groups
 from waylog.storage import Storage
 
 _WHERE: Final = ("kafka_partition", "kafka_offset")
-
-#: Rows that are in memory at once while a file is read.
-_ROWS: Final = 1 << 19
 
 
 class Part(NamedTuple):
@@ -85,7 +83,7 @@ def read_source(storage: Storage, source: Source) -> Iterator[Part]:
         if source.offsets is not None:
             columns += _WHERE
         start = 0
-        for batch in file.iter_batches(_ROWS, columns=columns, use_threads=False):
+        for batch in read_row_groups(file, columns):
             if not batch.num_rows:
                 continue
             part = part_of(batch) if runs is None else _part_of_runs(batch, runs, start)

@@ -49,7 +49,7 @@ _CURRENT: Final = "_state/current.json"
 _SHARDS: Final = "_shards"
 
 # A bucket begins with so many fixes at most: this bounds a task's memory, not the number of users.
-_BUCKET_ROWS: Final = 2_000_000
+_BUCKET_ROWS: Final = 1_000_000
 _BUCKETS_MAX: Final = 1024
 _BUCKETS_MIN: Final = 2
 

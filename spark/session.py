@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from spark.jvm import find_java, private_cache
+from waylog.config import ARROW_MEMORY_POOL
 from waylog.sealing import ENVIRONMENT
 
 if TYPE_CHECKING:
@@ -108,6 +109,8 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
     if master.startswith("local"):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
+    variable, pool = ARROW_MEMORY_POOL
+    settings[f"spark.executorEnv.{variable}"] = os.environ.setdefault(variable, pool)
     if ENVIRONMENT in os.environ:
         settings[f"spark.executorEnv.{ENVIRONMENT}"] = os.environ[ENVIRONMENT]
     if jars:

@@ -10,11 +10,12 @@ from __future__ import annotations
 import argparse
 import importlib
 import logging
+import os
 import sys
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
-from waylog.config import ConfigError
+from waylog.config import ARROW_MEMORY_POOL, ConfigError
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -98,6 +99,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = next((each for each in COMMANDS if each.name == name), None)
     arguments = _parser(command).parse_args(words)
     assert command is not None
+    os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
         return _load(command).run(arguments)
     except ConfigError as error:

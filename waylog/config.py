@@ -11,6 +11,10 @@ DEFAULT_HTTP = "127.0.0.1:8080"
 DEFAULT_MQTT = "127.0.0.1:1883"
 DEFAULT_DATA = "data"
 
+#: Where Arrow takes memory from, unless the environment says otherwise: its own choice keeps what
+#: it has freed, 120 MiB of it in the places job.
+ARROW_MEMORY_POOL = ("ARROW_DEFAULT_MEMORY_POOL", "system")
+
 
 class ConfigError(ValueError):
     """A setting is wrong; the message says which, where it stands and what is allowed."""

@@ -27,6 +27,8 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 import msgspec
 
+from waylog.row_groups import read_row_groups
+
 if TYPE_CHECKING:
     import pyarrow as pa
 
@@ -309,7 +311,7 @@ class HistoryReader:
             if not groups:
                 return
             names = None if columns is None else _physical(parquet, columns)
-            for batch in parquet.iter_batches(row_groups=groups, columns=names, use_threads=False):
+            for batch in read_row_groups(parquet, names, groups=groups):
                 yield in_degrees(batch)
 
     def track(

@@ -280,19 +280,23 @@ class TopicRegistry:
         """Delete a topic with its records."""
         self._unregister(topic)
         self._save()
-        self._delete_partitions(topic.name, topic.partitions)
+        gone = errors.UnknownTopicOrPartition.code
+        self._delete_partitions(topic.name, topic.partitions, gone)
         logger.info("topic %s deleted", topic.name)
 
     def forget(self, topic: Topic) -> None:
         """A topic of which is stored elsewhere that it exists does so no longer."""
         self._unregister(topic)
-        self._delete_partitions(topic.name, topic.partitions)
+        gone = errors.UnknownTopicOrPartition.code
+        self._delete_partitions(topic.name, topic.partitions, gone)
 
     def drop_partition(self, topic: Topic, index: int) -> None:
         """Delete a replica: it is elsewhere now."""
         partition = topic.remove(index)
         if partition is not None:
-            self._delete_partitions(topic.name, [partition])
+            # It exists all the same: what waits here, a marker say, has to be done elsewhere.
+            elsewhere = errors.NotLeaderOrFollower.code
+            self._delete_partitions(topic.name, [partition], elsewhere)
             self.version += 1
 
     def _unregister(self, topic: Topic) -> None:
@@ -300,12 +304,12 @@ class TopicRegistry:
         del self._by_id[topic.topic_id]
         self.version += 1
 
-    def _delete_partitions(self, name: str, partitions: list[Partition]) -> None:
+    def _delete_partitions(self, name: str, partitions: list[Partition], code: int) -> None:
         """Logs go in a thread: gigabytes take the file system a while, and a compaction may be at
         work on them.
         """
         for partition in partitions:
-            partition.mark_deleted(errors.UnknownTopicOrPartition.code)
+            partition.mark_deleted(code)
         self._deletions = {
             name: deletion for name, deletion in self._deletions.items() if not deletion.done()
         }

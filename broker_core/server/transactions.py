@@ -142,6 +142,7 @@ _AGAIN: Final = frozenset(
     for each in (
         errors.KafkaStorageError,
         errors.NotLeaderOrFollower,
+        errors.UnknownTopicOrPartition,  # whether that is so is for the metadata to say
         errors.LeaderNotAvailable,
         errors.NotEnoughReplicas,
         errors.NotEnoughReplicasAfterAppend,
@@ -347,7 +348,7 @@ class Transactions:
 
     def _write_markers(self, effect: WriteMarkers, places: Iterable[Place]) -> None:
         def done(codes: dict[Place, int]) -> None:
-            # What another epoch has overtaken, and what is deleted, needs no marker any more.
+            # What another epoch has overtaken needs no marker any more.
             failed = [place for place, code in codes.items() if code in _AGAIN]
             if failed:
                 self._later(_RETRY_S, lambda: self._write_markers(effect, failed))
@@ -365,19 +366,17 @@ class Transactions:
         producer = (after.producer_id, after.epoch)
         marker = EndMarker(effect.committed, epoch)
         wait = MarkerWait(done)
-        if self._remote is None:
-            self.write_markers(sorted(places), producer, marker, wait)
-            return
         here: list[Place] = []
         elsewhere: dict[int, list[Place]] = {}
         for place in sorted(places):
+            if self._remote is None:
+                if self._topics.partition(*place) is not None:
+                    here.append(place)
+                continue
             leader = self._remote.leader_of(place)
-            if leader is None:
-                wait.expect()
-                wait.finish(place, errors.UnknownTopicOrPartition.code)
-            elif leader == self._remote.node_id:
+            if leader == self._remote.node_id:
                 here.append(place)
-            else:
+            elif leader is not None:
                 elsewhere.setdefault(leader, []).append(place)
         for leader, theirs in elsewhere.items():
             self._send_markers(leader, theirs, producer, marker, wait)
@@ -418,9 +417,7 @@ class Transactions:
                     for each in topic["partitions"]:
                         codes[topic["name"], each["partition_index"]] = each["error_code"]
             for place, code in codes.items():
-                # That it does not exist is for the metadata to say.
-                is_unknown = code == errors.UnknownTopicOrPartition.code
-                wait.finish(place, errors.NotLeaderOrFollower.code if is_unknown else code)
+                wait.finish(place, code)
 
         if leader < 0:
             answered(None)

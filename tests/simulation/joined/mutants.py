@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager
 from typing import Any
 from unittest.mock import patch
 
+from broker_core import errors
 from broker_core.cluster.brokers import BrokerControl
 from broker_core.cluster.elections import PartitionTarget
 from broker_core.coordinator.consumer_group import ConsumerGroup
@@ -26,6 +27,7 @@ from broker_core.quorum.file_store import FileElectionStore
 from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
 from broker_core.replication.leader import PartitionLeader
+from broker_core.server import transactions
 from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
 from broker_core.server.groups import Groups
 from broker_core.server.partition import AppendWaiter, Partition, Verification
@@ -184,6 +186,13 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
     ],
     "believe what a coordinator says after the transaction's end": lambda: [
         (Verification, "end", lambda self, code: code)
+    ],
+    "take a partition that has moved away for a deleted one": lambda: [
+        (
+            transactions,
+            "_AGAIN",
+            transactions._AGAIN - {errors.NotLeaderOrFollower.code},
+        ),
     ],
     "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
 }

@@ -49,6 +49,7 @@ def main() -> int:
     parser.add_argument(
         "--history", action="store_true", help="print the whole history of the first seed, and end"
     )
+    parser.add_argument("--only", type=int, nargs="+", help="these seeds instead")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings have an order that a seed does not know.
@@ -64,7 +65,8 @@ def main() -> int:
     failed: list[int] = []
     simulated_s = 0.0
     steps = 0
-    for seed in range(arguments.first, arguments.first + arguments.seeds):
+    seeds = arguments.only or range(arguments.first, arguments.first + arguments.seeds)
+    for seed in seeds:
         platform = Platform(seed, chaos_s_max=arguments.chaos)
         try:
             platform.run()
@@ -83,7 +85,7 @@ def main() -> int:
     for name, number in sorted(covered.items()):
         print(f"{number:12,}  {name}")
     print(
-        f"{arguments.seeds} seeds from {arguments.first}, {len(failed)} failed {failed[:20]}; "
+        f"{len(seeds)} seeds from {seeds[0]}, {len(failed)} failed {failed[:20]}; "
         f"{simulated_s / 3600:.2f} simulated hours, {steps:,} steps, "
         f"{time.process_time():.0f} s of CPU"
     )
