@@ -277,6 +277,9 @@ class BrokerConfig:
     share_state_topic_partitions: int = _setting(
         "share.coordinator.state.topic.num.partitions", 4, int, low=1
     )
+    share_state_topic_replication_factor: int = _setting(
+        "share.coordinator.state.topic.replication.factor", 3, int, low=1
+    )
     share_state_topic_segment_bytes: int = _setting(
         "share.coordinator.state.topic.segment.bytes", 100 * 1024 * 1024, int, low=1024
     )

@@ -230,6 +230,7 @@ class MeasuredBroker:
                 "default.replication.factor": factor,
                 "min.insync.replicas": in_sync,
                 "offsets.topic.replication.factor": factor,
+                "share.coordinator.state.topic.replication.factor": factor,
                 "transaction.state.log.replication.factor": factor,
                 "transaction.state.log.min.isr": in_sync,
             }

@@ -118,6 +118,7 @@ class BrokerProcesses:
             "default.replication.factor": str(factor),
             "min.insync.replicas": str(max(factor - 1, 1)),
             "offsets.topic.replication.factor": str(factor),
+            "share.coordinator.state.topic.replication.factor": str(factor),
             "transaction.state.log.replication.factor": str(factor),
         }
         if broker in self._voters:

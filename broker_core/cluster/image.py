@@ -35,6 +35,7 @@ from broker_core.cluster.records import (
 #: Kafka's numbers of the types of resources that have settings.
 TOPIC_RESOURCE: Final = 2
 BROKER_RESOURCE: Final = 4
+GROUP_RESOURCE: Final = 32
 
 #: A partition by topic and number.
 Place = tuple[str, int]

@@ -189,6 +189,10 @@ class ShareGroup:
         logger.info("share group %s: %s leaves", self.group_id, member_id)
         self._assign()
 
+    def places(self) -> frozenset[TopicPartition]:
+        """All that members are to read."""
+        return frozenset(place for places in self.target.values() for place in places)
+
     def next_deadline(self) -> int | None:
         """When the next member is missed."""
         return min((each.session_ends_ms for each in self.members.values()), default=None)

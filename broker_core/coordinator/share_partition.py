@@ -34,7 +34,7 @@ class AcknowledgeType(IntEnum):
     RENEW = 4
 
 
-_DONE: Final = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
+DONE: Final = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 _ANSWERS: Final = {
     AcknowledgeType.GAP: DeliveryState.ARCHIVED,
     AcknowledgeType.ACCEPT: DeliveryState.ACKNOWLEDGED,
@@ -279,7 +279,7 @@ class SharePartition:
 
     def _advance(self) -> None:
         records = self._records
-        while (record := records.get(self.start_offset)) is not None and record.state in _DONE:
+        while (record := records.get(self.start_offset)) is not None and record.state in DONE:
             del records[self.start_offset]
             self.start_offset += 1
 

@@ -1,10 +1,15 @@
-"""What a share group has of a partition as a record of `__share_group_state`, in Kafka's format."""
+"""What is stored of share groups, in Kafka's formats.
+
+What a group has of a partition is a record of `__share_group_state`; that there is the group, and
+which partitions it reads, are records of `__consumer_offsets`.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple
 
-from broker_core.coordinator.share_partition import DeliveryState, SharePartition, StateBatch
+from broker_core.coordinator.share_partition import DONE, DeliveryState, StateBatch
 from broker_core.coordinator.stored import decode_stored, encode_stored, stored_version
 from broker_core.protocol.schema import StoredMessage
 
@@ -54,6 +59,17 @@ class StoredState(NamedTuple):
 
     start_offset: int
     batches: list[StateBatch]
+    #: Grows when an administrator sets the offset; what was read before may not be written again.
+    state_epoch: int = 0
+    #: Of the partition's leader that has read or written this last.
+    leader_epoch: int = 0
+
+    @property
+    def delivery_complete_count(self) -> int:
+        """Records behind the start offset that are done."""
+        return sum(
+            each.last_offset - each.first_offset + 1 for each in self.batches if each.state in DONE
+        )
 
 
 def encode_key(place: SharePlace) -> bytes:
@@ -68,27 +84,19 @@ def decode_key(key: bytes) -> SharePlace | None:
     return SharePlace(**decode_stored(_KEY, key))
 
 
-def encode_value(share: SharePartition, now_ms: int) -> bytes:
+def encode_value(state: StoredState, now_ms: int) -> bytes:
     """A record value; `now_ms` is wall time."""
     return encode_stored(
         _VALUE,
         0,
         {
             "snapshot_epoch": 0,
-            "state_epoch": 0,
-            "leader_epoch": 0,
-            "start_offset": share.start_offset,
+            "state_epoch": state.state_epoch,
+            "leader_epoch": state.leader_epoch,
+            "start_offset": state.start_offset,
             "create_timestamp": now_ms,
             "write_timestamp": now_ms,
-            "state_batches": [
-                {
-                    "first_offset": each.first_offset,
-                    "last_offset": each.last_offset,
-                    "delivery_state": each.state,
-                    "delivery_count": each.delivery_count,
-                }
-                for each in share.batches()
-            ],
+            "state_batches": batch_fields(state.batches),
         },
     )
 
@@ -98,13 +106,138 @@ def decode_value(value: bytes) -> StoredState:
     fields = decode_stored(_VALUE, value)
     return StoredState(
         fields["start_offset"],
-        [
-            StateBatch(
-                each["first_offset"],
-                each["last_offset"],
-                DeliveryState(each["delivery_state"]),
-                each["delivery_count"],
-            )
-            for each in fields["state_batches"]
-        ],
+        batches_of(fields["state_batches"]),
+        fields["state_epoch"],
+        fields["leader_epoch"],
     )
+
+
+def batch_fields(batches: Iterable[StateBatch]) -> list[dict[str, int]]:
+    """Batches as in records and requests."""
+    return [
+        {
+            "first_offset": each.first_offset,
+            "last_offset": each.last_offset,
+            "delivery_state": each.state,
+            "delivery_count": each.delivery_count,
+        }
+        for each in batches
+    ]
+
+
+def batches_of(fields: Iterable[Mapping[str, int]]) -> list[StateBatch]:
+    """What `batch_fields` gave; raises ValueError for a state that there is not."""
+    return [
+        StateBatch(
+            each["first_offset"],
+            each["last_offset"],
+            DeliveryState(each["delivery_state"]),
+            each["delivery_count"],
+        )
+        for each in fields
+    ]
+
+
+# ------------------------------------------------------------------------- in __consumer_offsets
+
+_METADATA: Final = 11
+_PARTITIONS: Final = 15
+
+#: Kinds of keys of `__consumer_offsets` that are about share groups.
+KINDS: Final = frozenset({_METADATA, _PARTITIONS})
+
+_GROUP_KEYS: Final = {
+    kind: StoredMessage(
+        name=f"ShareGroup{name}Key",
+        versions=(kind, kind),
+        flexible_from=None,
+        fields=f"""
+    group_id string {kind}+
+""",
+    )
+    for kind, name in ((_METADATA, "Metadata"), (_PARTITIONS, "StatePartitionMetadata"))
+}
+_METADATA_VALUE: Final = StoredMessage(
+    name="ShareGroupMetadataValue",
+    versions=(0, 0),
+    flexible_from=0,
+    fields="""
+    epoch int32 0+
+    metadata_hash int64 0+
+""",
+)
+_PARTITIONS_VALUE: Final = StoredMessage(
+    name="ShareGroupStatePartitionMetadataValue",
+    versions=(0, 0),
+    flexible_from=0,
+    fields="""
+    initializing_topics [] 0+
+        topic_id uuid 0+
+        topic_name string 0+
+        partitions []int32 0+
+    initialized_topics [] 0+
+        topic_id uuid 0+
+        topic_name string 0+
+        partitions []int32 0+
+    deleting_topics [] 0+
+        topic_id uuid 0+
+        topic_name string 0+
+""",
+)
+
+
+class StoredGroup(NamedTuple):
+    """What is known of a group wherever it is coordinated."""
+
+    epoch: int
+    places: frozenset[tuple[bytes, int]]  # (topic id, partition) that it has been told to read
+
+
+def group_records(
+    group_id: str, group: StoredGroup | None, name_of: Mapping[bytes, str]
+) -> list[tuple[bytes, bytes | None]]:
+    """Keys and values that store a group, or forget it."""
+    keys = {
+        kind: encode_stored(message, kind, {"group_id": group_id})
+        for kind, message in _GROUP_KEYS.items()
+    }
+    if group is None:
+        return [(key, None) for key in keys.values()]
+    topics: dict[bytes, list[int]] = {}
+    for topic_id, partition in sorted(group.places):
+        topics.setdefault(topic_id, []).append(partition)
+    metadata = encode_stored(_METADATA_VALUE, 0, {"epoch": group.epoch, "metadata_hash": 0})
+    partitions = encode_stored(
+        _PARTITIONS_VALUE,
+        0,
+        {
+            "initializing_topics": [],
+            "initialized_topics": [
+                {"topic_id": each, "topic_name": name_of.get(each, ""), "partitions": numbers}
+                for each, numbers in topics.items()
+            ],
+            "deleting_topics": [],
+        },
+    )
+    return [(keys[_METADATA], metadata), (keys[_PARTITIONS], partitions)]
+
+
+def read_group_record(
+    key: bytes, value: bytes | None, known: Mapping[str, StoredGroup]
+) -> tuple[str, StoredGroup | None]:
+    """A group after one of its records, whose kind is of KINDS; raises RemoteProtocolError."""
+    kind = stored_version(key)
+    group_id: str = decode_stored(_GROUP_KEYS[kind], key)["group_id"]
+    if value is None:
+        return group_id, None
+    before = known.get(group_id, StoredGroup(0, frozenset()))
+    if kind == _METADATA:
+        return group_id, before._replace(epoch=decode_stored(_METADATA_VALUE, value)["epoch"])
+    fields = decode_stored(_PARTITIONS_VALUE, value)
+    places = frozenset(
+        (topic["topic_id"], partition)
+        for name in ("initializing_topics", "initialized_topics")
+        for topic in fields[name]
+        for partition in topic["partitions"]
+    )
+    return group_id, before._replace(places=places)

@@ -110,6 +110,12 @@ class Authority(Protocol):
     def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
         """Replace that."""
 
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        """What clients have set of a group."""
+
+    def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
+        """Replace that."""
+
 
 class LocalAuthority:
     """A broker that is a cluster of its own: everything is durable when it is decided."""
@@ -249,3 +255,19 @@ class LocalAuthority:
             dynamic.replace(before, for_all=not resource_name)
             raise
         dynamic.apply(broker.topics, broker.network.limits)
+
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        """See Authority."""
+        return self._broker.group_settings.of(group_id)
+
+    def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
+        """See Authority."""
+        broker, settings = self._broker, self._broker.group_settings
+        before = settings.of(group_id)
+        settings.replace(group_id, properties)
+        try:
+            broker.settings.save()
+        except errors.KafkaStorageError:
+            settings.replace(group_id, before)
+            raise
+        broker.group_changed(group_id)

@@ -193,28 +193,39 @@ def _add(request: Request, field: str, entries: Iterable[Entry]) -> None:
     request.amend = amend
 
 
-def _of_share_groups(broker: Broker, request: Request) -> bool:
-    """What is not offered in a cluster, and no client asks for that reads what is."""
-    request.disconnect()
-    return False
-
-
-#: What concerns share groups.
-SHARE_GROUP_APIS: Final = frozenset(
-    each.key
-    for each in (
-        api.SHARE_GROUP_HEARTBEAT,
-        api.SHARE_GROUP_DESCRIBE,
-        api.SHARE_FETCH,
-        api.SHARE_ACKNOWLEDGE,
-        api.DESCRIBE_SHARE_GROUP_OFFSETS,
-        api.ALTER_SHARE_GROUP_OFFSETS,
-        api.DELETE_SHARE_GROUP_OFFSETS,
+def _share_offsets(broker: Broker, request: Request) -> bool:
+    codes = {
+        group["group_id"]: broker.groups.shards.refusal(group["group_id"])
+        for group in request.body["groups"]
+    }
+    request.body["groups"] = [
+        group for group in request.body["groups"] if not codes[group["group_id"]]
+    ]
+    _add(
+        request,
+        "groups",
+        (
+            {"group_id": name, "error_code": code, "topics": []}
+            for name, code in codes.items()
+            if code
+        ),
     )
-)
+    return True
+
+
+def _of_share_group(broker: Broker, request: Request) -> bool:
+    code = broker.groups.shards.refusal(request.body["group_id"])
+    if code:
+        request.reply({"error_code": code, "responses": []})
+    return not code
+
 
 _GATES: Final[dict[int, Gate]] = {
-    **dict.fromkeys(SHARE_GROUP_APIS, _of_share_groups),
+    api.SHARE_GROUP_HEARTBEAT.key: _of_group,
+    api.SHARE_GROUP_DESCRIBE.key: _each_group("group_ids", "groups", members=[]),
+    api.DESCRIBE_SHARE_GROUP_OFFSETS.key: _share_offsets,
+    api.ALTER_SHARE_GROUP_OFFSETS.key: _of_share_group,
+    api.DELETE_SHARE_GROUP_OFFSETS.key: _of_share_group,
     api.OFFSET_COMMIT.key: _of_group_by_partition,
     api.OFFSET_FETCH.key: _offset_fetch,
     api.JOIN_GROUP.key: _of_group,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, Protocol
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
@@ -20,7 +20,7 @@ from broker_core.protocol.records import BatchHeader
 from broker_core.server.coordinator_shards import CoordinatorShards
 from broker_core.server.flusher import Flusher
 from broker_core.server.internal_topic import InternalTopic, read_back
-from broker_core.server.partition import Partition
+from broker_core.server.partition import AppendWaiter, Partition
 from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
@@ -84,6 +84,37 @@ class SubscribableTopics:
         return None if topic is None else topic.name
 
 
+#: Told the error code when something has been stored; 0 is none.
+Stored = Callable[[int], None]
+
+
+class StoreWait:
+    """See AppendWaiter."""
+
+    __slots__ = ("_stored",)
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+
+    def durable(self) -> None:
+        """See AppendWaiter."""
+        self._stored(errors.NONE)
+
+    def failed(self, code: int) -> None:
+        """See AppendWaiter."""
+        self._stored(coordinator_error(code))
+
+
+class KeptBeside(Protocol):
+    """What else has records in the groups' topic."""
+
+    def take(self, key: bytes, value: bytes | None) -> bool:
+        """Take over a record; False for one that is not its own."""
+
+    def unload(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget groups that are coordinated elsewhere."""
+
+
 class Groups:
     """Performs the coordinator's effects and calls it when time has come."""
 
@@ -113,6 +144,7 @@ class Groups:
             config.offsets_topic_segment_bytes,
             creates=is_alone,
         )
+        self.beside: KeptBeside | None = None
         #: Which groups are coordinated here, in a cluster.
         self.shards = CoordinatorShards(self._topic, self._load, self._unload)
         self.coordinator = GroupCoordinator(
@@ -155,6 +187,8 @@ class Groups:
         loader = self.coordinator.begin_loading()
 
         def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
+            if self.beside is not None and self.beside.take(key, value):
+                return
             producer_id = header.producer_id if header.is_transactional else None
             loader.load(key, value, now, producer_id)
 
@@ -163,7 +197,12 @@ class Groups:
         self._set_timer()
 
     def _unload(self, index: int) -> None:
-        self.coordinator.unload(lambda group_id: self._topic.index_of(group_id) == index)
+        def is_gone(group_id: str) -> bool:
+            return self._topic.index_of(group_id) == index
+
+        self.coordinator.unload(is_gone)
+        if self.beside is not None:
+            self.beside.unload(is_gone)
         self.perform()
 
     def close(self) -> None:
@@ -227,12 +266,35 @@ class Groups:
             if not effect.is_awaited:
                 self._loop.call_soon(self._read_again, effect.group_id)
             return
-        wait = _AppendWait(self, effect)
         if partition.commits_on_append:
             partition.advance()
             self.coordinator.appended(effect, now)
             return
-        partition.wait_durable(wait, result.last_offset + 1)
+        self._when_durable(partition, _AppendWait(self, effect), result.last_offset + 1)
+
+    def append_beside(
+        self, group_id: str, rows: list[tuple[bytes, bytes | None]], stored: Stored
+    ) -> None:
+        """Append records of what is kept beside."""
+        now_ms = self.moment().wall_ms
+        try:
+            partition = self._topic.partition_of(group_id)
+            partition.check_can_commit()
+            result = partition.append(
+                records.build_batch([(now_ms, key, value, ()) for key, value in rows]), now_ms
+            )
+        except errors.BrokerError as error:
+            logger.error("group %s cannot be stored: %s", group_id, error)
+            stored(coordinator_error(error.code))
+            return
+        self._when_durable(partition, StoreWait(stored), result.last_offset + 1)
+
+    def _when_durable(self, partition: Partition, wait: AppendWaiter, end_offset: int) -> None:
+        if partition.commits_on_append:
+            partition.advance()
+            wait.durable()
+            return
+        partition.wait_durable(wait, end_offset)
         if partition.acknowledges_after_flush:
             self._flusher.request(partition)
         else:

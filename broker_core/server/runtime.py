@@ -10,6 +10,10 @@ from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
+from broker_core.coordinator.consumer_group import ConsumerGroup
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.share_records import STATE_TOPIC
+from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
@@ -35,7 +39,10 @@ from broker_core.server.producer_ids import ProducerIds, ProducerIdSource
 from broker_core.server.replica_sessions import ReplicaSessions
 from broker_core.server.request import Request
 from broker_core.server.settings_store import SettingsStore
+from broker_core.server.share_coordinator import ShareCoordinator
 from broker_core.server.share_groups import ShareGroups
+from broker_core.server.share_partitions import SharePartitions
+from broker_core.server.share_states import ShareStates
 from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
@@ -94,16 +101,13 @@ class Broker:
             raise
         self.flusher = Flusher(environment.threads.worker("flusher"), self.storage_failed)
         self.replication = self._prepare_replication()
-        self.groups = Groups(
-            config, self.topics, self.flusher, environment, is_alone=self.replication is None
-        )
+        is_alone = self.replication is None
+        self.groups = Groups(config, self.topics, self.flusher, environment, is_alone=is_alone)
         self.groups.coordinator.consumer_settings = self.group_settings.of_consumers
+        self._prepare_share_groups(is_alone=is_alone)
         self.groups.load()
-        self.share_groups = ShareGroups(
-            config, self.topics, self.flusher, self.group_settings, environment.clock
-        )
-        if self.cluster is None:
-            self.share_groups.load()
+        self.share_coordinator.load()
+        self.share_groups.adopt(self.share_coordinator.places())
         self.transactions = Transactions(
             config,
             self.topics,
@@ -134,6 +138,33 @@ class Broker:
         self.settings.attach("broker", self.dynamic_config.load, self.dynamic_config.to_stored)
         self.dynamic_config.apply(self.topics, self.network.limits)
         self.view = LocalView(self)
+
+    def _prepare_share_groups(self, *, is_alone: bool) -> None:
+        config, settings, clock = self.config, self.group_settings, self.clock
+        self.share_coordinator = ShareCoordinator(
+            config, self.topics, self.flusher, clock, is_alone=is_alone
+        )
+        self.share_states = ShareStates(
+            self.share_coordinator,
+            self.replication,
+            lambda: self._create_internal_topic(STATE_TOPIC),
+        )
+        self.share_partitions = SharePartitions(
+            config, settings, self.share_states, clock, is_alone=is_alone
+        )
+        self.share_groups = ShareGroups(
+            self.topics,
+            settings,
+            self.share_states,
+            self.share_partitions,
+            clock,
+            self.groups.append_beside,
+        )
+        self.groups.beside = self.share_groups
+
+    def _create_internal_topic(self, name: str) -> None:
+        if self.cluster is not None:
+            self.cluster.create_internal_topic(name)
 
     def _prepare_cluster(self) -> None:
         # Not for a broker alone, which starts the quicker without.
@@ -203,6 +234,9 @@ class Broker:
             await self.metrics_server.close()
         self.groups.close()
         self.share_groups.close()
+        self.share_partitions.close()
+        self.share_states.close()
+        self.share_coordinator.close()
         self.transactions.close()
         if self.replication is not None:
             self.replication.close()
@@ -244,7 +278,19 @@ class Broker:
         self.topics.delete(topic)
         self.groups.coordinator.forget_topic(topic.name)
         self.groups.perform()
-        self.share_groups.forget_topic(topic.topic_id)
+        self.forget_shares(topic)
+
+    def group_changed(self, group_id: str) -> None:
+        """Settings of a group were changed."""
+        self.share_partitions.settings_changed(group_id)
+        group = self.groups.coordinator.groups.get(group_id)
+        if isinstance(group, ConsumerGroup):
+            group.settings = self.group_settings.of_consumers(group_id)
+
+    def forget_shares(self, topic: Topic) -> None:
+        """A topic is gone, and with it what share groups have of it."""
+        self.share_coordinator.forget_topic(topic.topic_id)
+        self.share_partitions.forget_topic(topic.topic_id)
 
     def create_on_demand(self, name: str, principal: Principal) -> Topic:
         """Create a topic that a client wants to use; raises BrokerError.
@@ -262,8 +308,7 @@ class Broker:
         try:
             place = coordinated.place_of(key)
         except errors.CoordinatorNotAvailable:
-            if self.cluster is not None:
-                self.cluster.create_internal_topic(transactions=transactions)
+            self._create_internal_topic(TRANSACTIONS_TOPIC if transactions else OFFSETS_TOPIC)
             raise
         node = self.view.leader(place, request)
         if node is None:

@@ -1,122 +1,103 @@
-"""Share groups: the shell around their members and their partitions, which stores and waits."""
+"""Share groups: the shell around their members, which stores that there are groups, and waits."""
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from collections.abc import Callable, Iterable
+from typing import Final
 
 from broker_core import errors
-from broker_core.config import BrokerConfig
 from broker_core.coordinator.share_group import ShareAnswer, ShareGroup, ShareHeartbeat
-from broker_core.coordinator.share_partition import Acknowledgement, SharePartition
 from broker_core.coordinator.share_records import (
-    STATE_TOPIC,
+    KINDS,
     SharePlace,
-    StoredState,
-    decode_key,
-    decode_value,
-    encode_key,
-    encode_value,
+    StoredGroup,
+    group_records,
+    read_group_record,
 )
 from broker_core.coordinator.states import GroupState
+from broker_core.coordinator.stored import stored_version
 from broker_core.environment import Clock
-from broker_core.protocol import records
-from broker_core.protocol.records import BatchHeader
-from broker_core.server.flusher import Flusher
-from broker_core.server.group_settings import EARLIEST, LATEST, GroupSettings, duration_ms
-from broker_core.server.groups import SubscribableTopics
-from broker_core.server.internal_topic import InternalTopic, read_back
-from broker_core.server.partition import Partition
-from broker_core.server.share_sessions import ShareSession, ShareSessions
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.server.group_settings import GroupSettings
+from broker_core.server.groups import Stored, SubscribableTopics
+from broker_core.server.share_partitions import SharePartitions
+from broker_core.server.share_states import ShareStates
 from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
 
-#: How late the end of a lock or a session may be noticed.
+#: How late the end of a session may be noticed.
 _TICK_S: Final = 0.1
 
-#: Told the error code when something has been stored; 0 is none.
-Stored = Callable[[int], None]
-
-
-class AvailabilityWaiter(Protocol):
-    """Wants to know when records of a partition can be had again."""
-
-    def available(self) -> None:
-        """They can."""
-
-
-class _StoreWait:
-    """See AppendWaiter."""
-
-    __slots__ = ("_stored",)
-
-    def __init__(self, stored: Stored) -> None:
-        self._stored = stored
-
-    def durable(self) -> None:
-        self._stored(errors.NONE)
-
-    def failed(self, code: int) -> None:
-        self._stored(errors.KafkaStorageError.code)
+#: Appends records to the partition of `__consumer_offsets` that has a group: (group, keys and
+#: values, whom to tell).
+AppendRecords = Callable[[str, list[tuple[bytes, bytes | None]], Stored], None]
 
 
 class ShareGroups:
-    """All share groups of a broker that is a cluster of its own."""
+    """The groups that this broker coordinates."""
 
     def __init__(
         self,
-        config: BrokerConfig,
         topics: TopicRegistry,
-        flusher: Flusher,
         settings: GroupSettings,
+        states: ShareStates,
+        partitions: SharePartitions,
         clock: Clock,
+        append: AppendRecords,
     ) -> None:
         self.settings = settings
-        self.sessions = ShareSessions(config.group_share_sessions_max)
         self.groups: dict[str, ShareGroup] = {}
-        self._shares: dict[SharePlace, SharePartition] = {}
-        self._locked: set[SharePlace] = set()
-        self._waiters: dict[SharePlace, set[AvailabilityWaiter]] = {}
+        self._stored: dict[str, StoredGroup] = {}
+        # Of groups that are being stored: how often, and who is told when they are.
+        self._writes: dict[str, int] = {}
+        self._waiting: dict[str, list[Stored]] = {}
         self._topics = topics
         self._view = SubscribableTopics(topics)
-        self._flusher = flusher
+        self._states = states
+        self._partitions = partitions
         self._clock = clock
+        self._append = append
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         self._closed = False
-        self._topic = InternalTopic(
-            topics,
-            STATE_TOPIC,
-            config.share_state_topic_partitions,
-            config.share_state_topic_segment_bytes,
-        )
 
     # ------------------------------------------------------------------------------ start and end
 
-    def load(self) -> None:
-        """Read what there is."""
-        found: dict[SharePlace, StoredState] = {}
+    def take(self, key: bytes, value: bytes | None) -> bool:
+        """Take over a record of `__consumer_offsets`; False for one that is not of share groups."""
+        if stored_version(key) not in KINDS:
+            return False
+        try:
+            group_id, stored = read_group_record(key, value, self._stored)
+        except RemoteProtocolError as error:
+            logger.error("a record of __consumer_offsets is skipped: %s", error)
+            return True
+        if stored is None:
+            self._stored.pop(group_id, None)
+            self.groups.pop(group_id, None)
+        else:
+            self._stored[group_id] = stored
+            self._group(group_id).epoch = stored.epoch
+        return True
 
-        def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
-            place = decode_key(key)
-            if place is None:
-                return
-            if value is None:
-                found.pop(place, None)
-            else:
-                found[place] = decode_value(value)
-
-        for partition in self._topic.partitions():
-            for _ in read_back(partition, take, lambda producer_id, committed: None):
-                pass
-        for place, stored in found.items():
-            self._group(place.group_id)
-            self._shares[place] = SharePartition(
-                stored.start_offset, self.settings.of_records(place.group_id), stored.batches
+    def adopt(self, places: Iterable[SharePlace]) -> None:
+        """Know groups of which only what they have of partitions was stored."""
+        for place in places:
+            if place.group_id not in self._stored:
+                self._group(place.group_id)
+            known = self._stored.get(place.group_id, StoredGroup(0, frozenset()))
+            self._stored[place.group_id] = known._replace(
+                places=known.places | {(place.topic_id, place.partition)}
             )
+
+    def unload(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget groups that are coordinated elsewhere."""
+        for group_id in [each for each in self.groups if is_gone(each)]:
+            del self.groups[group_id]
+            self._stored.pop(group_id, None)
 
     def close(self) -> None:
         """Stop the timer."""
@@ -126,20 +107,29 @@ class ShareGroups:
 
     # ------------------------------------------------------------------------------------ members
 
-    def heartbeat(self, asked: ShareHeartbeat) -> ShareAnswer:
-        """See ShareGroup.heartbeat."""
+    def heartbeat(self, asked: ShareHeartbeat, answer: Callable[[int, ShareAnswer], None]) -> None:
+        """See ShareGroup.heartbeat; tells an error code and the answer.
+
+        Nobody hears of an epoch before that is stored: whoever coordinates the group next must not
+        begin with an older one.
+        """
         is_new = asked.group_id not in self.groups
         if is_new and asked.epoch != 0:
             raise errors.GroupIdNotFound(f"Group {asked.group_id} not found.")
         group = self._group(asked.group_id)
         try:
-            answer = group.heartbeat(asked, self.settings.of_members(asked.group_id), self.now_ms())
+            told = group.heartbeat(asked, self.settings.of_members(asked.group_id), self._now_ms())
         except errors.BrokerError:
             if is_new:
                 del self.groups[asked.group_id]
             raise
+        self._keep(group)
         self._watch()
-        return answer
+        waiting = self._waiting.get(asked.group_id)
+        if waiting is None:
+            answer(errors.NONE, told)
+        else:
+            waiting.append(lambda code: answer(code, told))
 
     def _group(self, group_id: str) -> ShareGroup:
         group = self.groups.get(group_id)
@@ -147,102 +137,39 @@ class ShareGroups:
             group = self.groups[group_id] = ShareGroup(group_id, self._view)
         return group
 
-    def now_ms(self) -> int:
-        """Monotonic time."""
+    def _keep(self, group: ShareGroup) -> None:
+        """Store what whoever coordinates the group next has to know."""
+        known = self._stored.get(group.group_id, StoredGroup(-1, frozenset()))
+        stored = StoredGroup(
+            group.epoch,
+            frozenset(
+                place for place in known.places if self._topics.by_id(place[0]) is not None
+            ).union(group.places()),
+        )
+        if stored != known:
+            self._stored[group.group_id] = stored
+            self._write(group.group_id, stored)
+
+    def _write(self, group_id: str, stored: StoredGroup | None) -> None:
+        topic_ids = {each for each, _ in stored.places} if stored is not None else set()
+        names = {each: self._view.name_of(each) or "" for each in topic_ids}
+        # Of what waits already, the last write decides: it comes last.
+        waiting = self._waiting[group_id] = self._waiting.get(group_id, [])
+        self._writes[group_id] = write = self._writes.get(group_id, 0) + 1
+
+        def written(code: int) -> None:
+            if self._writes.get(group_id) != write and not code:
+                return
+            if self._waiting.get(group_id) is waiting:
+                del self._waiting[group_id], self._writes[group_id]
+            for each in waiting:
+                each(code)
+            waiting.clear()
+
+        self._append(group_id, group_records(group_id, stored, names), written)
+
+    def _now_ms(self) -> int:
         return int(self._clock.monotonic() * 1000)
-
-    # ------------------------------------------------------------------------------------- shares
-
-    def share(self, place: SharePlace, partition: Partition) -> SharePartition:
-        """What a group has of a partition; it begins here if it has nothing yet.
-
-        Raises KafkaStorageError.
-        """
-        share = self._shares.get(place)
-        if share is None:
-            self._group(place.group_id)
-            share = SharePartition(
-                self._first_offset(place.group_id, partition),
-                self.settings.of_records(place.group_id),
-            )
-            self._shares[place] = share
-            self.store(place, lambda code: None)
-        return share
-
-    def known_share(self, place: SharePlace) -> SharePartition | None:
-        """What a group has of a partition, if it has begun to read it."""
-        return self._shares.get(place)
-
-    def places_of(self, group_id: str) -> list[SharePlace]:
-        """The partitions that a group has begun to read."""
-        return sorted(place for place in self._shares if place.group_id == group_id)
-
-    def _first_offset(self, group_id: str, partition: Partition) -> int:
-        reset = self.settings.offset_reset(group_id)
-        if reset == LATEST:
-            return partition.high_watermark
-        if reset == EARLIEST:
-            return partition.log.log_start_offset
-        found = partition.log.offset_for_timestamp(self._clock.now_ms() - duration_ms(reset))
-        return partition.high_watermark if found is None else found[1]
-
-    def begin_at(self, place: SharePlace, offset: int, stored: Stored) -> None:
-        """Have a group go on at an offset, with nothing delivered behind it."""
-        self._group(place.group_id)
-        self._shares[place] = SharePartition(offset, self.settings.of_records(place.group_id))
-        self.store(place, stored)
-
-    def settings_changed(self, group_id: str) -> None:
-        """Take over what has been set of a group."""
-        for place in self.places_of(group_id):
-            self._shares[place].settings = self.settings.of_records(group_id)
-
-    def locked(self, place: SharePlace) -> None:
-        """Records of a partition were given to a member: their lock has to end some time."""
-        self._locked.add(place)
-        self._watch()
-
-    def acknowledge(
-        self,
-        place: SharePlace,
-        member_id: str,
-        acknowledgements: Sequence[Acknowledgement],
-        stored: Stored,
-    ) -> None:
-        """A member's answers; raises InvalidRequest, InvalidRecordState."""
-        share = self._shares.get(place)
-        if share is None:
-            raise errors.InvalidRecordState("The group has no records of this partition.")
-        is_available = share.acknowledge(member_id, acknowledgements, self.now_ms())
-        self.store(place, stored)
-        if is_available:
-            self._wake(place)
-
-    def release(self, session: ShareSession) -> None:
-        """A member's session is over: others get what it has not answered."""
-        if not self.sessions.close(session):
-            return
-        for place in self.places_of(session.group_id):
-            if self._shares[place].release(session.member_id):
-                self._wake(place)
-
-    # ------------------------------------------------------------------------------------ waiting
-
-    def wait(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
-        """Tell a waiter when records of a partition can be had again."""
-        self._waiters.setdefault(place, set()).add(waiter)
-
-    def stop_waiting(self, place: SharePlace, waiter: AvailabilityWaiter) -> None:
-        """Tell it no longer."""
-        waiters = self._waiters.get(place)
-        if waiters is not None:
-            waiters.discard(waiter)
-            if not waiters:
-                del self._waiters[place]
-
-    def _wake(self, place: SharePlace) -> None:
-        for waiter in tuple(self._waiters.get(place, ())):
-            waiter.available()
 
     def _watch(self) -> None:
         if self._timer is None and not self._closed:
@@ -250,47 +177,22 @@ class ShareGroups:
 
     def _tick(self) -> None:
         self._timer = None
-        now_ms = self.now_ms()
+        now_ms = self._now_ms()
         for group in self.groups.values():
             group.tick(now_ms)
-        for place in list(self._locked):
-            share = self._shares.get(place)
-            if share is None or share.next_deadline() is None:
-                self._locked.discard(place)
-                continue
-            if share.tick(now_ms):
-                self._wake(place)
-        if self._locked or any(group.members for group in self.groups.values()):
+        if any(group.members for group in self.groups.values()):
             self._watch()
 
-    # ------------------------------------------------------------------------------------ storing
-
-    def store(self, place: SharePlace, stored: Stored) -> None:
-        """Make a partition's state durable; one that there is no more is forgotten."""
-        share = self._shares.get(place)
-        now_ms = self._clock.now_ms()
-        value = None if share is None else encode_value(share, now_ms)
-        key = f"{place.group_id}:{place.topic_id.hex()}:{place.partition}"
-        try:
-            partition = self._topic.partition_of(key)
-            result = partition.append(
-                records.build_batch([(now_ms, encode_key(place), value, ())]), now_ms
-            )
-        except errors.BrokerError as error:
-            logger.error("share group %s cannot be stored: %s", place.group_id, error)
-            stored(errors.KafkaStorageError.code)
-            return
-        if partition.commits_on_append:
-            partition.advance()
-            stored(errors.NONE)
-            return
-        partition.wait_durable(_StoreWait(stored), result.last_offset + 1)
-        if partition.acknowledges_after_flush:
-            self._flusher.request(partition)
-        else:
-            partition.advance()
-
     # ----------------------------------------------------------------------------- administration
+
+    def places_of(self, group_id: str) -> list[SharePlace]:
+        """The partitions that a group has been told to read."""
+        stored = self._stored.get(group_id)
+        return (
+            []
+            if stored is None
+            else [SharePlace(group_id, *each) for each in sorted(stored.places)]
+        )
 
     def check_empty(self, group_id: str) -> ShareGroup:
         """The group, which nobody is in; raises GroupIdNotFound, NonEmptyGroup."""
@@ -301,33 +203,50 @@ class ShareGroups:
             raise errors.NonEmptyGroup(f"Group {group_id} is not empty.")
         return group
 
+    def begin_at(self, place: SharePlace, offset: int, stored: Stored) -> None:
+        """Have a group go on at an offset, with nothing delivered behind it."""
+        group = self._group(place.group_id)
+        group.epoch += 1
+        known = self._stored.get(place.group_id, StoredGroup(0, frozenset()))
+        known = StoredGroup(group.epoch, known.places | {(place.topic_id, place.partition)})
+        self._stored[place.group_id] = known
+        self._write(place.group_id, known)
+        self._partitions.forget(place)
+        self._states.initialize(place, group.epoch, offset, stored)
+
     def delete_group(self, group_id: str, done: Stored) -> None:
         """Delete a group that nobody is in; raises GroupIdNotFound, NonEmptyGroup."""
         self.check_empty(group_id)
+        places = self.places_of(group_id)
         del self.groups[group_id]
-        self.forget(self.places_of(group_id), done)
+        self._stored.pop(group_id, None)
+        self._write(group_id, None)
+        self._delete(places, done)
 
-    def forget_topic(self, topic_id: bytes) -> None:
-        """A topic was deleted: what groups have of it means nothing any more."""
-        self.forget(
-            [place for place in self._shares if place.topic_id == topic_id], lambda code: None
-        )
+    def forget_places(self, group_id: str, topic_id: bytes, done: Stored) -> None:
+        """Forget what a group has of a topic, durably."""
+        known = self._stored.get(group_id)
+        if known is not None:
+            left = frozenset(each for each in known.places if each[0] != topic_id)
+            self._stored[group_id] = known._replace(places=left)
+            self._write(group_id, self._stored[group_id])
+            gone = [SharePlace(group_id, *each) for each in sorted(known.places - left)]
+            self._delete(gone, done)
+        else:
+            done(errors.NONE)
 
-    def forget(self, places: Iterable[SharePlace], done: Stored) -> None:
-        """Forget what groups have of partitions, durably."""
+    def _delete(self, places: Iterable[SharePlace], done: Stored) -> None:
         left = list(places)
         if not left:
             done(errors.NONE)
             return
         codes: list[int] = []
 
-        def stored(code: int) -> None:
+        def deleted(code: int) -> None:
             codes.append(code)
             if len(codes) == len(left):
                 done(max(codes, key=abs))
 
         for place in left:
-            del self._shares[place]
-            self._locked.discard(place)
-            self.store(place, stored)
-            self._wake(place)
+            self._partitions.forget(place)
+            self._states.delete(place, deleted)

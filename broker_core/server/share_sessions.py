@@ -86,6 +86,10 @@ class ShareSessions:
             session.epoch = epoch
         return session
 
+    def has_group(self, group_id: str) -> bool:
+        """Whether a member of a group has a session."""
+        return any(each == group_id for each, _ in self._sessions)
+
     def close(self, session: ShareSession) -> bool:
         """Forget a session; returns whether it was still the member's."""
         key = (session.group_id, session.member_id)

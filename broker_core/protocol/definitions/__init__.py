@@ -29,6 +29,7 @@ from broker_core.protocol.definitions.delete_acls import DELETE_ACLS
 from broker_core.protocol.definitions.delete_groups import DELETE_GROUPS
 from broker_core.protocol.definitions.delete_records import DELETE_RECORDS
 from broker_core.protocol.definitions.delete_share_group_offsets import DELETE_SHARE_GROUP_OFFSETS
+from broker_core.protocol.definitions.delete_share_group_state import DELETE_SHARE_GROUP_STATE
 from broker_core.protocol.definitions.delete_topics import DELETE_TOPICS
 from broker_core.protocol.definitions.describe_acls import DESCRIBE_ACLS
 from broker_core.protocol.definitions.describe_client_quotas import DESCRIBE_CLIENT_QUOTAS
@@ -55,6 +56,9 @@ from broker_core.protocol.definitions.find_coordinator import FIND_COORDINATOR
 from broker_core.protocol.definitions.heartbeat import HEARTBEAT
 from broker_core.protocol.definitions.incremental_alter_configs import INCREMENTAL_ALTER_CONFIGS
 from broker_core.protocol.definitions.init_producer_id import INIT_PRODUCER_ID
+from broker_core.protocol.definitions.initialize_share_group_state import (
+    INITIALIZE_SHARE_GROUP_STATE,
+)
 from broker_core.protocol.definitions.join_group import JOIN_GROUP
 from broker_core.protocol.definitions.leave_group import LEAVE_GROUP
 from broker_core.protocol.definitions.list_config_resources import LIST_CONFIG_RESOURCES
@@ -71,6 +75,10 @@ from broker_core.protocol.definitions.offset_delete import OFFSET_DELETE
 from broker_core.protocol.definitions.offset_fetch import OFFSET_FETCH
 from broker_core.protocol.definitions.offset_for_leader_epoch import OFFSET_FOR_LEADER_EPOCH
 from broker_core.protocol.definitions.produce import PRODUCE
+from broker_core.protocol.definitions.read_share_group_state import READ_SHARE_GROUP_STATE
+from broker_core.protocol.definitions.read_share_group_state_summary import (
+    READ_SHARE_GROUP_STATE_SUMMARY,
+)
 from broker_core.protocol.definitions.sasl_authenticate import SASL_AUTHENTICATE
 from broker_core.protocol.definitions.sasl_handshake import SASL_HANDSHAKE
 from broker_core.protocol.definitions.share_acknowledge import SHARE_ACKNOWLEDGE
@@ -80,6 +88,7 @@ from broker_core.protocol.definitions.share_group_heartbeat import SHARE_GROUP_H
 from broker_core.protocol.definitions.sync_group import SYNC_GROUP
 from broker_core.protocol.definitions.txn_offset_commit import TXN_OFFSET_COMMIT
 from broker_core.protocol.definitions.vote import VOTE
+from broker_core.protocol.definitions.write_share_group_state import WRITE_SHARE_GROUP_STATE
 from broker_core.protocol.definitions.write_txn_markers import WRITE_TXN_MARKERS
 from broker_core.protocol.schema import Api
 
@@ -139,6 +148,11 @@ APIS: Final[dict[int, Api]] = {
         ALTER_SHARE_GROUP_OFFSETS,
         DELETE_SHARE_GROUP_OFFSETS,
         DESCRIBE_SHARE_GROUP_OFFSETS,
+        INITIALIZE_SHARE_GROUP_STATE,
+        READ_SHARE_GROUP_STATE,
+        WRITE_SHARE_GROUP_STATE,
+        DELETE_SHARE_GROUP_STATE,
+        READ_SHARE_GROUP_STATE_SUMMARY,
         SHARE_ACKNOWLEDGE,
         SHARE_FETCH,
         SHARE_GROUP_DESCRIBE,
@@ -201,6 +215,7 @@ __all__ = [
     "DELETE_GROUPS",
     "DELETE_RECORDS",
     "DELETE_SHARE_GROUP_OFFSETS",
+    "DELETE_SHARE_GROUP_STATE",
     "DELETE_TOPICS",
     "DESCRIBE_ACLS",
     "DESCRIBE_CLIENT_QUOTAS",
@@ -224,6 +239,7 @@ __all__ = [
     "FIND_COORDINATOR",
     "HEARTBEAT",
     "INCREMENTAL_ALTER_CONFIGS",
+    "INITIALIZE_SHARE_GROUP_STATE",
     "INIT_PRODUCER_ID",
     "JOIN_GROUP",
     "LEAVE_GROUP",
@@ -238,6 +254,8 @@ __all__ = [
     "OFFSET_FETCH",
     "OFFSET_FOR_LEADER_EPOCH",
     "PRODUCE",
+    "READ_SHARE_GROUP_STATE",
+    "READ_SHARE_GROUP_STATE_SUMMARY",
     "SASL_AUTHENTICATE",
     "SASL_HANDSHAKE",
     "SHARE_ACKNOWLEDGE",
@@ -247,5 +265,6 @@ __all__ = [
     "SYNC_GROUP",
     "TXN_OFFSET_COMMIT",
     "VOTE",
+    "WRITE_SHARE_GROUP_STATE",
     "WRITE_TXN_MARKERS",
 ]

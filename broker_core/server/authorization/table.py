@@ -130,6 +130,7 @@ RULES: Final[dict[int, Rule]] = {
     77: groups.describe_groups("group_ids"),
     78: groups.share_group,  # topics: see `may_read`
     79: groups.share_group,
+    **dict.fromkeys(range(83, 88), _between_brokers),
     90: groups.describe_share_group_offsets,
     91: groups.of_group(Operation.READ),
     92: groups.of_group(Operation.DELETE),

@@ -7,7 +7,12 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from broker_core.cluster.controller import Controller
-from broker_core.cluster.image import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage
+from broker_core.cluster.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    TOPIC_RESOURCE,
+    PartitionImage,
+)
 from broker_core.cluster.settings_records import (
     acl_records,
     quota_records,
@@ -176,3 +181,11 @@ class ClusterAuthority:
     def change_broker(self, resource_name: str, properties: Mapping[str, str]) -> None:
         """See Authority."""
         self.controller.topics.configure(BROKER_RESOURCE, resource_name, properties)
+
+    def group_settings(self, group_id: str) -> dict[str, str]:
+        """See Authority."""
+        return dict(self.controller.image.configs.get((GROUP_RESOURCE, group_id), {}))
+
+    def change_group(self, group_id: str, properties: Mapping[str, str]) -> None:
+        """See Authority."""
+        self.controller.topics.configure(GROUP_RESOURCE, group_id, properties)

@@ -5,7 +5,12 @@ from __future__ import annotations
 import logging
 from typing import TYPE_CHECKING
 
-from broker_core.cluster.image import BROKER_RESOURCE, ClusterImage, ImageChanges
+from broker_core.cluster.image import (
+    BROKER_RESOURCE,
+    GROUP_RESOURCE,
+    ClusterImage,
+    ImageChanges,
+)
 from broker_core.cluster.settings_records import stored_acls, stored_quotas, stored_scram_users
 from broker_core.environment import Environment
 from broker_core.server.cluster.topic_sync import TopicSync
@@ -24,7 +29,7 @@ class BrokerImageSync:
     def __init__(self, broker: Broker, environment: Environment) -> None:
         self._broker = broker
         self._environment = environment
-        self._topics = TopicSync(broker.topics, broker.node_id, environment)
+        self._topics = TopicSync(broker.topics, broker.node_id, environment, broker.forget_shares)
         self._is_loaded = False
 
     def apply(self, image: ClusterImage, changes: ImageChanges) -> None:
@@ -48,6 +53,10 @@ class BrokerImageSync:
             broker.scram_users.load(stored_scram_users(image))
         if changes.everything or changes.quotas:
             broker.quotas.load(stored_quotas(image))
+        for kind, name in image.configs if changes.everything else changes.configs:
+            if kind == GROUP_RESOURCE:
+                broker.group_settings.replace(name, image.configs.get((kind, name), {}))
+                broker.group_changed(name)
         own = BROKER_RESOURCE, str(broker.node_id)
         of_all = BROKER_RESOURCE, ""
         if changes.everything or {own, of_all} & changes.configs:

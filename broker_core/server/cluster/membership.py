@@ -11,7 +11,7 @@ from broker_core import errors
 from broker_core.cluster.image import BrokerImage, ClusterImage, ImageChanges
 from broker_core.cluster.records import ListenerAddress
 from broker_core.config import BrokerConfig
-from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
 from broker_core.protocol.definitions import (
@@ -263,15 +263,19 @@ class Cluster:
         except errors.BrokerError as error:
             done(error)
 
-    def create_internal_topic(self, *, transactions: bool) -> None:
-        """Have the controller create the topic of groups or transactions, soon."""
+    def create_internal_topic(self, name: str) -> None:
+        """Have the controller create a coordinator's topic, soon."""
         config = self._config
-        if transactions:
-            name, partitions = TRANSACTIONS_TOPIC, config.transaction_topic_partitions
+        if name == TRANSACTIONS_TOPIC:
+            partitions = config.transaction_topic_partitions
             factor = config.transaction_topic_replication_factor
             segment_bytes = config.transaction_topic_segment_bytes
+        elif name == STATE_TOPIC:
+            partitions = config.share_state_topic_partitions
+            factor = config.share_state_topic_replication_factor
+            segment_bytes = config.share_state_topic_segment_bytes
         else:
-            name, partitions = OFFSETS_TOPIC, config.offsets_topic_partitions
+            partitions = config.offsets_topic_partitions
             factor = config.offsets_topic_replication_factor
             segment_bytes = config.offsets_topic_segment_bytes
         configs = {

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
 from broker_core.config import BrokerConfig
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.listeners import ListenerConfig, login_of
 from broker_core.log.log import Log
@@ -73,6 +74,7 @@ class Replication:
         """Tell coordinators what this broker leads, from now on."""
         self.replicas.listen(OFFSETS_TOPIC, self._broker.groups.shards)
         self.replicas.listen(TRANSACTIONS_TOPIC, self._broker.transactions.shards)
+        self.replicas.listen(STATE_TOPIC, self._broker.share_coordinator.shards)
         self.replicas.start()
 
     def close(self) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import uuid
+from collections.abc import Callable
 from typing import Final
 
 from broker_core import errors
@@ -21,8 +22,16 @@ _FILE: Final = "partition.metadata"
 class TopicSync:
     """Applies images to the registry, the first with everything that is stored here."""
 
-    def __init__(self, topics: TopicRegistry, node_id: int, environment: Environment) -> None:
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        node_id: int,
+        environment: Environment,
+        deleted: Callable[[Topic], None],
+    ) -> None:
+        """`deleted` is told of topics that are there no longer."""
         self._topics = topics
+        self._deleted = deleted
         self._node_id = node_id
         self._disk = environment.disk
         self._new_uuid = environment.new_uuid
@@ -37,6 +46,7 @@ class TopicSync:
         for topic in self._gone(image, changes):
             logger.info("topic %s is deleted", topic.name)
             self._topics.forget(topic)
+            self._deleted(topic)
         touched = {name for name, _ in changes.partitions} | set(changes.created)
         if changes.everything:
             touched = set(image.topics)

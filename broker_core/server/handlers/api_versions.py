@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Final
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
 from broker_core.protocol.schema import Api
-from broker_core.server.coordinator_gate import SHARE_GROUP_APIS
 from broker_core.server.request import Request
 
 if TYPE_CHECKING:
@@ -23,11 +22,7 @@ _FEATURES: Final = {"group.version": 1, "share.version": 1, "transaction.version
 
 def handle(broker: Broker, request: Request) -> None:
     """ApiVersions; one that is too new learns which version to use (KIP-511)."""
-    apis: Mapping[int, Api] = APIS
-    if broker.cluster is not None:
-        # A cluster of several brokers has no share groups.
-        apis = {key: api for key, api in APIS.items() if key not in SHARE_GROUP_APIS}
-    _answer(request, apis)
+    _answer(request, APIS)
 
 
 def handle_controller(broker: Broker, request: Request) -> None:

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.server.authority import Authority
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
@@ -65,7 +64,7 @@ def _entries(broker: Broker, asked: dict[str, Any]) -> list[dict[str, Any]]:
     if asked["resource_type"] == _TOPIC:
         topic = _topic(broker, asked["resource_name"])
         return describe_topic(broker, topic.config, topic.overrides)
-    if asked["resource_type"] == _GROUP and broker.cluster is None:
+    if asked["resource_type"] == _GROUP:
         return describe_group(broker, asked["resource_name"])
     if _is_for_all(broker, asked):
         return describe_all_brokers(broker)
@@ -119,8 +118,8 @@ def _alter(broker: Broker, request: Request, *, incremental: bool) -> None:
             try:
                 if named[asked["resource_type"], asked["resource_name"]] > 1:
                     raise errors.InvalidRequest("Each resource must appear at most once.")
-                if asked["resource_type"] == _GROUP and broker.cluster is None:
-                    _alter_group(broker, asked, incremental, body["validate_only"])
+                if asked["resource_type"] == _GROUP:
+                    _alter_group(broker, authority, asked, incremental, body["validate_only"])
                     continue
                 change = _alter_topic if asked["resource_type"] == _TOPIC else _alter_broker
                 change(authority, asked, incremental, body["validate_only"])
@@ -142,28 +141,21 @@ def _alter_topic(
 
 
 def _alter_group(
-    broker: Broker, asked: dict[str, Any], incremental: bool, validate_only: bool
+    broker: Broker,
+    authority: Authority,
+    asked: dict[str, Any],
+    incremental: bool,
+    validate_only: bool,
 ) -> None:
     group_id, settings = asked["resource_name"], broker.group_settings
     if not group_id:
         raise errors.InvalidRequest("A group needs an id.")
-    before = settings.of(group_id)
-    present = before if incremental else {}
+    present = authority.group_settings(group_id) if incremental else {}
     properties = _changed(present, settings.effective(group_id), asked["configs"], incremental)
     settings.check(properties)
-    if validate_only:
-        return
-    settings.replace(group_id, properties)
-    try:
-        broker.settings.save()
-    except errors.KafkaStorageError:
-        settings.replace(group_id, before)
-        raise
-    broker.share_groups.settings_changed(group_id)
-    group = broker.groups.coordinator.groups.get(group_id)
-    if isinstance(group, ConsumerGroup):
-        group.settings = settings.of_consumers(group_id)
-    logger.info("settings of group %s: %s", group_id, properties)
+    if not validate_only:
+        authority.change_group(group_id, properties)
+        logger.info("settings of group %s: %s", group_id, properties)
 
 
 def _check_broker_type(asked: dict[str, Any]) -> None:

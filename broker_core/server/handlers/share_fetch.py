@@ -19,6 +19,7 @@ from broker_core.coordinator.share_records import SharePlace
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
 from broker_core.server.authorization import may_read
+from broker_core.server.leader_hints import add_leaders
 from broker_core.server.partition import Partition
 from broker_core.server.request import Request
 from broker_core.server.share_sessions import CLOSES, Place, ShareSession, is_opening
@@ -83,7 +84,7 @@ class _Answers:
         self._one_done()
 
     def _take(self, place: Place, batches: list[dict[str, Any]], *, renews: bool) -> None:
-        find_partition(self._broker, self._request, place)
+        partition = find_partition(self._broker, self._request, place)
         acknowledgements = [
             Acknowledgement(each["first_offset"], each["last_offset"], each["acknowledge_types"])
             for each in batches
@@ -98,8 +99,12 @@ class _Answers:
             self._one_done()
 
         session = self._session
-        self._broker.share_groups.acknowledge(
-            SharePlace(session.group_id, *place), session.member_id, acknowledgements, stored
+        self._broker.share_partitions.acknowledge(
+            SharePlace(session.group_id, *place),
+            partition,
+            session.member_id,
+            acknowledgements,
+            stored,
         )
 
     def _one_done(self) -> None:
@@ -111,16 +116,16 @@ class _Answers:
 def find_partition(broker: Broker, request: Request, place: Place) -> Partition:
     """The partition that a request is about.
 
-    Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition.
+    Raises UnknownTopicId, TopicAuthorizationFailed, UnknownTopicOrPartition, NotLeaderOrFollower.
     """
     topic = broker.topics.by_id(place[0])
     if topic is None:
         raise errors.UnknownTopicId()
     if not may_read(broker, request, topic.name):
         raise errors.TopicAuthorizationFailed()
-    if not 0 <= place[1] < len(topic.partitions):
-        raise errors.UnknownTopicOrPartition()
-    return topic.partitions[place[1]]
+    partition = topic.partition(place[1])
+    partition.check_is_led()
+    return partition
 
 
 def _check(body: dict[str, Any]) -> None:
@@ -139,7 +144,7 @@ def _has_acknowledgements(body: dict[str, Any]) -> bool:
 def handle_fetch(broker: Broker, request: Request) -> None:
     """ShareFetch."""
     body = request.body
-    groups = broker.share_groups
+    groups = broker.share_partitions
     epoch = body["share_session_epoch"]
     try:
         _check(body)
@@ -168,7 +173,7 @@ def handle_fetch(broker: Broker, request: Request) -> None:
 def handle_acknowledge(broker: Broker, request: Request) -> None:
     """ShareAcknowledge."""
     body = request.body
-    groups = broker.share_groups
+    groups = broker.share_partitions
     epoch = body["share_session_epoch"]
     try:
         _check(body)
@@ -181,28 +186,39 @@ def handle_acknowledge(broker: Broker, request: Request) -> None:
     answers = _Answers(broker, request, session)
 
     def answer() -> None:
-        request.reply(
-            {
-                "error_code": errors.NONE,
-                "error_message": None,
-                "acquisition_lock_timeout_ms": groups.settings.of_records(session.group_id).lock_ms,
-                "responses": _by_topic(
-                    {
-                        place: {
-                            "partition_index": place[1],
-                            "current_leader": _NO_LEADER,
-                            "error_code": problem.code,
-                            "error_message": problem.message,
-                        }
-                        for place, problem in answers.problems.items()
-                    }
-                ),
+        results = {
+            place: {
+                "partition_index": place[1],
+                "current_leader": _NO_LEADER,
+                "error_code": problem.code,
+                "error_message": problem.message,
             }
-        )
+            for place, problem in answers.problems.items()
+        }
+        _reply(broker, request, session, results)
 
     answers.take(answer)
     if epoch == CLOSES:
         groups.release(session)
+
+
+def _reply(
+    broker: Broker, request: Request, session: ShareSession, results: dict[Place, dict[str, Any]]
+) -> None:
+    settings = broker.share_partitions.settings.of_records(session.group_id)
+    response = {
+        "error_code": errors.NONE,
+        "error_message": None,
+        "acquisition_lock_timeout_ms": settings.lock_ms,
+        "responses": _by_topic(results),
+    }
+    named = (
+        (topic.name, place[1], result)
+        for place, result in results.items()
+        if (topic := broker.topics.by_id(place[0])) is not None
+    )
+    add_leaders(broker, request, response, named)
+    request.reply(response)
 
 
 def _by_topic(partitions: dict[Place, dict[str, Any]]) -> list[dict[str, Any]]:
@@ -255,7 +271,7 @@ class _ShareFetch:
             return
         for place, partition in self._partitions.items():
             partition.fetches.add(self)
-            self._broker.share_groups.wait(SharePlace(self._session.group_id, *place), self)
+            self._broker.share_partitions.wait(SharePlace(self._session.group_id, *place), self)
         self._request.on_close = self._leave
         self._timer = asyncio.get_running_loop().call_later(
             body["max_wait_ms"] / 1000, self._finish
@@ -292,7 +308,9 @@ class _ShareFetch:
             self._waking = None
         for place, partition in self._partitions.items():
             partition.fetches.discard(self)
-            self._broker.share_groups.stop_waiting(SharePlace(self._session.group_id, *place), self)
+            self._broker.share_partitions.stop_waiting(
+                SharePlace(self._session.group_id, *place), self
+            )
 
     # ---------------------------------------------------------------------------------- acquiring
 
@@ -338,10 +356,12 @@ class _ShareFetch:
     def _acquire_from(
         self, place: Place, partition: Partition, records_max: int, bytes_max: int
     ) -> tuple[bytes, list[Any]]:
-        groups = self._broker.share_groups
+        groups = self._broker.share_partitions
         session = self._session
         share_place = SharePlace(session.group_id, *place)
         share = groups.share(share_place, partition)
+        if share is None:
+            return b"", []
         before = -1
         for _ in range(_READS_MAX):
             share.begin_at(partition.log.log_start_offset)
@@ -372,7 +392,7 @@ class _ShareFetch:
         self, partition: Partition, share: SharePartition, offset: int, bytes_max: int
     ) -> tuple[bytes, list[tuple[BatchHeader, LogBatch]]]:
         aborted: list[AbortedTransaction] = []
-        if self._broker.share_groups.settings.reads_committed(self._session.group_id):
+        if self._broker.share_partitions.settings.reads_committed(self._session.group_id):
             data, aborted = partition.read_committed(offset, bytes_max, min_one_message=True)
         else:
             data = partition.read(offset, bytes_max, min_one_message=True)
@@ -390,17 +410,11 @@ class _ShareFetch:
             result = self._results.setdefault(place, {"partition_index": place[1]})
             result["acknowledge_error_code"] = problem.code
             result["acknowledge_error_message"] = problem.message
-        settings = self._broker.share_groups.settings.of_records(self._session.group_id)
-        self._request.reply(
-            {
-                "error_code": errors.NONE,
-                "error_message": None,
-                "acquisition_lock_timeout_ms": settings.lock_ms,
-                "responses": _by_topic(
-                    {place: _NOTHING | each for place, each in self._results.items()}
-                ),
-            }
-        )
+        results = {
+            place: _NOTHING | {"error_code": errors.NONE} | each
+            for place, each in self._results.items()
+        }
+        _reply(self._broker, self._request, self._session, results)
 
 
 def _visible(

@@ -7,8 +7,13 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.coordinator.consumer_group_records import group_places
-from broker_core.coordinator.share_group import ASSIGNOR, ShareGroup, ShareHeartbeat, ShareMember
-from broker_core.coordinator.share_partition import DeliveryState
+from broker_core.coordinator.share_group import (
+    ASSIGNOR,
+    ShareAnswer,
+    ShareGroup,
+    ShareHeartbeat,
+    ShareMember,
+)
 from broker_core.coordinator.share_records import SharePlace
 from broker_core.coordinator.states import GroupState
 from broker_core.server.authorization import may_read
@@ -20,7 +25,6 @@ if TYPE_CHECKING:
 
 _NOT_ASKED: Final = -(2**31)
 _NO_OFFSET: Final = -1
-_DONE: Final = frozenset({DeliveryState.ACKNOWLEDGED, DeliveryState.ARCHIVED})
 
 
 def handle_heartbeat(broker: Broker, request: Request) -> None:
@@ -36,24 +40,30 @@ def handle_heartbeat(broker: Broker, request: Request) -> None:
         request.client_host,
         body["subscribed_topic_names"],
     )
+    settings = groups.settings.of_members(asked.group_id)
+
+    def answered(code: int, answer: ShareAnswer) -> None:
+        if code:
+            request.reply({"error_code": code})
+            return
+        response: dict[str, Any] = {
+            "error_code": errors.NONE,
+            "member_id": asked.member_id,
+            "member_epoch": answer.epoch,
+            "heartbeat_interval_ms": settings.heartbeat_interval_ms,
+        }
+        if answer.assigned is not None:
+            response["assignment"] = {"topic_partitions": group_places(answer.assigned)}
+        request.reply(response)
+
     try:
         asked.check()
         other = broker.groups.coordinator.groups.get(asked.group_id)
         if other is not None and (other.offsets or other.state is not GroupState.EMPTY):
             raise errors.GroupIdNotFound(f"Group {asked.group_id} is not a share group.")
-        answer = groups.heartbeat(asked)
+        groups.heartbeat(asked, answered)
     except errors.BrokerError as error:
         request.reply({"error_code": error.code, "error_message": str(error)})
-        return
-    response: dict[str, Any] = {
-        "error_code": errors.NONE,
-        "member_id": asked.member_id,
-        "member_epoch": answer.epoch,
-        "heartbeat_interval_ms": groups.settings.of_members(asked.group_id).heartbeat_interval_ms,
-    }
-    if answer.assigned is not None:
-        response["assignment"] = {"topic_partitions": group_places(answer.assigned)}
-    request.reply(response)
 
 
 def handle_describe(broker: Broker, request: Request) -> None:
@@ -114,12 +124,16 @@ def _describe_member(broker: Broker, member: ShareMember) -> dict[str, Any]:
 
 def handle_describe_offsets(broker: Broker, request: Request) -> None:
     """DescribeShareGroupOffsets."""
-    request.reply(
-        {"groups": [_describe_offsets(broker, asked) for asked in request.body["groups"]]}
-    )
+    described: list[dict[str, Any]] = []
+    collected = _Collected(lambda: request.reply({"groups": described}))
+    for asked in request.body["groups"]:
+        described.append(_describe_offsets(broker, asked, collected))
+    collected.end()
 
 
-def _describe_offsets(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
+def _describe_offsets(
+    broker: Broker, asked: dict[str, Any], collected: _Collected
+) -> dict[str, Any]:
     group_id = asked["group_id"]
     groups = broker.share_groups
     if group_id not in groups.groups:
@@ -145,7 +159,8 @@ def _describe_offsets(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
                 "topic_name": name,
                 "topic_id": topic.topic_id if (topic := broker.topics.get(name)) else bytes(16),
                 "partitions": [
-                    _describe_offset(broker, group_id, name, number) for number in numbers
+                    _describe_offset(broker, group_id, name, number, collected)
+                    for number in numbers
                 ],
             }
             for name, numbers in wanted.items()
@@ -153,7 +168,9 @@ def _describe_offsets(broker: Broker, asked: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def _describe_offset(broker: Broker, group_id: str, name: str, number: int) -> dict[str, Any]:
+def _describe_offset(
+    broker: Broker, group_id: str, name: str, number: int, collected: _Collected
+) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "partition_index": number,
         "start_offset": _NO_OFFSET,
@@ -163,20 +180,23 @@ def _describe_offset(broker: Broker, group_id: str, name: str, number: int) -> d
         "error_message": None,
     }
     topic = broker.topics.get(name)
-    if topic is None or not 0 <= number < len(topic.partitions):
+    if topic is None or not 0 <= number < topic.partition_count:
         return answer | {"error_code": errors.UnknownTopicOrPartition.code}
-    share = broker.share_groups.known_share(SharePlace(group_id, topic.topic_id, number))
-    if share is None:
-        return answer
-    done = sum(
-        each.last_offset - each.first_offset + 1 for each in share.batches() if each.state in _DONE
-    )
-    partition = topic.partitions[number]
-    return answer | {
-        "start_offset": share.start_offset,
-        "leader_epoch": partition.leader_epoch,
-        "lag": max(partition.high_watermark - share.start_offset - done, 0),
-    }
+    partition = topic.get(number)
+    finish = collected.one(answer)
+
+    def summarized(code: int, start_offset: int, done: int) -> None:
+        if not code and start_offset != _NO_OFFSET:
+            answer["start_offset"] = start_offset
+            # Known where there is a replica.
+            if partition is not None:
+                answer["leader_epoch"] = partition.leader_epoch
+                lag = partition.high_watermark - start_offset - max(done, 0)
+                answer["lag"] = max(lag, 0)
+        finish(code)
+
+    broker.share_states.summarize(SharePlace(group_id, topic.topic_id, number), summarized)
+    return answer
 
 
 class _Collected:
@@ -234,7 +254,7 @@ def handle_alter_offsets(broker: Broker, request: Request) -> None:
             number = each["partition_index"]
             result = {"partition_index": number, "error_code": errors.NONE, "error_message": None}
             results.append(result)
-            if topic is None or not 0 <= number < len(topic.partitions):
+            if topic is None or not 0 <= number < topic.partition_count:
                 result["error_code"] = errors.UnknownTopicOrPartition.code
                 continue
             if not may_read(broker, request, topic.name):
@@ -275,10 +295,5 @@ def handle_delete_offsets(broker: Broker, request: Request) -> None:
         if not may_read(broker, request, topic.name):
             result["error_code"] = errors.TopicAuthorizationFailed.code
             continue
-        places = [
-            place
-            for place in groups.places_of(body["group_id"])
-            if place.topic_id == topic.topic_id
-        ]
-        groups.forget(places, collected.one(result))
+        groups.forget_places(body["group_id"], topic.topic_id, collected.one(result))
     collected.end()

@@ -17,6 +17,7 @@ from broker_core.coordinator.share_partition import (
 )
 from broker_core.coordinator.share_records import (
     SharePlace,
+    StoredState,
     decode_key,
     decode_value,
     encode_key,
@@ -154,7 +155,7 @@ def test_a_restart_forgets_who_had_what_and_nothing_else() -> None:
     share = SharePartition(0, _SETTINGS)
     share.acquire("a", batches(9), 10, 0)
     share.acknowledge("a", answer(4, 5, ACCEPT), 0)
-    stored = decode_value(encode_value(share, 0))
+    stored = decode_value(encode_value(StoredState(share.start_offset, share.batches()), 0))
     again = SharePartition(stored.start_offset, _SETTINGS, stored.batches)
     assert again.acquire("b", batches(9), 10, 0) == [
         AcquiredRecords(0, 3, 2),

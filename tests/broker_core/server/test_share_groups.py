@@ -29,14 +29,15 @@ ACCEPT, RELEASE = 1, 2
 
 
 class Member:
-    """One member of group `g`, which reads the only partition of topic `t`."""
+    """One member of a group, which reads the first partition of topic `t`."""
 
-    def __init__(self, broker: Broker, client: RawClient, name: str) -> None:
+    def __init__(self, broker: Broker, client: RawClient, name: str, group_id: str = "g") -> None:
         topic = broker.topics.get("t")
         assert topic is not None
         self.topic_id = topic.topic_id
         self.client = client
         self.name = name
+        self.group_id = group_id
         self.epoch = 0
 
     def _topics(self, acknowledged: list[tuple[int, int, int]]) -> list[dict[str, Any]]:
@@ -51,7 +52,7 @@ class Member:
 
     def body(self, *acknowledged: tuple[int, int, int], **more: Any) -> dict[str, Any]:
         body = {
-            "group_id": "g",
+            "group_id": self.group_id,
             "member_id": self.name,
             "share_session_epoch": self.epoch,
             "max_wait_ms": 0,

@@ -1,0 +1,30 @@
+"""ReadShareGroupStateSummary, API key 87: brokers ask the share coordinator."""
+
+from broker_core.protocol.schema import Api
+
+READ_SHARE_GROUP_STATE_SUMMARY = Api(
+    key=87,
+    name="ReadShareGroupStateSummary",
+    versions=(0, 1),
+    flexible_from=0,
+    request="""
+    group_id string 0+
+    topics [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition int32 0+
+            leader_epoch int32 0+
+""",
+    response="""
+    results [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition int32 0+
+            error_code int16 0+
+            error_message string 0+ nullable 0+ default null
+            state_epoch int32 0+
+            leader_epoch int32 0+
+            start_offset int64 0+
+            delivery_complete_count int32 1+ default -1
+""",
+)

@@ -1,0 +1,34 @@
+"""WriteShareGroupState, API key 85: brokers ask the share coordinator."""
+
+from broker_core.protocol.schema import Api
+
+WRITE_SHARE_GROUP_STATE = Api(
+    key=85,
+    name="WriteShareGroupState",
+    versions=(0, 1),
+    flexible_from=0,
+    request="""
+    group_id string 0+
+    topics [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition int32 0+
+            state_epoch int32 0+
+            leader_epoch int32 0+
+            start_offset int64 0+
+            delivery_complete_count int32 1+ default -1
+            state_batches [] 0+
+                first_offset int64 0+
+                last_offset int64 0+
+                delivery_state int8 0+
+                delivery_count int16 0+
+""",
+    response="""
+    results [] 0+
+        topic_id uuid 0+
+        partitions [] 0+
+            partition int32 0+
+            error_code int16 0+
+            error_message string 0+ nullable 0+ default null
+""",
+)
