@@ -18,6 +18,7 @@ import msgspec
 from gateway.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
 from gateway.track_encoders import encode_track
 from gateway.track_points import points_of, unpacked
+from waylog.garbage import look_for_garbage_less_often
 
 if TYPE_CHECKING:
     from waylog.history_reader import HistoryReader
@@ -136,6 +137,8 @@ def main(history: str, places: str) -> None:
     # Ctrl-C reaches the whole process group; the gateway says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     reader = Reader(history, places)
+    # A year's track is a hundred thousand objects that end together.
+    look_for_garbage_less_often()
     questions, output = sys.stdin.buffer, sys.stdout.buffer
     while line := questions.readline():
         content = b""

@@ -99,7 +99,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     command = next((each for each in COMMANDS if each.name == name), None)
     arguments = _parser(command).parse_args(words)
     assert command is not None
-    os.environ.setdefault(*ARROW_MEMORY_POOL)
+    if command.module.startswith("spark."):
+        os.environ.setdefault(*ARROW_MEMORY_POOL)
     try:
         return _load(command).run(arguments)
     except ConfigError as error:
