@@ -11,7 +11,7 @@ from functools import partial
 
 from broker_core.environment import Worker
 from broker_core.errors import BrokerError
-from broker_core.server.partition import Partition
+from broker_core.server.partition import AppendWaiter, Partition
 from broker_core.server.request_metrics import Times
 
 logger = logging.getLogger(__name__)
@@ -44,6 +44,18 @@ class Flusher:
             self._busy = True
             self._loop.call_soon(self._start_round)
         self._dirty[partition] = None
+
+    def wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
+        """Tell a coordinator's waiter when what it has appended is committed; maybe at once."""
+        if partition.commits_on_append:
+            partition.advance()
+            waiter.durable()
+            return
+        partition.wait_durable(waiter, end_offset)
+        if partition.acknowledges_after_flush:
+            self.request(partition)
+        else:
+            partition.advance()
 
     async def close(self, partitions: Iterable[Partition] = ()) -> None:
         """Flush `partitions` and everything requested, then end the worker."""

@@ -20,7 +20,7 @@ from broker_core.protocol.records import BatchHeader
 from broker_core.server.coordinator_shards import CoordinatorShards
 from broker_core.server.flusher import Flusher
 from broker_core.server.internal_topic import InternalTopic, read_back
-from broker_core.server.partition import AppendWaiter, Partition
+from broker_core.server.partition import Partition
 from broker_core.server.topics import TopicRegistry
 
 logger = logging.getLogger(__name__)
@@ -270,7 +270,7 @@ class Groups:
             partition.advance()
             self.coordinator.appended(effect, now)
             return
-        self._when_durable(partition, _AppendWait(self, effect), result.last_offset + 1)
+        self._flusher.wait_durable(partition, _AppendWait(self, effect), result.last_offset + 1)
 
     def append_beside(
         self, group_id: str, rows: list[tuple[bytes, bytes | None]], stored: Stored
@@ -287,18 +287,7 @@ class Groups:
             logger.error("group %s cannot be stored: %s", group_id, error)
             stored(coordinator_error(error.code))
             return
-        self._when_durable(partition, StoreWait(stored), result.last_offset + 1)
-
-    def _when_durable(self, partition: Partition, wait: AppendWaiter, end_offset: int) -> None:
-        if partition.commits_on_append:
-            partition.advance()
-            wait.durable()
-            return
-        partition.wait_durable(wait, end_offset)
-        if partition.acknowledges_after_flush:
-            self._flusher.request(partition)
-        else:
-            partition.advance()
+        self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
 
     def _wait_for_former(self, partition: Partition, effect: Append) -> None:
         """Nothing is stored, but nobody hears of what is not committed yet."""

@@ -186,15 +186,7 @@ class ShareCoordinator:
             self._states.pop(place, None)
         else:
             self._states[place] = state
-        if partition.commits_on_append:
-            partition.advance()
-            stored(errors.NONE)
-            return
-        partition.wait_durable(StoreWait(stored), result.last_offset + 1)
-        if partition.acknowledges_after_flush:
-            self._flusher.request(partition)
-        else:
-            partition.advance()
+        self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
 
 
 def _key(place: SharePlace) -> str:

@@ -334,15 +334,7 @@ class Transactions:
         self._wait_durable(partition, _StoreWait(self, effect), result.last_offset + 1)
 
     def _wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
-        if partition.commits_on_append:
-            partition.advance()
-            waiter.durable()
-            return
-        partition.wait_durable(waiter, end_offset)
-        if partition.acknowledges_after_flush:
-            self._flusher.request(partition)
-        else:
-            partition.advance()
+        self._flusher.wait_durable(partition, waiter, end_offset)
 
     # ------------------------------------------------------------------------------------ markers
 

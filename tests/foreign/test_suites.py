@@ -168,17 +168,21 @@ def run_pytest(folder: Path, *arguments: str, **environment: str) -> Outcome:
     return Outcome(counts["passed"], failed, counts.get("skipped", 0))
 
 
-def test_franz_go(tmp_path: Path) -> None:
+several = pytest.mark.parametrize("brokers", [1, 3])
+
+
+@several
+def test_franz_go(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_FRANZ_GO") / "pkg" / "kgo"
     if shutil.which("go") is None:
         pytest.skip("go not found: https://go.dev/dl")
-    compare("franz-go", tmp_path, lambda servers: _franz_go(folder, servers))
+    compare("franz-go", tmp_path, lambda servers: _franz_go(folder, servers, brokers), brokers)
 
 
-def _franz_go(folder: Path, servers: str) -> Outcome:
+def _franz_go(folder: Path, servers: str, brokers: int) -> Outcome:
     printed = run(
         ["go", "test", "-v", "-count=1", "-timeout", "1200s", "."], folder,
-        KGO_SEEDS=servers, KGO_TEST_RF="1", KGO_TEST_RECORDS="20000", KGO_TEST_UNSAFE="1",
+        KGO_SEEDS=servers, KGO_TEST_RF=str(brokers), KGO_TEST_RECORDS="20000", KGO_TEST_UNSAFE="1",
     )  # fmt: skip
     found = re.findall(r"^--- (PASS|FAIL|SKIP): (\w+)", printed, re.M)
     assert found, printed[-3000:]
@@ -255,7 +259,8 @@ def _librdkafka(folder: Path, tmp_path: Path, servers: str, setting: str) -> Out
     )
 
 
-def test_aiokafka(tmp_path: Path) -> None:
+@several
+def test_aiokafka(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_AIOKAFKA")
 
     def measure(servers: str) -> Outcome:
@@ -266,10 +271,11 @@ def test_aiokafka(tmp_path: Path) -> None:
             AIOKAFKA_BROKER=servers, PYTHONPATH=str(_HERE),
         )  # fmt: skip
 
-    compare("aiokafka", tmp_path, measure, num_partitions="2")
+    compare("aiokafka", tmp_path, measure, brokers, num_partitions="2")
 
 
-def test_kafka_python(tmp_path: Path) -> None:
+@several
+def test_kafka_python(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_KAFKA_PYTHON")
 
     def measure(servers: str) -> Outcome:
@@ -280,10 +286,11 @@ def test_kafka_python(tmp_path: Path) -> None:
             KAFKA_URI=f"kafka://{servers}", KAFKA_VERSION="4.3.0", KAFKA_ROOT=str(tmp_path),
         )  # fmt: skip
 
-    compare("kafka-python", tmp_path, measure)
+    compare("kafka-python", tmp_path, measure, brokers)
 
 
-def test_confluent_kafka_python(tmp_path: Path) -> None:
+@several
+def test_confluent_kafka_python(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_CONFLUENT_KAFKA_PYTHON")
 
     def measure(servers: str) -> Outcome:
@@ -293,10 +300,11 @@ def test_confluent_kafka_python(tmp_path: Path) -> None:
             BROKERS=servers,
         )
 
-    compare("confluent-kafka-python", tmp_path, measure)
+    compare("confluent-kafka-python", tmp_path, measure, brokers)
 
 
-def test_share_groups_of_confluent_kafka_python(tmp_path: Path) -> None:
+@several
+def test_share_groups_of_confluent_kafka_python(tmp_path: Path, brokers: int) -> None:
     folder = tree("WAYLOG_CONFLUENT_KAFKA_PYTHON")
 
     def measure(servers: str) -> Outcome:
@@ -306,6 +314,7 @@ def test_share_groups_of_confluent_kafka_python(tmp_path: Path) -> None:
         "confluent-kafka-python share groups",
         tmp_path,
         measure,
+        brokers,
         group_share_record_lock_duration_ms="1000",
         group_share_min_record_lock_duration_ms="1000",
     )
