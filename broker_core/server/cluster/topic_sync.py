@@ -56,11 +56,12 @@ class TopicSync:
             indexes = {index for each, index in changes.partitions if each == name}
             if changes.everything or name in changes.created:
                 indexes = set(range(len(described.partitions)))
-            for index in sorted(indexes):
-                self._follow(topic, index, described)
+            # Before replicas are opened here: groups have to see that there are more.
             if topic.partition_count != len(described.partitions):
                 topic.partition_count = len(described.partitions)
                 self._topics.version += 1
+            for index in sorted(indexes):
+                self._follow(topic, index, described)
         for kind, name in changes.configs:
             topic_of = self._topics.get(name)
             if kind == TOPIC_RESOURCE and topic_of is not None:

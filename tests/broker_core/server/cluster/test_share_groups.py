@@ -10,6 +10,7 @@ from broker_core import errors
 from broker_core.coordinator.share_records import SharePlace
 from broker_core.protocol.definitions import (
     ALTER_SHARE_GROUP_OFFSETS,
+    CREATE_PARTITIONS,
     DELETE_GROUPS,
     DELETE_TOPICS,
     DESCRIBE_SHARE_GROUP_OFFSETS,
@@ -22,6 +23,7 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, Trio
+from tests.broker_core.server.cluster.test_cluster import image
 from tests.broker_core.server.cluster.test_replication import (
     batch,
     leader_of,
@@ -207,6 +209,21 @@ async def test_a_group_is_known_wherever_it_is_coordinated(trio: Trio, connect: 
     assert again["member_epoch"] > joined["member_epoch"]
     listed = await client.call(LIST_GROUPS, 5, {"states_filter": [], "types_filter": ["share"]})
     assert [each["group_id"] for each in listed["groups"]] == ["g"]
+
+
+async def test_members_are_told_of_partitions_that_are_added(trio: Trio, connect: Connect) -> None:
+    await prepare(trio, connect)
+    coordinator = await coordinator_of(trio, connect)
+    client = await connect(coordinator)
+    joined = await beat(client, 0, ["t"])
+    topics = [{"name": "t", "count": 3, "assignments": None}]
+    grown = await client.call(
+        CREATE_PARTITIONS, 3, {"topics": topics, "timeout_ms": 10_000, "validate_only": False}
+    )
+    assert grown["results"][0]["error_code"] == errors.NONE
+    await trio.until(lambda broker: len(image(broker).topics["t"].partitions) == 3)
+    told = await beat(client, joined["member_epoch"], None)
+    assert told["assignment"]["topic_partitions"][0]["partitions"] == [0, 1, 2]
 
 
 async def test_offsets_are_shown_set_and_forgotten(trio: Trio, connect: Connect) -> None:
