@@ -27,6 +27,9 @@ FOUND = (
     "coordinate groups without reading what is stored",
     "show records of open transactions",
     "do not say what was aborted",
+    "share: answer before it is stored",
+    "share: begin anew with every leader",
+    "share: store without waiting for the others",
 )
 
 
@@ -51,6 +54,11 @@ def test_the_platform_keeps_its_promises_whatever_the_seed_does_to_it(first: int
     ran = run_module(
         "run", "--first", str(first), "--seeds", str(_SEEDS_AT_ONCE), "--chaos", _CHAOS_S
     )
+    assert not ran.returncode, ran.stdout + ran.stderr
+
+
+def test_share_groups_keep_their_promises_whatever_the_seed_does_to_them() -> None:
+    ran = run_module("run", "--share-group", "--seeds", str(_SEEDS_AT_ONCE), "--chaos", _CHAOS_S)
     assert not ran.returncode, ran.stdout + ran.stderr
 
 

@@ -54,6 +54,9 @@ class Checker:
         self._producer_ids: set[int] = set()
         self._lives: dict[str, int] = {}
         self._copied = 0
+        self._shared: dict[tuple[str, Place], set[int]] = {}
+        # When a group's answer was acknowledged, and in which leader epoch the record was given.
+        self._accepted: dict[tuple[str, Place], dict[int, tuple[int, float]]] = {}
 
     # -------------------------------------------------------------------------------------- records
 
@@ -140,6 +143,36 @@ class Checker:
         if offset < promised and offset not in known.uncertain:
             raise Violation(f"{group} {place}: {promised} was committed, {offset} is read")
         known.acknowledged = max(known.acknowledged, offset)  # if not to whoever committed it
+
+    # --------------------------------------------------------------------------------- share groups
+
+    def shared(self, group: str, place: Place, offset: int, epoch: int, asked: float) -> None:
+        """A member was given a record by a leader of an epoch, for what it `asked` then."""
+        self._shared.setdefault((group, place), set()).add(offset)
+        accepted = self._accepted.get((group, place), {}).get(offset)
+        # A former leader may not know what the next one has been told.
+        if accepted is not None and epoch >= accepted[0] and asked > accepted[1]:
+            raise Violation(
+                f"{group} {place}: {offset}, accepted at {accepted[1]:.4f} in epoch "
+                f"{accepted[0]}, is given again in epoch {epoch}"
+            )
+
+    def accepted(
+        self, group: str, place: Place, offsets: Sequence[int], epoch: int, now: float
+    ) -> None:
+        """A member was told that its answer is stored."""
+        known = self._accepted.setdefault((group, place), {})
+        for offset in offsets:
+            known.setdefault(offset, (epoch, now))
+
+    def not_shared(self, group: str) -> list[tuple[Place, int]]:
+        """Acknowledged records that no member of a group has been given."""
+        return [
+            (place, offset)
+            for place, promised in self.acknowledged.items()
+            for offset in sorted(promised.values())
+            if offset not in self._shared.get((group, place), ())
+        ]
 
     # ------------------------------------------------------------------------------------------ end
 

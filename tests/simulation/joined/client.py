@@ -7,7 +7,7 @@ from collections.abc import Callable, Coroutine
 from typing import Any
 
 from broker_core import errors
-from broker_core.protocol.definitions import FETCH, FIND_COORDINATOR, METADATA
+from broker_core.protocol.definitions import FETCH, FIND_COORDINATOR, METADATA, SHARE_FETCH
 from broker_core.protocol.schema import Api
 from broker_core.server.peer import Peer
 from tests.simulation.joined.checker import Checker, Violation
@@ -107,7 +107,7 @@ class Client:
         def answered(answer: Body | None) -> None:
             if future.done():
                 return
-            if answer is not None and api is FETCH:
+            if answer is not None and api.key in {FETCH.key, SHARE_FETCH.key}:
                 _copy_records(answer)
             future.set_result(answer)
 

@@ -19,6 +19,7 @@ from broker_core.cluster.elections import PartitionTarget
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.effects import Append
 from broker_core.coordinator.group import Group
+from broker_core.coordinator.share_records import SharePlace, StoredState
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
@@ -29,12 +30,14 @@ from broker_core.quorum.storage import Election
 from broker_core.replication.leader import PartitionLeader
 from broker_core.server import transactions
 from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
-from broker_core.server.groups import Groups
+from broker_core.server.groups import Groups, Stored
 from broker_core.server.partition import AppendWaiter, Partition, Verification
 from broker_core.server.peer import Peer
 from broker_core.server.replica_fetcher import ReplicaFetcher
 from broker_core.server.replica_sessions import ReplicaSession
 from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.share_coordinator import Read, ShareCoordinator
+from broker_core.server.share_states import ShareStates
 from broker_core.server.transactions import Transactions
 from tests.simulation import replication_mutants
 from tests.simulation.joined.run import search
@@ -129,6 +132,26 @@ def _trust_everybody(self: BrokerControl, body: dict[str, Any], now: float) -> d
 _register = BrokerControl.register
 
 
+def _store_nothing(
+    self: ShareStates, place: SharePlace, state: StoredState, stored: Stored
+) -> None:
+    stored(errors.NONE)
+
+
+def _store_here(
+    self: ShareCoordinator, place: SharePlace, state: StoredState | None, stored: Stored
+) -> None:
+    _store(self, place, state, _nothing)
+    stored(errors.NONE)
+
+
+_store = ShareCoordinator._store
+
+
+def _read_nothing(self: ShareStates, place: SharePlace, leader_epoch: int, read: Read) -> None:
+    read(errors.NONE, None)
+
+
 def _of_replication(name: str) -> Callable[[], list[Patch]]:
     return replication_mutants.MUTANTS[name]
 
@@ -195,7 +218,22 @@ MUTANTS: dict[str, Callable[[], list[Patch]]] = {
         ),
     ],
     "nobody but the ISR may lead": lambda: [(PartitionTarget, "_keep_eligible", _nothing)],
+    "share: answer before it is stored": lambda: [(ShareStates, "write", _store_nothing)],
+    "share: store without waiting for the others": lambda: [
+        (ShareCoordinator, "_store", _store_here)
+    ],
+    "share: begin anew with every leader": lambda: [(ShareStates, "read", _read_nothing)],
+    "share: let whoever led before store": lambda: [
+        (
+            ShareCoordinator,
+            "write",
+            lambda self, place, state, stored: self._store(place, state, stored),
+        )
+    ],
 }
+
+#: Those that are about share groups, without which nobody would find them.
+OF_SHARE_GROUPS = frozenset(name for name in MUTANTS if name.startswith("share: "))
 
 
 @contextmanager
@@ -220,7 +258,8 @@ def main() -> int:
     missed = 0
     for name in [arguments.of] if arguments.of else MUTANTS:
         with planted(name):
-            found = search(range(arguments.first, arguments.first + arguments.seeds))
+            seeds = range(arguments.first, arguments.first + arguments.seeds)
+            found = search(seeds, has_share_group=name in OF_SHARE_GROUPS)
         missed += found is None
         took = "not found" if found is None else f"found by seed {found}"
         print(f"{name}: {took}", flush=True)

@@ -20,6 +20,7 @@ from tests.simulation.joined.consumers import (
 )
 from tests.simulation.joined.machine import Machine
 from tests.simulation.joined.producers import Producer, TransactionalProducer
+from tests.simulation.joined.share_members import ShareMember
 from tests.simulation.joined.sockets import Network, Weather
 from tests.simulation.joined.world import SimulatedLoop, World
 
@@ -51,9 +52,15 @@ class Platform:
     """See the module."""
 
     def __init__(
-        self, seed: int, *, is_verbose: bool = False, chaos_s_max: float = max(CHAOS_S)
+        self,
+        seed: int,
+        *,
+        is_verbose: bool = False,
+        chaos_s_max: float = max(CHAOS_S),
+        has_share_group: bool = False,
     ) -> None:
         self.seed = seed
+        self._has_share_group = has_share_group
         self._chaos_s_max = chaos_s_max
         self.world = world = World(seed)
         self.network = Network(world)
@@ -113,6 +120,9 @@ class Platform:
         kind = world.random.choice((ClassicMember, ConsumerMember))
         for number in range(2):
             clients.append(kind(world, network, checker, brokers, f"m{number}"))
+        if self._has_share_group:
+            for number in range(2):
+                clients.append(ShareMember(world, network, checker, brokers, f"s{number}"))
         return clients
 
     def _after_step(self, loop: SimulatedLoop) -> None:
@@ -221,6 +231,10 @@ class Platform:
                 for place, end in ends.items():
                     if self.checker.promised(client.group, place) < end:
                         return f"{client.group} has not committed {place} up to {end}"
+            elif isinstance(client, ShareMember):
+                left = self.checker.not_shared(client.group)
+                if left:
+                    return f"nobody of {client.group} was given {left[:5]}"
         return None
 
     def _check_copied(self) -> None:

@@ -15,19 +15,21 @@ from tests.simulation.joined.platform import CHAOS_S, Platform
 _REASON_CHARACTERS = 500
 
 
-def search(seeds: Iterable[int]) -> int | None:
+def search(seeds: Iterable[int], *, has_share_group: bool = False) -> int | None:
     """The first seed that fails, in whatever way; None if none does."""
     for seed in seeds:
         try:
-            Platform(seed).run()
+            Platform(seed, has_share_group=has_share_group).run()
         except Exception:
             return seed
     return None
 
 
-def explain(seed: int, chaos_s_max: float) -> None:
+def explain(seed: int, chaos_s_max: float, *, has_share_group: bool) -> None:
     """Print a seed's history with what its brokers said, and what it was found to be."""
-    platform = Platform(seed, is_verbose=True, chaos_s_max=chaos_s_max)
+    platform = Platform(
+        seed, is_verbose=True, chaos_s_max=chaos_s_max, has_share_group=has_share_group
+    )
     verdict = "clean"
     try:
         platform.run()
@@ -50,13 +52,16 @@ def main() -> int:
         "--history", action="store_true", help="print the whole history of the first seed, and end"
     )
     parser.add_argument("--only", type=int, nargs="+", help="these seeds instead")
+    parser.add_argument(
+        "--share-group", action="store_true", help="with two members of a share group"
+    )
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings have an order that a seed does not know.
         command = [sys.executable, "-m", "tests.simulation.joined.run", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if arguments.history:
-        explain(arguments.first, arguments.chaos)
+        explain(arguments.first, arguments.chaos, has_share_group=arguments.share_group)
         return 0
     # Most of what there is lives as long as its seed: no need to look through it again and again.
     gc.freeze()
@@ -67,12 +72,16 @@ def main() -> int:
     steps = 0
     seeds = arguments.only or range(arguments.first, arguments.first + arguments.seeds)
     for seed in seeds:
-        platform = Platform(seed, chaos_s_max=arguments.chaos)
+        platform = Platform(
+            seed, chaos_s_max=arguments.chaos, has_share_group=arguments.share_group
+        )
         try:
             platform.run()
         except Exception as error:
             failed.append(seed)
             again = f"python -m tests.simulation.joined.run --history --first {seed}"
+            if arguments.share_group:
+                again += " --share-group"
             if arguments.chaos < max(CHAOS_S):
                 again += f" --chaos {arguments.chaos:g}"
             reason = str(error)[-_REASON_CHARACTERS:]
