@@ -156,7 +156,7 @@ class SharePartitions:
             self._wake(place)
 
     def _forget(self, place: SharePlace) -> None:
-        del self._shares[place]
+        self._shares.pop(place, None)  # what could not be stored has been forgotten already
         self._locked.discard(place)
 
     def forget_topic(self, topic_id: bytes) -> None:
