@@ -174,6 +174,12 @@ class Client:
         """Its leader seems to be another."""
         self._leaders.pop(place, None)
 
+    def is_led_since(self, place: Place, epoch: int) -> None:
+        """Others have read in this leader epoch: an older leader does not count (KIP-320)."""
+        if epoch > self.leader_epochs.get(place, -1):
+            self.leader_epochs[place] = epoch
+            self.forget(place)
+
     async def coordinator(self, key: str, kind: int) -> int | None:
         """Who coordinates a group (0) or a transactional id (1)."""
         known = self._coordinators.get((key, kind))

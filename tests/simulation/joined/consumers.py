@@ -257,7 +257,7 @@ class Member(Reading):
                             {
                                 "partition_index": place[1],
                                 "committed_offset": offset,
-                                "committed_leader_epoch": -1,
+                                "committed_leader_epoch": self.leader_epochs.get(place, -1),
                                 "committed_metadata": "",
                             }
                         ],
@@ -316,7 +316,9 @@ async def committed_offset(client: Client, group: str, place: Place) -> int | No
         if code in AGAIN:
             client.lost_coordinator(group, 0)
         return None
-    return int(result["topics"][0]["partitions"][0]["committed_offset"])
+    committed = result["topics"][0]["partitions"][0]
+    client.is_led_since(place, committed["committed_leader_epoch"])
+    return int(committed["committed_offset"])
 
 
 class ClassicMember(Member):
