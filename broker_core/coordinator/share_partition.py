@@ -43,6 +43,11 @@ _ANSWERS: Final = {
 }
 
 
+#: Offsets in flight at most: 10,000 records (share.partition.max.record.locks), and the gaps between
+#: them that compaction leaves.
+_SPAN_MAX: Final = 1_000_000
+
+
 class SharePartitionSettings(NamedTuple):
     """The broker's `group.share.*` properties that concern records."""
 
@@ -311,4 +316,13 @@ def check_acknowledgements(acknowledgements: Sequence[Acknowledgement]) -> None:
             raise InvalidRequest("One type of acknowledgement, or one for each record is expected.")
         if any(not 0 <= kind <= AcknowledgeType.RENEW for kind in each.types):
             raise InvalidRequest("The type of an acknowledgement is unknown.")
+        before = each.last_offset
+
+
+def check_batches(start_offset: int, batches: Sequence[StateBatch]) -> None:
+    """Raise InvalidRequest for what no leader stores: each record in flight takes memory."""
+    before = start_offset - 1
+    for each in batches:
+        if not before < each.first_offset <= each.last_offset < start_offset + _SPAN_MAX:
+            raise InvalidRequest("The batches of the state do not follow one another.")
         before = each.last_offset

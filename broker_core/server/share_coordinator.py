@@ -11,6 +11,7 @@ from typing import Final
 
 from broker_core import errors
 from broker_core.config import BrokerConfig
+from broker_core.coordinator.share_partition import check_batches
 from broker_core.coordinator.share_records import (
     STATE_TOPIC,
     SharePlace,
@@ -133,6 +134,10 @@ class ShareCoordinator:
     def write(self, place: SharePlace, state: StoredState, stored: Stored) -> None:
         """Keep what a partition's leader says."""
         code, known = self.find(place)
+        try:
+            check_batches(state.start_offset, state.batches)
+        except errors.InvalidRequest as error:
+            code = code or error.code
         if not code and known is not None:
             if state.leader_epoch < known.leader_epoch:
                 code = errors.FencedLeaderEpoch.code

@@ -6,6 +6,8 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+import pytest
+
 from broker_core import errors
 from broker_core.coordinator.share_records import SharePlace
 from broker_core.protocol.definitions import (
@@ -291,6 +293,37 @@ async def test_who_led_before_stores_nothing_more(trio: Trio, connect: Connect) 
     code = answer["results"][0]["partitions"][0]["error_code"]
     assert code == errors.FencedLeaderEpoch.code
     assert keeper.share_coordinator.find(place_of(leader)) == before
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "state"),
+    [(0, 2**62, 0), (5, 4, 0), (3, 5, 0), (2_000_000, 2_000_001, 0), (7, 8, 9)],
+)
+async def test_a_state_that_no_leader_has_is_refused(
+    trio: Trio, connect: Connect, first: int, last: int, state: int
+) -> None:
+    await prepare(trio, connect, 1)
+    leader = leader_of(trio)
+    await fetch_some(Member(leader, await connect(leader), "one"))
+    keeper = keeper_of(trio, place_of(leader))
+    batch_fields = {
+        "first_offset": first,
+        "last_offset": last,
+        "delivery_state": state,
+        "delivery_count": 1,
+    }
+    written = {
+        "partition": 0,
+        "state_epoch": 0,
+        "leader_epoch": replica(leader).leader_epoch,
+        "start_offset": 4,
+        "state_batches": [batch_fields],
+    }
+    topic = {"topic_id": place_of(leader).topic_id, "partitions": [written]}
+    client = await connect(keeper)
+    answer = await client.call(WRITE_SHARE_GROUP_STATE, 1, {"group_id": "g", "topics": [topic]})
+    code = answer["results"][0]["partitions"][0]["error_code"]
+    assert code == errors.InvalidRequest.code
 
 
 async def test_a_deleted_topic_takes_its_state_along(trio: Trio, connect: Connect) -> None:
