@@ -43,8 +43,8 @@ _ANSWERS: Final = {
 }
 
 
-#: Offsets in flight at most: 10,000 records (share.partition.max.record.locks), and the gaps between
-#: them that compaction leaves.
+#: Offsets in flight at most: 10,000 records (share.partition.max.record.locks), and the gaps that
+#: compaction leaves between them.
 _SPAN_MAX: Final = 1_000_000
 
 
