@@ -99,6 +99,8 @@ def _waylog(folder: Path, brokers: int, settings: dict[str, str]) -> Iterator[st
         cluster = ClusterProcesses(folder, nodes=NODES, **settings | _RACKS)
         for node, broker in cluster.brokers.items():
             broker.properties["broker.rack"] = f"RACK{node}"
+            port = cluster.ports[node]
+            broker.properties["advertised.listeners"] = f"PLAINTEXT://127.0.0.1:{port}"
         try:
             yield cluster.start()
         finally:
