@@ -65,6 +65,8 @@ def test_share_groups_keep_their_promises_whatever_the_seed_does_to_them() -> No
 def test_seeds_that_have_found_errors_find_none() -> None:
     ran = run_module("run", "--only", *map(str, FINDERS))
     assert not ran.returncode, ran.stdout + ran.stderr
+    ran = run_module("run", "--share-group", "--only", "568", "636", "687", "1146")
+    assert not ran.returncode, ran.stdout + ran.stderr
 
 
 def test_a_seed_of_the_platform_has_the_same_history_again() -> None:
