@@ -222,12 +222,13 @@ class ShareStates:
             if fields["error_code"] in _AGAIN and self._loop.time() < question.ends:
                 self._later(lambda: self._go_on(place))
                 return
+            # Told before the next is asked: what this answer leads to is put in line behind it.
+            question.done(fields)
             queue.popleft()
             if queue:
                 self._go_on(place)
             else:
                 del self._queues[place]
-            question.done(fields)
 
         try:
             topic, index = self._coordinator.place_of(place)

@@ -19,12 +19,12 @@ from broker_core.coordinator.states import GroupState
 from broker_core.server.authorization import may_read
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
 from broker_core.server.request import Request
+from broker_core.server.share_coordinator import NO_OFFSET
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker
 
 _NOT_ASKED: Final = -(2**31)
-_NO_OFFSET: Final = -1
 
 
 def handle_heartbeat(broker: Broker, request: Request) -> None:
@@ -173,9 +173,9 @@ def _describe_offset(
 ) -> dict[str, Any]:
     answer: dict[str, Any] = {
         "partition_index": number,
-        "start_offset": _NO_OFFSET,
+        "start_offset": NO_OFFSET,
         "leader_epoch": 0,
-        "lag": _NO_OFFSET,
+        "lag": NO_OFFSET,
         "error_code": errors.NONE,
         "error_message": None,
     }
@@ -186,7 +186,7 @@ def _describe_offset(
     finish = collected.one(answer)
 
     def summarized(code: int, start_offset: int, done: int) -> None:
-        if not code and start_offset != _NO_OFFSET:
+        if not code and start_offset != NO_OFFSET:
             answer["start_offset"] = start_offset
             # Known where there is a replica.
             if partition is not None:
