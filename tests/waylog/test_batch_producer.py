@@ -223,9 +223,10 @@ class CuttingProxy:
         self.lose = 0
         self.lost = 0
         self._server: asyncio.Server | None = None
+        self._serving: set[asyncio.Task[None]] = set()
 
     async def start(self) -> int:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._take, "127.0.0.1", 0)
         port: int = self._server.sockets[0].getsockname()[1]
         return port
 
@@ -233,9 +234,21 @@ class CuttingProxy:
         assert self._server is not None
         self._server.close()
         await self._server.wait_closed()
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    def _take(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(self._serve(reader, writer))
+        self._serving.add(task)
+        task.add_done_callback(self._serving.discard)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+        try:
+            upstream_reader, upstream_writer = await asyncio.open_connection(*self._target)
+        except BaseException:
+            writer.close()
+            raise
         try:
             while True:
                 size = await reader.readexactly(4)
