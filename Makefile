@@ -41,7 +41,7 @@ lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
 bench: setup-test  ## rates of the parts and CPU per fix, as docs/performance.md has them
 	$(PYTHON) -m load_tests.bench $(BENCH)
 
-fuzz: setup-test  ## fuzz the broker's parsers for a minute each (needs clang; FUZZ="--seconds 600")
+fuzz: setup-test  ## fuzz all parsers for a minute each (needs clang; FUZZ="--seconds 600")
 	.venv/bin/pip install -q --disable-pip-version-check -c deploy/constraints.txt atheris
 	$(PYTHON) tests/fuzz/run.py $(FUZZ)
 

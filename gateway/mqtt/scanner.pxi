@@ -79,7 +79,10 @@ cdef const char* read_number(const char* position, Value* value) except? NULL:
     if not count:
         return NULL
     value.whole = position[0] != b"."
-    if not value.whole:
+    if value.whole:
+        if negative and not digits:
+            return NULL  # -0, which has no sign as an integer and has one as a float
+    else:
         position += 1
         while is_digit(position[0]):
             digits = 10 * digits + (position[0] - 48)

@@ -28,11 +28,14 @@ EXTENSIONS = (
     "gateway/mqtt/fixes.pyx",
     "gateway/mqtt/session.pyx",
     "gateway/mqtt/topics.pyx",
+    "waylog/fetched_records.pyx",
     "waylog/librdkafka.pyx",
 )
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")
-TARGETS = BROKER + GATEWAY
+CLIENTS = ("fetched-batches", "answers")
+PROGRAMS = {"fuzz_broker.py": BROKER, "fuzz_gateway.py": GATEWAY, "fuzz_clients.py": CLIENTS}
+TARGETS = BROKER + GATEWAY + CLIENTS
 
 
 def build(folder: Path, clang: str) -> None:
@@ -81,7 +84,8 @@ def seed(corpus: Path) -> None:
     for compression in range(5):
         rows = [(1, b"k", source.randbytes(20), (("h", b"v"),)) for _ in range(3)]
         batch = bytes(build_batch(rows, compression=compression))
-        (corpus / "batches" / str(compression)).write_bytes(batch)
+        for target in ("batches", "fetched-batches"):
+            (corpus / target / str(compression)).write_bytes(batch)
     seed_gateway(corpus)
     (corpus / "login" / "plain").write_bytes(b"\0anna\0password")
     (corpus / "login" / "scram").write_bytes(b"n,,n=anna,r=abc\xff\xfec=biws,r=abc,p=AAAA")
@@ -123,7 +127,7 @@ def fuzz(folder: Path, target: str, seconds: int) -> tuple[int, int, str]:
         "ASAN_OPTIONS": "detect_leaks=0:allocator_may_return_null=1",
         "PYTHONPATH": str(folder),
     }
-    program = "fuzz_broker.py" if target in BROKER else "fuzz_gateway.py"
+    program = next(name for name, targets in PROGRAMS.items() if target in targets)
     command = [
         sys.executable, str(ROOT / "tests/fuzz" / program), target,
         str(folder / "corpus" / target), f"-max_total_time={seconds}", "-rss_limit_mb=2048",
