@@ -10,6 +10,7 @@ import ipaddress
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from gateway.limits import HttpLimits, TokenBucket
@@ -33,6 +34,7 @@ def party_of(address: str) -> str:
     return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
+@lru_cache(maxsize=4096)
 def is_loopback(host: str) -> bool:
     """127.0.0.0/8, ::1 or localhost."""
     if host == "localhost":

@@ -11,7 +11,7 @@ from gateway.acknowledgements import Receiving, newest
 from gateway.answers import Refused, unavailable
 from gateway.auth import Identity
 from gateway.formats import Parsed, positions
-from gateway.formats.plain_positions import Record
+from gateway.formats.plain_positions import PlainRecords
 from gateway.formats.plain_positions import answer as plain_answer
 from gateway.formats.values import live_time
 from gateway.request_head import RequestHead
@@ -68,7 +68,7 @@ class Exchange:
         self._head = head
         self._identity = identity
         self._parsed = parsed
-        self._records: list[Record] | None = None
+        self._records: PlainRecords | None = None
         self._waiting = 0
         self._error: BaseException | None = None
         self.started = time.monotonic()
@@ -97,7 +97,7 @@ class Exchange:
             completion.add_done_callback(self._one_done)
         self._one_done(None)
 
-    def submit_records(self, records: list[Record], traceparent: str | None) -> None:
+    def submit_records(self, records: PlainRecords, traceparent: str | None) -> None:
         """The same for a body that was plain enough to be records already."""
         self._records = records
         self._waiting = 1

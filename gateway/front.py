@@ -22,7 +22,13 @@ from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions
 from gateway.ingest import admit, named_device
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
-from gateway.request_head import HEAD_BYTES_MAX, RequestHead, recognise
+from gateway.request_head import (
+    HEAD_BYTES_MAX,
+    LengthSpan,
+    RequestHead,
+    length_span,
+    recognise,
+)
 from gateway.rights import USUAL_RIGHTS
 from gateway.users import DEVICE_NAME
 from waylog.telemetry import now_ms
@@ -57,6 +63,7 @@ class FrontConnection(asyncio.Protocol):
     __slots__ = (
         "_address",
         "_authenticating",
+        "_body_bytes",
         "_context",
         "_counted",
         "_exchanges",
@@ -65,6 +72,7 @@ class FrontConnection(asyncio.Protocol):
         "_identity",
         "_inner",
         "_key",
+        "_length_span",
         "_pending",
         "_plain",
         "_proxy",
@@ -87,6 +95,8 @@ class FrontConnection(asyncio.Protocol):
         # The last head that was recognised, and what follows from it: the next one is the same.
         self._head_bytes = b""
         self._head: RequestHead | None = None
+        self._length_span: LengthSpan | None = None
+        self._body_bytes = 0
         self._key: bytes | None = None
         self._identity: Identity | None = None
         self._context: Context | None = None
@@ -250,13 +260,13 @@ class FrontConnection(asyncio.Protocol):
                     return
                 break
             head_bytes = data[position:end]
-            if head_bytes != self._head_bytes:
+            if head_bytes != self._head_bytes and not self._differs_in_length(head_bytes):
                 self._recognise(head_bytes)
             head = self._head
-            if head is None or head.body_bytes > BODY_BYTES_MAX:
+            if head is None or self._body_bytes > BODY_BYTES_MAX:
                 self._hand_over(data[position:])
                 return
-            body_end = end + 4 + head.body_bytes
+            body_end = end + 4 + self._body_bytes
             if body_end > size:
                 break
             if len(self._exchanges) >= PIPELINED_MAX:
@@ -285,12 +295,29 @@ class FrontConnection(asyncio.Protocol):
         server.partial_bytes += len(data) - len(self._pending)
         self._pending = data
 
+    def _differs_in_length(self, head_bytes: bytes) -> bool:
+        """Whether this is the last head with another length of its body."""
+        span = self._length_span
+        if span is None:
+            return False
+        length = span.of_same(self._head_bytes, head_bytes)
+        if length is None:
+            return False
+        self._length_span = LengthSpan(
+            span.start, span.end + len(head_bytes) - len(self._head_bytes)
+        )
+        self._head_bytes = head_bytes
+        self._body_bytes = length
+        return True
+
     def _recognise(self, head_bytes: bytes) -> None:
         self._head_bytes = head_bytes
         head = self._head = recognise(head_bytes)
-        self._key = self._identity = self._context = None
+        self._key = self._identity = self._context = self._length_span = None
         if head is None:
             return
+        self._body_bytes = head.body_bytes
+        self._length_span = length_span(head_bytes)
         authenticator = self.server.services.authenticator
         try:
             credentials = credentials_of(head.headers, head.query, head.token)

@@ -2,6 +2,7 @@ from libc.stdint cimport int64_t, uint64_t
 
 from gateway.known_fixes cimport KnownFixes
 from waylog.librdkafka cimport Delivery
+from waylog.record_batch cimport RecordAccumulator
 
 
 cdef class Receipt(Delivery):
@@ -43,6 +44,7 @@ cdef class FixAppender:
     cdef public bint repeated
     cdef readonly object metrics
     cdef object _send
+    cdef RecordAccumulator _accumulator
     cdef dict _in_flight
     cdef Receipt _stored
     cdef char[55] _trace_head
@@ -52,11 +54,12 @@ cdef class FixAppender:
 
     cdef Receipt known(self, int64_t key)
     cdef bytes start_trace(self)
+    cdef int _append_value(
+        self, bytes device, const char* value, Py_ssize_t size, bytes traceparent, Receipt receipt
+    ) except -1
     cdef Receipt append_new(
-        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
-    )
-    cpdef Receipt append_record(
-        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+        self, int64_t key, bytes device, const char* value, Py_ssize_t size, str source,
+        bytes traceparent,
     )
     cdef int _answered(self, FixReceipt receipt, error) except -1
     cdef int _all_answered(self, FixesReceipt receipt) except -1

@@ -3,6 +3,7 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaError
 
+from gateway.formats.plain_positions import PlainRecords
 from gateway.known_fixes import KnownFixes
 from gateway.metrics import GatewayMetrics
 from gateway.submit import Log
@@ -43,12 +44,6 @@ class FixAppender:
     def append_fix(
         self, key: int, fix: Fix, encode: Callable[[Fix], bytes], traceparent: bytes | None
     ) -> Receipt: ...
-    def append_record(
-        self, key: int, device: bytes, value: bytes, source: str, traceparent: bytes | None
-    ) -> Receipt: ...
     def append_records(
-        self,
-        records: list[tuple[int, bytes, bytes, bool]],
-        source: str,
-        traceparent: bytes | None,
+        self, records: PlainRecords, source: str, traceparent: bytes | None
     ) -> Receipt: ...

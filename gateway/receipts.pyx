@@ -5,11 +5,12 @@ record (acks=all), or when the log is known to have it already.
 """
 
 cimport cython
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from gateway.formats.plain_positions cimport PlainRecords, Written
 from gateway.known_fixes cimport KnownFixes
 from waylog.librdkafka cimport Delivery
 
@@ -163,6 +164,8 @@ cdef class FixAppender:
         self.repeated = False  # the fix that is being submitted is marked so
         self.metrics = metrics
         self._send = log.send
+        # Our own producer takes values that need not be objects.
+        self._accumulator = getattr(log, "accumulator", None)
         self._in_flight = {}
         self._stored = Receipt()
         self._stored.finish(None)
@@ -205,8 +208,20 @@ cdef class FixAppender:
         memcpy(start + 36, start + 19, 16)
         return text
 
+    cdef int _append_value(
+        self, bytes device, const char* value, Py_ssize_t size, bytes traceparent, Receipt receipt
+    ) except -1:
+        if size > BYTES_MAX:
+            raise AppendError(f"a record of {size} bytes is too large")
+        if self._accumulator is not None:
+            self._accumulator.append(TOPIC, value, size, device, traceparent, receipt)
+        else:
+            self._send(TOPIC, value[:size], device, traceparent, receipt)
+        return 0
+
     cdef Receipt append_new(
-        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
+        self, int64_t key, bytes device, const char* value, Py_ssize_t size, str source,
+        bytes traceparent,
     ):
         """Append a fix that is not `known`; never raises."""
         cdef FixReceipt receipt = FixReceipt.__new__(FixReceipt)
@@ -216,14 +231,9 @@ cdef class FixAppender:
         receipt._started = monotonic_s()
         self._in_flight[key] = receipt
         try:
-            if len(value) > BYTES_MAX:
-                raise AppendError(f"a record of {len(value)} bytes is too large")
-            self._send(
-                TOPIC,
-                value,
-                device,
-                self.start_trace() if traceparent is None else traceparent,
-                receipt,
+            self._append_value(
+                device, value, size,
+                self.start_trace() if traceparent is None else traceparent, receipt,
             )
         except AppendError as error:
             receipt.finish(error)
@@ -234,31 +244,26 @@ cdef class FixAppender:
         cdef Receipt receipt = self.known(key)
         if receipt is not None:
             return receipt
+        cdef bytes value = encode(fix)
         return self.append_new(
-            key, fix.device.encode(), encode(fix), fix.source or "", traceparent
+            key, fix.device.encode(), PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value),
+            fix.source or "", traceparent,
         )
 
-    cpdef Receipt append_record(
-        self, int64_t key, bytes device, bytes value, str source, bytes traceparent
-    ):
-        """Append a fix that is a record already, unless it is known by its key."""
-        cdef Receipt receipt = self.known(key)
-        if receipt is None:
-            receipt = self.append_new(key, device, value, source, traceparent)
-        return receipt
-
-    def append_records(self, list records, str source, bytes traceparent):
-        """The same for several, each a tuple of key, device and value, at least one.
+    def append_records(self, PlainRecords records, str source, bytes traceparent):
+        """The same for several that are records already, at least one.
 
         The receipt is done when the log has answered all of them.
         """
         cdef FixesReceipt batch
         cdef Receipt receipt
-        cdef tuple record
-        cdef int64_t key
-        if len(records) == 1:
-            record = records[0]
-            return self.append_record(record[0], record[1], record[2], source, traceparent)
+        cdef Written* written = records._written
+        cdef Py_ssize_t index
+        if records._count == 1:
+            receipt = self.known(written.key)
+            return receipt if receipt is not None else self.append_new(
+                written.key, records._devices[0], records._bytes, written.size, source, traceparent
+            )
         # One request is one trace.
         traceparent = self.start_trace() if traceparent is None else traceparent
         batch = FixesReceipt.__new__(FixesReceipt)
@@ -268,17 +273,19 @@ cdef class FixAppender:
         batch._started = monotonic_s()
         # One more than there is, so that it is not done before all is submitted.
         batch._missing = 1
-        for record in records:
-            key = record[0]
-            receipt = self.known(key)
+        for index in range(records._count):
+            written = &records._written[index]
+            receipt = self.known(written.key)
             if receipt is None:
+                key = written.key
                 self._in_flight[key] = batch
                 batch._keys.append(key)
                 batch._missing += 1
                 try:
-                    if len(<bytes> record[2]) > BYTES_MAX:
-                        raise AppendError(f"a record of {len(record[2])} bytes is too large")
-                    self._send(TOPIC, record[2], record[1], traceparent, batch)
+                    self._append_value(
+                        records._devices[index], records._bytes + written.start, written.size,
+                        traceparent, batch,
+                    )
                 except AppendError as error:
                     batch._failed += 1
                     batch.count(error)

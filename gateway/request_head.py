@@ -17,6 +17,7 @@ from gateway.paths import AT_ROOT, PATHS, Format
 HEAD_BYTES_MAX: Final = 8_000
 _HEADERS_MAX: Final = 60
 _PARAMETERS_MAX: Final = 100
+_LENGTH_DIGITS_MAX: Final = 9
 
 _REQUEST_LINE = re.compile(
     rb"(GET|POST) (/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~!$&'()*+,;=:@/?%-]*))? HTTP/1\.1"
@@ -25,6 +26,8 @@ _REQUEST_LINE = re.compile(
 _HEADER = re.compile(
     rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?[ \t]*"
 )
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 
 #: Headers that are handed on, as aiohttp's handlers know them.
 _KEPT: Final = {
@@ -105,6 +108,33 @@ def recognise(head: bytes) -> RequestHead | None:
     return RequestHead(device_format, template, token, device, query, headers, int(length))
 
 
+class LengthSpan(NamedTuple):
+    """Where the digits of Content-Length stand in a head that was recognised."""
+
+    start: int
+    end: int
+
+    def of_same(self, known: bytes, head: bytes) -> int | None:
+        """The length of the body, if `head` is `known` apart from that; None if it is another."""
+        start, end = self
+        end_there = end + len(head) - len(known)
+        digits = head[start:end_there]
+        if (
+            head[:start] != known[:start]
+            or head[end_there:] != known[end:]
+            or not digits.isdigit()
+            or len(digits) > _LENGTH_DIGITS_MAX
+        ):
+            return None
+        return int(digits)
+
+
+def length_span(head: bytes) -> LengthSpan | None:
+    """For a head that was recognised; None where it has no length."""
+    found = _LENGTH.search(head)
+    return None if found is None else LengthSpan(*found.span(1))
+
+
 def _headers(lines: list[bytes]) -> dict[str, str] | None:
     """Those that matter, "" for the length; None if the request is not plain."""
     headers: dict[str, str] = {}
@@ -121,7 +151,7 @@ def _headers(lines: list[bytes]) -> dict[str, str] | None:
             headers[kept] = (found[2] or b"").decode()
         elif name == b"content-length":
             value = found[2] or b""
-            if "" in headers or not value.isdigit() or len(value) > 9:
+            if "" in headers or not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX:
                 return None
             headers[""] = value.decode()
         elif name == b"host":

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from gateway.formats.plain_positions import PlainRecords
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.metrics import GatewayMetrics
 from gateway.receipts import RECORD_BYTES_MAX, BatchReceipt, FixAppender, Receipt
@@ -97,7 +98,7 @@ class Submitter(FixAppender):
         return True
 
     def submit_records(
-        self, records: list[tuple[int, bytes, bytes, bool]], source: str, traceparent: bytes | None
+        self, records: PlainRecords, source: str, traceparent: bytes | None
     ) -> Receipt:
         """`submit_locations` of what is records already (gateway.formats.plain_positions)."""
         self._unrecorded += len(records)

@@ -34,7 +34,7 @@ from gateway.access import credentials_of, reader, same_origin, verify
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
 from gateway.formats import Context, Parsed, positions
-from gateway.formats.plain_positions import PlainPositions, Record
+from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.ingest import admit
 from gateway.limits import TokenBucket
 from gateway.log_range import LogRanges
@@ -61,6 +61,7 @@ _FIX_START: Final = b'{"type":"fix",'
 _FLOOD: Final = "too many fixes a second on one connection"
 
 _encode = msgspec.json.Encoder().encode
+_decode_ids = msgspec.json.Decoder(list[str]).decode
 
 _DONE = Receipt()
 _DONE.finish(None)
@@ -207,7 +208,7 @@ class _Connection:
             records = self._plain.records(body, received)
             if records is not None:
                 if not self._admit(len(records)):
-                    self._not_stored([bytes_id(each) for each in records if each[3]], _FLOOD)
+                    self._not_stored(own_ids(records), _FLOOD)
                 else:
                     receipt = submitter.submit_records(records, positions.SOURCE, None)
                     receipt.add_done_callback(partial(self._stored_records, records))
@@ -258,12 +259,11 @@ class _Connection:
     def _not_stored(self, ids: list[str], reason: str) -> None:
         self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
 
-    def _stored_records(self, records: list[Record], receipt: Receipt) -> None:
+    def _stored_records(self, records: PlainRecords, receipt: Receipt) -> None:
         self._landed(len(records))
         error = receipt.exception()
         if error is not None:
-            ids = [bytes_id(record) for record in records if record[3]]
-            self._not_stored(ids, f"not stored: {error}")
+            self._not_stored(own_ids(records), f"not stored: {error}")
             return
         self._answers.append(ack(records))
         self._viewer.wake.set()
@@ -334,28 +334,14 @@ class _Connection:
             await self._socket.send_frame(message, WSMsgType.TEXT)
 
 
-def bytes_id(record: Record) -> str:
-    """The id of a record, as the client's own name for it."""
-    value = record[2]
-    return value[7 : value.index(b'"', 7)].decode()
+def own_ids(records: PlainRecords) -> list[str]:
+    """The client's own names of records."""
+    return _decode_ids(b"[%b]" % records.own_ids)
 
 
-def ack(records: list[Record]) -> bytes:
+def ack(records: PlainRecords) -> bytes:
     """The acknowledgement of records."""
-    if len(records) == 1:
-        value = records[0][2]
-        quoted = value[6 : value.index(b'"', 7) + 1]
-        return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (
-            quoted if records[0][3] else b"",
-            quoted,
-        )
-    return _encode(
-        {
-            "type": "ack",
-            "ids": [bytes_id(record) for record in records if record[3]],
-            "fix_ids": [bytes_id(record) for record in records],
-        }
-    )
+    return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (records.own_ids, records.ids)
 
 
 def _id_of(raw: bytes) -> str | None:

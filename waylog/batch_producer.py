@@ -90,6 +90,8 @@ class BatchProducer:
         self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
         self._records = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
+        #: What takes the records, for Cython that has no objects to give to `send`.
+        self.accumulator = self._records
         #: Queue one record; raises as waylog.kafka.Producer.send.
         self.send = self._records.send
         self._brokers: dict[int, Broker] = {}

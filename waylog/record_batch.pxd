@@ -21,7 +21,8 @@ cdef class RecordBatch:
     cdef public bint attempted   # sent, with an outcome that is not known
 
     cdef int add(
-        self, int64_t timestamp, bytes key, bytes value, bytes headers, object delivery
+        self, int64_t timestamp, bytes key, const char* value, Py_ssize_t value_size,
+        bytes headers, object delivery,
     ) except -1
     cdef int reserve(self, size_t more) except -1
 
@@ -41,10 +42,13 @@ cdef class RecordAccumulator:
     cdef bytes _encoded_headers
 
     cpdef send(self, str topic, bytes value, bytes key, headers, delivery)
+    cdef int append(
+        self, str topic, const char* value, Py_ssize_t value_size, bytes key, headers, delivery
+    ) except -1
     cdef Partition _partition(self, list partitions, bytes key)
     cdef int _place(
-        self, Partition partition, int64_t timestamp, bytes key, bytes value, bytes headers,
-        object delivery,
+        self, Partition partition, int64_t timestamp, bytes key, const char* value,
+        Py_ssize_t value_size, bytes headers, object delivery,
     ) except -1
 
 

@@ -36,6 +36,7 @@ cdef enum:
     LZ4 = 3
     COMPRESSED_FROM = 200      # bytes of records: below it is not worth the while
     RECORD_OVERHEAD = 40       # lengths, deltas, counts: never more
+    TRACE_NAME_BYTES = 13
     MESSAGE_TOO_LARGE = 10     # Kafka's error codes
     INVALID_ARGUMENT = -186
 
@@ -82,13 +83,21 @@ cdef inline int varint_size(int64_t value) noexcept:
     return size
 
 
-cdef inline unsigned char* put_bytes(unsigned char* out, bytes value) noexcept:
+cdef inline unsigned char* put_text(
+    unsigned char* out, const char* text, Py_ssize_t size
+) noexcept:
     """A length (-1: none) and the bytes."""
+    out = put_varint(out, size)
+    if size <= 0:
+        return out
+    memcpy(out, text, size)
+    return out + size
+
+
+cdef inline unsigned char* put_bytes(unsigned char* out, bytes value) noexcept:
     if value is None:
         return put_varint(out, -1)
-    out = put_varint(out, PyBytes_GET_SIZE(value))
-    memcpy(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
-    return out + PyBytes_GET_SIZE(value)
+    return put_text(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
 
 
 cdef uint32_t murmur2(const unsigned char* data, Py_ssize_t size) noexcept nogil:
@@ -136,7 +145,13 @@ cdef bytes encode_headers(headers):
     if headers is None:
         return b"\0"
     if type(headers) is bytes:
-        headers = (("traceparent", headers),)
+        size = PyBytes_GET_SIZE(headers)
+        encoded = PyBytes_FromStringAndSize(NULL, TRACE_NAME_BYTES + varint_size(size) + size)
+        out = <unsigned char*> PyBytes_AS_STRING(encoded)
+        # One header, and its name.
+        memcpy(out, b"\x02\x16traceparent", TRACE_NAME_BYTES)
+        put_bytes(out + TRACE_NAME_BYTES, headers)
+        return encoded
     for each, given in headers:
         name = each.encode()
         value = given.encode() if isinstance(given, str) else given
@@ -177,16 +192,16 @@ cdef class RecordBatch:
         return 0
 
     cdef int add(
-        self, int64_t timestamp, bytes key, bytes value, bytes headers, object delivery
+        self, int64_t timestamp, bytes key, const char* value, Py_ssize_t value_size,
+        bytes headers, object delivery,
     ) except -1:
-        """Write a record; returns how many bytes it has."""
+        """Write a record (`value_size` -1: without a value); returns how many bytes it has."""
         cdef Py_ssize_t key_size = 0 if key is None else PyBytes_GET_SIZE(key)
-        cdef Py_ssize_t value_size = 0 if value is None else PyBytes_GET_SIZE(value)
         cdef Py_ssize_t headers_size = PyBytes_GET_SIZE(headers)
         cdef Py_ssize_t size
         cdef size_t before = self._size
         cdef unsigned char* out
-        self.reserve(key_size + value_size + headers_size + RECORD_OVERHEAD)
+        self.reserve(key_size + max(value_size, 0) + headers_size + RECORD_OVERHEAD)
         if not self.count:
             self._base_timestamp = self._max_timestamp = timestamp
         elif timestamp > self._max_timestamp:
@@ -194,12 +209,12 @@ cdef class RecordBatch:
         size = (
             1 + varint_size(timestamp - self._base_timestamp) + varint_size(self.count)
             + varint_size(-1 if key is None else key_size) + key_size
-            + varint_size(-1 if value is None else value_size) + value_size + headers_size
+            + varint_size(value_size) + max(value_size, 0) + headers_size
         )
         out = put_varint(self._start + before, size)
         out[0] = 0  # attributes
         out = put_varint(put_varint(out + 1, timestamp - self._base_timestamp), self.count)
-        out = put_bytes(put_bytes(out, key), value)
+        out = put_text(put_bytes(out, key), value, value_size)
         memcpy(out, PyBytes_AS_STRING(headers), headers_size)
         self._size = out + headers_size - self._start
         self.count += 1
@@ -303,6 +318,17 @@ cdef class RecordAccumulator:
 
     cpdef send(self, str topic, bytes value, bytes key, headers, delivery):
         """Queue one record; raises AppendQueueFull or AppendError as waylog.kafka.Producer.send."""
+        if value is None:
+            self.append(topic, NULL, -1, key, headers, delivery)
+        else:
+            self.append(
+                topic, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), key, headers, delivery
+            )
+
+    cdef int append(
+        self, str topic, const char* value, Py_ssize_t value_size, bytes key, headers, delivery
+    ) except -1:
+        """`send` of a value that need not be an object (`value_size` -1: none)."""
         cdef list partitions
         cdef bytes encoded
         cdef int64_t timestamp = milliseconds(CLOCK_REALTIME)
@@ -315,8 +341,8 @@ cdef class RecordAccumulator:
             self._headers = headers
             self._encoded_headers = encoded
         size = (
-            (0 if value is None else PyBytes_GET_SIZE(value))
-            + (0 if key is None else PyBytes_GET_SIZE(key)) + PyBytes_GET_SIZE(encoded)
+            max(value_size, 0) + (0 if key is None else PyBytes_GET_SIZE(key))
+            + PyBytes_GET_SIZE(encoded)
         )
         if self.refusing is not None:
             raise AppendError(self.refusing)
@@ -332,11 +358,15 @@ cdef class RecordAccumulator:
             if unplaced is None:
                 unplaced = self._unplaced[topic] = deque()
                 self._on_unknown_topic(topic)
+            kept = None if value_size < 0 else value[:value_size]
             unplaced.append(
-                (milliseconds(CLOCK_MONOTONIC), timestamp, key, value, encoded, delivery, size)
+                (milliseconds(CLOCK_MONOTONIC), timestamp, key, kept, encoded, delivery, size)
             )
-            return
-        self._place(self._partition(partitions, key), timestamp, key, value, encoded, delivery)
+            return 0
+        self._place(
+            self._partition(partitions, key), timestamp, key, value, value_size, encoded, delivery
+        )
+        return 0
 
     cdef Partition _partition(self, list partitions, bytes key):
         if key is None:
@@ -344,18 +374,16 @@ cdef class RecordAccumulator:
         return partitions[partition_of(key, len(partitions))]
 
     cdef int _place(
-        self, Partition partition, int64_t timestamp, bytes key, bytes value, bytes headers,
-        object delivery,
+        self, Partition partition, int64_t timestamp, bytes key, const char* value,
+        Py_ssize_t value_size, bytes headers, object delivery,
     ) except -1:
         cdef RecordBatch batch = partition._open
         cdef bint first = not self.waiting
-        if batch is None or batch._size + len(headers) + (
-            0 if value is None else PyBytes_GET_SIZE(value)
-        ) > BATCH_BYTES_MAX:
+        if batch is None or batch._size + len(headers) + max(value_size, 0) > BATCH_BYTES_MAX:
             batch = partition._open = RecordBatch()
             partition.batches.append(batch)
             self.waiting[partition] = None
-        self.bytes_held += batch.add(timestamp, key, value, headers, delivery)
+        self.bytes_held += batch.add(timestamp, key, value, value_size, headers, delivery)
         if first:
             self._on_first()
         return 0
@@ -379,7 +407,11 @@ cdef class RecordAccumulator:
             return
         for _, timestamp, key, value, headers, delivery, size in self._unplaced.pop(topic, ()):
             self.bytes_held -= size
-            self._place(self._partition(known, key), timestamp, key, value, headers, delivery)
+            self._place(
+                self._partition(known, key), timestamp, key,
+                NULL if value is None else PyBytes_AS_STRING(value),
+                -1 if value is None else PyBytes_GET_SIZE(value), headers, delivery,
+            )
 
     def refused(self, str topic, int code):
         """There will be no such topic: whoever has given records for it is told."""

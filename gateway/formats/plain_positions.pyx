@@ -4,20 +4,26 @@
 a test compares.
 """
 
-from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t
+from libc.string cimport memcpy
 
-from gateway.mqtt.fixes cimport FORM_POSITION, Position, TopicRoute, read_position
+from gateway.mqtt.fixes cimport (
+    FORM_POSITION,
+    Position,
+    RECORD_BYTES_MAX,
+    TopicRoute,
+    read_position,
+)
 
 from gateway.formats import BATCH_ITEMS_MAX
 from gateway.formats.positions import DEFAULT_DEVICE, UNIQUE_ID_CHARACTERS
 
-# Key for gateway.known_fixes, device, record, and whether its id is the client's own.
-Record = tuple
-
 cdef enum:
     ROUTES_MAX = 2000  # devices of one sender that are remembered
     ID_START = 7       # of a record: {"id":"
+    QUOTED = 3         # an id's quotes, and a comma
 
 cdef Py_ssize_t UNIQUE_BYTES = UNIQUE_ID_CHARACTERS
 cdef Py_ssize_t ITEMS_MAX = BATCH_ITEMS_MAX
@@ -28,6 +34,100 @@ cdef inline const char* after_space(const char* at) noexcept:
     while at[0] == b" " or at[0] == b"\n" or at[0] == b"\r" or at[0] == b"\t":
         at += 1
     return at
+
+
+cdef class PlainRecords:
+    """The records of one body: one piece of memory, whatever their number."""
+
+    def __cinit__(self):
+        self._devices = []
+
+    def __dealloc__(self):
+        PyMem_Free(self._bytes)
+        PyMem_Free(self._written)
+
+    def __len__(self):
+        return self._count
+
+    def __iter__(self):
+        """Key for gateway.known_fixes, device, record, and whether its id is the client's own."""
+        cdef Py_ssize_t index
+        cdef Written* written
+        for index in range(self._count):
+            written = &self._written[index]
+            yield (
+                written.key,
+                self._devices[index],
+                self._bytes[written.start:written.start + written.size],
+                bool(written.named),
+            )
+
+    cdef int add(
+        self, bytes device, const char* record, size_t size, size_t identity_size, int64_t key,
+        bint named,
+    ) except -1:
+        cdef void* grown
+        cdef Written* written
+        if self._size + size > self._capacity:
+            # The second record says that more are to come.
+            grown = PyMem_Realloc(self._bytes, (self._capacity + size) * (1 + bool(self._count)))
+            if grown is NULL:
+                raise MemoryError
+            self._bytes = <char*> grown
+            self._capacity = (self._capacity + size) * (1 + bool(self._count))
+        if self._count == self._places:
+            grown = PyMem_Realloc(self._written, (4 * self._places + 1) * sizeof(Written))
+            if grown is NULL:
+                raise MemoryError
+            self._written = <Written*> grown
+            self._places = 4 * self._places + 1
+        memcpy(self._bytes + self._size, record, size)
+        written = &self._written[self._count]
+        written.key = key
+        written.start = self._size
+        written.size = size
+        written.identity_size = identity_size
+        written.named = named
+        self._devices.append(device)
+        self._size += size
+        self._count += 1
+        return 0
+
+    @property
+    def ids(self):
+        """The records' ids as they stand in JSON, with commas between them."""
+        return self.joined_ids(False)
+
+    @property
+    def own_ids(self):
+        """The same of those that are the client's own."""
+        return self.joined_ids(True)
+
+    cdef bytes joined_ids(self, bint own):
+        cdef Py_ssize_t index, size = 0
+        cdef bytes joined
+        cdef char* out
+        cdef Written* written
+        for index in range(self._count):
+            if self._written[index].named or not own:
+                size += self._written[index].identity_size + QUOTED
+        if not size:
+            return b""
+        joined = PyBytes_FromStringAndSize(NULL, size - 1)
+        out = PyBytes_AS_STRING(joined)
+        size = 0
+        for index in range(self._count):
+            written = &self._written[index]
+            if own and not written.named:
+                continue
+            if size:
+                out[size - 1] = b","
+            # With the quotes that the record has.
+            memcpy(
+                out + size, self._bytes + written.start + ID_START - 1, written.identity_size + 2
+            )
+            size += written.identity_size + QUOTED
+        return joined
 
 
 cdef class PlainPositions:
@@ -43,8 +143,8 @@ cdef class PlainPositions:
         self._routes = {}
 
     def records(self, bytes body, int64_t received):
-        """Key, device and record of each position; None to have the body read by `positions`."""
-        cdef list records = []
+        """Its PlainRecords; None to have the body read by `positions`."""
+        cdef PlainRecords records = PlainRecords.__new__(PlainRecords)
         cdef const char* at = after_space(PyBytes_AS_STRING(body))
         cdef const char* end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
         cdef bint several = at[0] == b"["
@@ -60,19 +160,22 @@ cdef class PlainPositions:
             if at[0] == b"]":
                 at = after_space(at + 1)
                 break
-            if at[0] != b"," or len(records) == ITEMS_MAX:
+            if at[0] != b"," or records._count == ITEMS_MAX:
                 return None
             at = after_space(at + 1)
         return records if at == end else None
 
-    cdef const char* _add(self, const char* item, int64_t received, list records) except? NULL:
+    cdef const char* _add(
+        self, const char* item, int64_t received, PlainRecords records
+    ) except? NULL:
         """Take the position that begins here; returns what follows it, NULL for an unusual one."""
         cdef Position position
         cdef const char* end = read_position(item, &position)
         cdef int64_t key = 0
         cdef bint named
         cdef TopicRoute route
-        cdef bytes record
+        cdef char[RECORD_BYTES_MAX] record
+        cdef Py_ssize_t size
         if end is NULL or position.devices > 1:
             return NULL
         if not position.devices:
@@ -87,10 +190,10 @@ cdef class PlainPositions:
         named = position.identity.start is not NULL
         if named and position.identity.size < UNIQUE_BYTES:
             return NULL
-        record = route.position_record(&position, received, &key)
-        if record is None:
+        size = route.write_position(&position, received, &key, record)
+        if not size:
             return NULL
-        records.append((key, route._device, record, named))
+        records.add(route._device, record, size, position.identity.size, key, named)
         return end
 
     cdef TopicRoute _route(self, bytes name):
@@ -113,21 +216,10 @@ cdef class PlainPositions:
         return route
 
 
-def answer(list records):
+def answer(PlainRecords records):
     """What our own clients read when the log has some records (gateway.acknowledgements)."""
-    cdef list ids = []
-    cdef list own = []
-    cdef bytes record
-    cdef bytes quoted
-    cdef Py_ssize_t end
-    for item in records:
-        record = item[2]
-        end = record.index(b'"', ID_START)
-        quoted = record[ID_START - 1:end + 1]
-        ids.append(quoted)
-        if item[3]:
-            own.append(quoted)
-    body = b'{"accepted":%d,"ids":[%b],"rejected":[]' % (len(records), b",".join(ids))
+    body = b'{"accepted":%d,"ids":[%b],"rejected":[]' % (records._count, records.ids)
+    own = records.own_ids
     if own:
-        return b'%b,"acked":[%b]}' % (body, b",".join(own))
+        return b'%b,"acked":[%b]}' % (body, own)
     return body + b"}"

@@ -6,6 +6,10 @@ cpdef enum:
     FORM_OWNTRACKS = 2
 
 
+cdef enum:
+    RECORD_BYTES_MAX = 4096  # always enough for payload and device, with all names of members
+
+
 cdef struct Text:
     const char* start  # NULL: not there
     Py_ssize_t size
@@ -60,7 +64,9 @@ cdef class TopicRoute:
 
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)
-    cdef bytes position_record(self, Position* position, int64_t received, int64_t* key)
+    cdef Py_ssize_t write_position(
+        self, Position* position, int64_t received, int64_t* key, char* out
+    ) except -1
     cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key)
     cdef bytes _made_id(
         self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,

@@ -24,7 +24,6 @@ cdef extern from "Python.h":
 cdef enum:
     PAYLOAD_BYTES_MAX = 1024  # of what is read here
     DEVICE_BYTES_MAX = 256
-    RECORD_BYTES_MAX = 4096   # always enough for both, with all names of members
     ID_BYTES_MAX = 64
     ID_TIME_DIGITS = 12       # hexadecimal, in front of the digest
     DIGEST_BYTES = 6
@@ -76,8 +75,11 @@ cdef bytes id_of(int64_t time, const char* seed, Py_ssize_t size):
     for digit in range(ID_TIME_DIGITS):
         written[ID_TIME_DIGITS - 1 - digit] = b"0123456789abcdef"[time & 15]
         time >>= 4
-    cdef bytes digest = blake2b(seed[:size], digest_size=DIGEST_BYTES).hexdigest().encode("ascii")
-    memcpy(written + ID_TIME_DIGITS, PyBytes_AS_STRING(digest), 2 * DIGEST_BYTES)
+    cdef bytes digest = blake2b(seed[:size], digest_size=DIGEST_BYTES).digest()
+    cdef const unsigned char* digested = <const unsigned char*> PyBytes_AS_STRING(digest)
+    for digit in range(DIGEST_BYTES):
+        written[ID_TIME_DIGITS + 2 * digit] = b"0123456789abcdef"[digested[digit] >> 4]
+        written[ID_TIME_DIGITS + 2 * digit + 1] = b"0123456789abcdef"[digested[digit] & 15]
     return PyBytes_FromStringAndSize(written, sizeof(written))
 
 
@@ -175,17 +177,24 @@ cdef class TopicRoute:
         cdef const char* end = read_position(PyBytes_AS_STRING(payload), &position)
         if end is NULL or not at_end(payload, end):
             return None
-        return self.position_record(&position, received, key)
+        cdef char[RECORD_BYTES_MAX] out
+        cdef Py_ssize_t size = self.write_position(&position, received, key, out)
+        return PyBytes_FromStringAndSize(out, size) if size else None
 
-    cdef bytes position_record(self, Position* position, int64_t received, int64_t* key):
-        """The record of a position that was read, as `record`."""
+    cdef Py_ssize_t write_position(
+        self, Position* position, int64_t received, int64_t* key, char* out
+    ) except -1:
+        """Write the record of a position that was read, as `record`, at most RECORD_BYTES_MAX.
+
+        Returns its size, 0 where `record` returns None. `position.identity.size` is that of its id.
+        """
         cdef bytes made
         cdef Text* identity = &position.identity
         if not EARLIEST_MS <= position.time <= received + LATEST_AHEAD_MS:
-            return None
+            return 0
         if identity.start is NULL or identity.size < UNIQUE_BYTES:
             if identity.start is not NULL and not identity.size:
-                return None
+                return 0
             if identity.start is NULL:
                 made = self._made_id(
                     position.time, &position.lat_text, position.lat, &position.lon_text,
@@ -199,9 +208,8 @@ cdef class TopicRoute:
             identity.start = PyBytes_AS_STRING(made)
             identity.size = PyBytes_GET_SIZE(made)
         elif identity.size > ID_BYTES_MAX:
-            return None
+            return 0
         key[0] = key_of(self._device, identity.start, identity.size)
-        cdef char[RECORD_BYTES_MAX] out
         cdef char* end = self._put_head(
             out, identity, &position.lat_text, &position.lon_text, position.time, received
         )
@@ -215,7 +223,7 @@ cdef class TopicRoute:
         if position.trigger.start is not NULL:
             end = put(put_member(end, b',"trigger":"', 12, &position.trigger), b'"', 1)
         end = put(end, b',"source":"positions"}', 22)
-        return PyBytes_FromStringAndSize(out, end - out)
+        return end - out
 
     cdef bytes _made_id(
         self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,

@@ -6,6 +6,7 @@ to one client leaves in one write at its end.
 """
 
 cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
 from gateway.mqtt.codec cimport Publish
@@ -108,7 +109,8 @@ cdef class Shell:
         return self._appender.append_new(
             key,
             route._device,
-            record,
+            PyBytes_AS_STRING(record),
+            PyBytes_GET_SIZE(record),
             POSITIONS if route.form == FORM_POSITION else OWNTRACKS,
             None,
         )

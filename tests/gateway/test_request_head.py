@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from gateway.request_head import RequestHead, recognise
+from gateway.request_head import RequestHead, length_span, recognise
 
 HOST = b"\r\nHost: x"
 LENGTH = b"\r\nContent-Length: 7"
@@ -114,3 +114,35 @@ parts = st.sampled_from(
 def test_any_bytes_are_plain_or_not(head: bytes) -> None:
     found = recognise(head)
     assert found is None or found.body_bytes >= 0
+
+
+KNOWN = b"POST /v1/positions?u=a HTTP/1.1" + HOST + b"\r\nContent-length: 12\r\nAccept: */*"
+SPAN = length_span(KNOWN)
+
+
+@pytest.mark.parametrize("length", [b"0", b"7", b"13", b"1234", b"007", b"999999999"])
+def test_a_head_that_differs_in_its_length_alone_is_known(length: bytes) -> None:
+    assert SPAN is not None
+    head = KNOWN.replace(b"12", length)
+    assert SPAN.of_same(KNOWN, head) == int(length)
+    assert recognise(head) == plain(KNOWN)._replace(body_bytes=int(length))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.integers(0, len(KNOWN)),
+    st.integers(0, 4),
+    st.one_of(st.binary(max_size=4), st.sampled_from([b"1", b"\r\n", b" ", b"1" * 12, b"-"])),
+)
+def test_whatever_is_taken_for_a_known_head_is_recognised_as_it(
+    place: int, removed: int, added: bytes
+) -> None:
+    assert SPAN is not None
+    head = KNOWN[:place] + added + KNOWN[place + removed :]
+    length = SPAN.of_same(KNOWN, head)
+    if length is not None:
+        assert recognise(head) == plain(KNOWN)._replace(body_bytes=length)
+
+
+def test_a_head_without_a_length_has_no_place_for_it() -> None:
+    assert length_span(b"GET /colota HTTP/1.1" + HOST) is None

@@ -1,0 +1,25 @@
+from libc.stdint cimport int64_t
+
+
+cdef struct Written:
+    int64_t key            # for gateway.known_fixes
+    size_t start           # where the record begins among the bytes of all
+    size_t size
+    size_t identity_size
+    bint named             # its id is the client's own
+
+
+cdef class PlainRecords:
+    cdef char* _bytes
+    cdef size_t _size
+    cdef size_t _capacity
+    cdef Written* _written
+    cdef Py_ssize_t _count
+    cdef Py_ssize_t _places
+    cdef list _devices
+
+    cdef int add(
+        self, bytes device, const char* record, size_t size, size_t identity_size, int64_t key,
+        bint named,
+    ) except -1
+    cdef bytes joined_ids(self, bint own)
