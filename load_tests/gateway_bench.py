@@ -2,7 +2,8 @@
 
     python -m load_tests.gateway_bench                       HTTP, WebSocket, MQTT with 10,000
     python -m load_tests.gateway_bench --only mqtt-100000    six workers, four minutes
-    python -m load_tests.gateway_bench --only mqtt-10000 --mosquitto    Mosquitto beside it
+    python -m load_tests.gateway_bench --only mqtt-10000 --peer mosquitto    Mosquitto beside it
+    python -m load_tests.gateway_bench --only http-1 --peer aiohttp --peer nginx
     python -m load_tests.gateway_bench --only storm          workers killed under load
 
 One broker and the gateway run, nothing else: no resolver, no history. Everything that a fix costs
@@ -20,7 +21,6 @@ import multiprocessing
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import tempfile
@@ -31,10 +31,9 @@ from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
 
-from load_tests.broker_processes import MeasuredBroker, free_port
+from load_tests.broker_processes import MeasuredBroker
+from load_tests.gateway_servers import BareAiohttp, Gateways, Mosquitto, Nginx, Server
 from load_tests.latency import Pairs, merged, percentile_ms
-from load_tests.own_platform import environment
-from load_tests.processor_time import read_process
 from load_tests.verify import Log
 from load_tests.websocket_clients import acknowledged_messages
 from waylog.cli import CommandError
@@ -45,6 +44,14 @@ from waylog.topics import LOCATION
 _SETTLE_S: Final = 1.0
 _FLEET_MAX: Final = 16_700
 _CONNECT_S: Final = 120.0
+#: Each waits for the log's sync: with a hundred a gateway has next to nothing to do.
+_HTTP_CONNECTIONS: Final = 400
+
+_PEERS: Final[dict[str, type[Mosquitto | BareAiohttp | Nginx]]] = {
+    "mosquitto": Mosquitto,
+    "aiohttp": BareAiohttp,
+    "nginx": Nginx,
+}
 
 _WRK_SCRIPT: Final = """
 local count = {count}
@@ -64,115 +71,6 @@ end
 """
 
 
-class _Server:
-    """Processes that are measured together."""
-
-    mqtt_port: int
-    processes: list[subprocess.Popen[bytes]]
-
-    def cpu_s(self) -> float:
-        """Processor time of all of them so far."""
-        return sum(_cpu_s(process.pid) for process in self.processes)
-
-    def memory_kib(self) -> int:
-        """Anonymous memory of all of them: what is theirs alone."""
-        return sum(_anonymous_kib(process.pid) for process in self.processes)
-
-
-class Gateways(_Server):
-    """A gateway and perhaps edge workers, within `with`."""
-
-    def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
-        self._folder = folder
-        self._common = [
-            *(sys.executable, "-m", "waylog.cli", "gateway", "--open"),
-            *("--bootstrap-servers", bootstrap_servers, "--data", str(folder)),
-        ]
-        self._workers = workers
-        self.processes = []
-        self.http_port, self.mqtt_port = free_port(), free_port()
-
-    def __enter__(self) -> Gateways:
-        try:
-            for number in range(self._workers):
-                self.start(number)
-        except BaseException:
-            self.__exit__()
-            raise
-        return self
-
-    def start(self, number: int) -> None:
-        """Start a worker, or start it again, and wait until it serves."""
-        words = ["--http", f"127.0.0.1:{self.http_port}", "--mqtt", f"127.0.0.1:{self.mqtt_port}"]
-        if self._workers > 1:
-            role = "--edge" if number else "--relay"
-            words += ["--workers-share-port", role, str(self._folder / "relay.sock")]
-        log = self._folder / f"gateway-{number}-{time.monotonic_ns()}.log"
-        with log.open("wb") as output:
-            process = subprocess.Popen(
-                [*self._common, *words], stderr=output, stdout=output, env=environment()
-            )
-        if number < len(self.processes):
-            self.processes[number] = process
-        else:
-            self.processes.append(process)
-        deadline = time.monotonic() + 60
-        while b"gateway ready" not in log.read_bytes():
-            if process.poll() is not None or time.monotonic() > deadline:
-                raise CommandError(f"a gateway did not start: {log.read_text()[-1000:]}")
-            time.sleep(0.01)
-
-    def __exit__(self, *_: object) -> None:
-        for process in self.processes:
-            if process.poll() is None:
-                process.send_signal(signal.SIGTERM)
-        for process in self.processes:
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
-
-
-class Mosquitto(_Server):
-    """The Mosquitto of this machine, as it is installed, within `with`."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.mqtt_port = free_port()
-        self.processes = []
-
-    def __enter__(self) -> Mosquitto:
-        path = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-        if path is None:
-            raise CommandError("mosquitto is not installed (apt-get install mosquitto)")
-        config = self._folder / "mosquitto.conf"
-        config.write_text(
-            f"listener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
-        )
-        self.processes = [subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL)]
-        time.sleep(0.5)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.processes[0].terminate()
-        self.processes[0].wait(20)
-
-
-def _cpu_s(pid: int) -> float:
-    process = read_process(pid)
-    return 0.0 if process is None else process.cpu_s
-
-
-def _anonymous_kib(pid: int) -> int:
-    try:
-        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    except OSError:
-        return 0
-    match = re.search(r"RssAnon:\s+(\d+) kB", status)
-    return int(match[1]) if match else 0
-
-
 def main(argv: list[str] | None = None) -> int:
     """Run the benchmarks; 1 when something was not acknowledged."""
     parser = argparse.ArgumentParser(
@@ -185,23 +83,34 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=5.0, help="default: %(default)s")
     parser.add_argument("--rate", type=float, default=20_000.0, help="MQTT fixes a second")
     parser.add_argument("--workers", type=int, help="default: 1, and 6 for 100,000 connections")
-    parser.add_argument("--connections", type=int, help="in place of the name's, for `storm` too")
-    parser.add_argument("--mosquitto", action="store_true", help="MQTT to Mosquitto instead")
+    parser.add_argument(
+        "--connections", type=int, help="in place of the name's, for `storm` too (HTTP: 400)"
+    )
+    parser.add_argument(
+        "--peer", choices=[*_PEERS], action="append", default=[], help="measured as well; repeated"
+    )
     parser.add_argument("--pause", type=float, default=0.0, metavar="S", help="before the load")
     arguments = parser.parse_args(argv)
     raise_file_limit()
     passed = True
     for name in arguments.only or names[:4]:
-        with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
-            result = {"name": name} | _run(name, arguments, Path(folder))
-        passed = passed and bool(result.get("passed", True))
-        print(json.dumps(result), flush=True)
+        for peer in (None, *arguments.peer):
+            if peer is not None and (peer == "mosquitto") != name.startswith("mqtt"):
+                continue
+            with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
+                result = _run(name, peer, arguments, Path(folder))
+            passed = passed and bool(result.get("passed", True))
+            print(json.dumps({"name": name, "server": peer or "waylog"} | result), flush=True)
     return 0 if passed else 1
 
 
-def _run(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, Any]:
-    if arguments.mosquitto:
-        with Mosquitto(folder) as server:
+def _run(
+    name: str, peer: str | None, arguments: argparse.Namespace, folder: Path
+) -> dict[str, Any]:
+    if peer is not None:
+        with _PEERS[peer](folder) as server:
+            if name.startswith("http"):
+                return _http(server, name, arguments)
             return _mqtt(server, _connections(name, arguments), arguments)
     workers = arguments.workers or (6 if name in {"mqtt-100000", "storm"} else 1)
     with MeasuredBroker("Waylog", folder / "broker", flush=True) as broker:
@@ -211,7 +120,7 @@ def _run(name: str, arguments: argparse.Namespace, folder: Path) -> dict[str, An
             print(f"{name}: gateway processes {pids}", file=sys.stderr, flush=True)
             time.sleep(arguments.pause)
             if name.startswith("http"):
-                return _http(gateways, int(name.partition("-")[2]), arguments.seconds)
+                return _http(gateways, name, arguments)
             if name == "websocket":
                 return asyncio.run(_websocket(gateways, arguments.seconds))
             connections = _connections(name, arguments)
@@ -229,18 +138,28 @@ def _connections(name: str, arguments: argparse.Namespace) -> int:
 # --- HTTP ---------------------------------------------------------------------------------------
 
 
-def _http(gateways: Gateways, fixes: int, seconds: float) -> dict[str, Any]:
+def _http(server: Server, name: str, arguments: argparse.Namespace) -> dict[str, Any]:
+    fixes, seconds = int(name.partition("-")[2]), arguments.seconds
+    connections = arguments.connections or _HTTP_CONNECTIONS
     if shutil.which("wrk") is None:
         raise CommandError("wrk is not installed (apt-get install wrk)")
     with tempfile.NamedTemporaryFile("w", suffix=".lua") as script:
         script.write(_WRK_SCRIPT.format(count=fixes, start=int(time.time() * 1000) - 10**9))
         script.flush()
-        url = f"http://127.0.0.1:{gateways.http_port}/"
-        before = gateways.cpu_s()
-        words = ["-t1", "-c100", f"-d{seconds:.0f}s", "--latency", "-s", script.name, url]
+        url = f"http://127.0.0.1:{server.http_port}/"
+        before = server.cpu_s()
+        words = [
+            "-t1",
+            f"-c{connections}",
+            f"-d{seconds:.0f}s",
+            "--latency",
+            "-s",
+            script.name,
+            url,
+        ]
         done = subprocess.run(["wrk", *words], capture_output=True, text=True, check=True)
     time.sleep(_SETTLE_S)
-    used = gateways.cpu_s() - before
+    used = server.cpu_s() - before
     requests = int(re.findall(r"(\d+) requests in", done.stdout)[0])
     bad = re.findall(r"Non-2xx.*: (\d+)", done.stdout)
     return {
@@ -380,7 +299,7 @@ def _outcomes(fleets: list[_Fleet]) -> tuple[_Outcome, Pairs]:
     return total, merged(several)
 
 
-def _mqtt(server: _Server, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
+def _mqtt(server: Server, connections: int, arguments: argparse.Namespace) -> dict[str, Any]:
     empty_kib, idle_cpu_s = server.memory_kib(), server.cpu_s()
     began = time.monotonic()
     with _fleets(server.mqtt_port, connections, arguments.rate) as fleets:

@@ -29,6 +29,8 @@ cdef enum:
     NO_COMPRESSION = 0
     LZ4 = 3
     MAGIC = 2
+    EXPANDED_RATIO = 16        # more than records of fixes have
+    EXPANDED_BYTES_MIN = 4096
 
 
 cdef inline uint32_t get32(const unsigned char* at) noexcept nogil:
@@ -174,14 +176,26 @@ def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransac
 
 
 cdef bytes expand(bytes compressed):
+    # The decompressor takes as much memory as it may fill, at once: little that grows, then.
+    cdef Py_ssize_t room = EXPANDED_RATIO * PyBytes_GET_SIZE(compressed) + EXPANDED_BYTES_MIN
+    cdef Py_ssize_t left = EXPANDED_BYTES_MAX
+    cdef list pieces = []
+    cdef bytes piece = compressed
     stream = lz4.frame.LZ4FrameDecompressor()
     try:
-        expanded = stream.decompress(compressed, max_length=EXPANDED_BYTES_MAX)
+        while not stream.eof and left > 0:
+            piece = stream.decompress(piece, max_length=min(room, left))
+            pieces.append(piece)
+            left -= PyBytes_GET_SIZE(piece)
+            if not stream.eof and (stream.needs_input or not piece):
+                break
+            room *= 4
+            piece = b""
     except RuntimeError as error:
         raise MalformedAnswer(f"compressed records cannot be read: {error}") from None
     if not stream.eof:
         raise MalformedAnswer("compressed records end early, or are too many")
-    return expanded
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
 
 cdef int add_records(

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+import random
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
+import lz4.frame
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient
@@ -19,10 +23,11 @@ from broker_core.server.runtime import Broker
 from tests.waylog.test_batch_producer import PARTITIONS, create_topic, started
 from waylog.batch_producer import BatchProducer, open_producer
 from waylog.batch_reader import BatchReader, Record, open_reader
-from waylog.fetched_records import AbortedTransactions, read_batches
+from waylog.fetched_records import EXPANDED_BYTES_MAX, AbortedTransactions, read_batches
 from waylog.kafka import LogReader
 from waylog.kafka import Producer as LibrdkafkaProducer
 from waylog.kafka_requests import MalformedAnswer
+from waylog.record_batch import RecordAccumulator
 
 
 @pytest.fixture
@@ -242,15 +247,38 @@ def test_bytes_that_are_no_batches_are_refused_and_never_read_beyond(data: bytes
     assert len(records) <= len(data)
 
 
+def batch_of(values: Iterable[bytes]) -> bytes:
+    accumulator = RecordAccumulator(10**7, lambda: None, lambda _: None)
+    accumulator.placed("t", 1)
+    for value in values:
+        accumulator.send("t", value, b"key", None, lambda *_: None)
+    return accumulator.taken(accumulator.partitions("t")[0]).encoded(1, 0, 0)
+
+
 @cache
 def one_batch() -> bytes:
-    from waylog.record_batch import RecordAccumulator
+    return batch_of(b"value-%d" % number for number in range(20))
 
-    accumulator = RecordAccumulator(10**6, lambda: None, lambda _: None)
-    accumulator.placed("t", 1)
-    for number in range(20):
-        accumulator.send("t", b"value-%d" % number, b"key", None, lambda *_: None)
-    return accumulator.taken(accumulator.partitions("t")[0]).encoded(1, 0, 0)
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 65_536, 250_000, 990_000])
+@pytest.mark.parametrize("kind", ["alike", "random"])
+def test_values_come_as_they_were_however_well_they_compress(size: int, kind: str) -> None:
+    value = bytes(size) if kind == "alike" else random.Random(1).randbytes(size)
+    records, _, _ = read_batches(batch_of([value]), 0, 0, no_aborts())
+    assert [record.value() for record in records] == [value]
+
+
+@pytest.mark.parametrize("records", [bytes(EXPANDED_BYTES_MAX + 1), bytes(10**6)])
+@pytest.mark.parametrize("cut", [0, 5])
+def test_a_batch_that_expands_too_far_or_ends_early_is_refused(records: bytes, cut: int) -> None:
+    head = bytearray(one_batch()[:61])
+    compressed = lz4.frame.compress(records)
+    body = compressed[: len(compressed) - cut]
+    struct.pack_into(">i", head, 8, len(head) + len(body) - 12)
+    head[22] = 3  # lz4
+    struct.pack_into(">I", head, 17, google_crc32c.value(bytes(head[21:]) + body))
+    with pytest.raises(MalformedAnswer):
+        read_batches(bytes(head) + body, 0, 0, no_aborts())
 
 
 @given(st.data())

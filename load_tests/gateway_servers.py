@@ -1,0 +1,213 @@
+"""Servers that `gateway_bench` measures: gateways, and the peers beside them.
+
+python -m load_tests.gateway_servers 8000    the bare aiohttp, by itself
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import uvloop
+from aiohttp import web
+
+from load_tests.broker_processes import free_port
+from load_tests.own_platform import environment
+from load_tests.processor_time import read_process
+from waylog.cli import CommandError
+
+
+class Server:
+    """Processes that are measured together."""
+
+    http_port: int
+    mqtt_port: int
+    processes: list[subprocess.Popen[bytes]]
+
+    def _end(self) -> None:
+        for process in self.processes:
+            if process.poll() is None:
+                process.send_signal(signal.SIGTERM)
+        for process in self.processes:
+            try:
+                process.wait(20)
+            except subprocess.TimeoutExpired:
+                process.kill()
+                process.wait()
+
+    def cpu_s(self) -> float:
+        """Processor time of all of them so far."""
+        return sum(_cpu_s(process.pid) for process in self.processes)
+
+    def memory_kib(self) -> int:
+        """Anonymous memory of all of them: what is theirs alone."""
+        return sum(_anonymous_kib(process.pid) for process in self.processes)
+
+
+class Gateways(Server):
+    """A gateway and perhaps edge workers, within `with`."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, workers: int) -> None:
+        self._folder = folder
+        self._common = [
+            *(sys.executable, "-m", "waylog.cli", "gateway", "--open"),
+            *("--bootstrap-servers", bootstrap_servers, "--data", str(folder)),
+        ]
+        self._workers = workers
+        self.processes = []
+        self.http_port, self.mqtt_port = free_port(), free_port()
+
+    def __enter__(self) -> Gateways:
+        try:
+            for number in range(self._workers):
+                self.start(number)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def start(self, number: int) -> None:
+        """Start a worker, or start it again, and wait until it serves."""
+        words = ["--http", f"127.0.0.1:{self.http_port}", "--mqtt", f"127.0.0.1:{self.mqtt_port}"]
+        if self._workers > 1:
+            role = "--edge" if number else "--relay"
+            words += ["--workers-share-port", role, str(self._folder / "relay.sock")]
+        log = self._folder / f"gateway-{number}-{time.monotonic_ns()}.log"
+        with log.open("wb") as output:
+            process = subprocess.Popen(
+                [*self._common, *words], stderr=output, stdout=output, env=environment()
+            )
+        if number < len(self.processes):
+            self.processes[number] = process
+        else:
+            self.processes.append(process)
+        deadline = time.monotonic() + 60
+        while b"gateway ready" not in log.read_bytes():
+            if process.poll() is not None or time.monotonic() > deadline:
+                raise CommandError(f"a gateway did not start: {log.read_text()[-1000:]}")
+            time.sleep(0.01)
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+class Mosquitto(Server):
+    """The Mosquitto of this machine, as it is installed, within `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.mqtt_port = free_port()
+        self.processes = []
+
+    def __enter__(self) -> Mosquitto:
+        path = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
+        if path is None:
+            raise CommandError("mosquitto is not installed (apt-get install mosquitto)")
+        config = self._folder / "mosquitto.conf"
+        config.write_text(
+            f"listener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
+        )
+        self.processes = [subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL)]
+        _await_listener(self.mqtt_port)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+class BareAiohttp(Server):
+    """An aiohttp on uvloop that reads a body and answers 204, within `with`."""
+
+    def __init__(self, _folder: Path) -> None:
+        self.http_port = free_port()
+        self.processes = []
+
+    def __enter__(self) -> BareAiohttp:
+        command = [sys.executable, "-m", "load_tests.gateway_servers", str(self.http_port)]
+        self.processes = [subprocess.Popen(command, env=environment())]
+        _await_listener(self.http_port)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+class Nginx(Server):
+    """One worker of the nginx of this machine that answers 204, within `with`."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.http_port = free_port()
+        self.processes = []
+
+    def __enter__(self) -> Nginx:
+        path = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
+        if path is None:
+            raise CommandError("nginx is not installed (apt-get install nginx-core)")
+        config = self._folder / "nginx.conf"
+        config.write_text(
+            f"daemon off; master_process off; pid {self._folder}/nginx.pid;"
+            f"error_log {self._folder}/error.log;"
+            "events { worker_connections 4096; }"
+            "http { access_log off; keepalive_requests 100000000; "
+            f"server {{ listen 127.0.0.1:{self.http_port}; location / {{ return 204; }} }} }}"
+        )
+        command = [path, "-p", str(self._folder), "-c", str(config)]
+        self.processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL)]
+        _await_listener(self.http_port)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._end()
+
+
+def _await_listener(port: int) -> None:
+    deadline = time.monotonic() + 20
+    while True:
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.02)
+        else:
+            return
+
+
+def _cpu_s(pid: int) -> float:
+    process = read_process(pid)
+    return 0.0 if process is None else process.cpu_s
+
+
+def _anonymous_kib(pid: int) -> int:
+    try:
+        status = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
+    except OSError:
+        return 0
+    match = re.search(r"RssAnon:\s+(\d+) kB", status)
+    return int(match[1]) if match else 0
+
+
+async def _no_content(request: web.Request) -> web.Response:
+    await request.read()
+    return web.Response(status=204)
+
+
+def main() -> None:
+    """Serve as the bare aiohttp."""
+    uvloop.install()
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", _no_content)
+    port = int(sys.argv[1])
+    web.run_app(application, host="127.0.0.1", port=port, access_log=None, print=None)
+
+
+if __name__ == "__main__":
+    main()
