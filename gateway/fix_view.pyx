@@ -40,7 +40,7 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
     cdef bytes key, value
     cdef str device
     cdef tuple entry
-    cdef int64_t live
+    cdef int64_t live, known
     cdef Py_ssize_t grown = 0, tracked = 0, size
     cdef bytearray chunk
     cdef dict newest = view.newest
@@ -68,6 +68,8 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
         except UnicodeDecodeError:
             view.take_record(record, events)
             continue
+        known = key_of(key, head.identity.start, head.identity.size)
+        known_fixes.prefetch(known)
         live = head.time
         if live > head.received + LATEST_AHEAD_MS or live < EARLIEST_MS:
             live = head.received
@@ -87,7 +89,7 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
             PyByteArray_Resize(chunk, size + sizeof(Point))
             memcpy(PyByteArray_AS_STRING(chunk) + size, &point, sizeof(Point))
             tracked += sizeof(Point)
-        known_fixes.add(key_of(key, head.identity.start, head.identity.size))
+        known_fixes.add(known)
         entry = newest.pop(device, None)
         if entry is None:
             view.index(device)

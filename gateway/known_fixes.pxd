@@ -13,6 +13,7 @@ cdef class KnownFixes:
     cdef Table _older
 
     cdef bint holds(self, int64_t key) noexcept
+    cdef void prefetch(self, int64_t key) noexcept
     cpdef add(self, int64_t key)
 
 

@@ -274,6 +274,8 @@ cdef class FixAppender:
         # One more than there is, so that it is not done before all is submitted.
         batch._missing = 1
         for index in range(records._count):
+            self.known_fixes.prefetch(records._written[index].key)
+        for index in range(records._count):
             written = &records._written[index]
             receipt = self.known(written.key)
             if receipt is None:
@@ -306,8 +308,9 @@ cdef class FixAppender:
 
     cdef int _all_answered(self, FixesReceipt receipt) except -1:
         cdef int64_t key
-        for key in receipt._keys:
-            del self._in_flight[key]
+        for each in receipt._keys:
+            del self._in_flight[each]
+            self.known_fixes.prefetch(each)
         self.metrics.append_failures += receipt._failed
         if receipt._failed:
             # Which of them are stored is not known here: the view learns it from the log.
