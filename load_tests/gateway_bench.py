@@ -95,7 +95,7 @@ def main(argv: list[str] | None = None) -> int:
     passed = True
     for name in arguments.only or names[:4]:
         for peer in (None, *arguments.peer):
-            if peer is not None and (peer == "mosquitto") != name.startswith("mqtt"):
+            if peer is not None and not name.startswith(_PEERS[peer].protocol):
                 continue
             with tempfile.TemporaryDirectory(prefix="waylog-bench-") as folder:
                 result = _run(name, peer, arguments, Path(folder))

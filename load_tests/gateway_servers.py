@@ -14,6 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import ClassVar
 
 import uvloop
 from aiohttp import web
@@ -27,6 +28,7 @@ from waylog.cli import CommandError
 class Server:
     """Processes that are measured together."""
 
+    protocol: ClassVar[str]
     http_port: int
     mqtt_port: int
     processes: list[subprocess.Popen[bytes]]
@@ -101,6 +103,8 @@ class Gateways(Server):
 class Mosquitto(Server):
     """The Mosquitto of this machine, as it is installed, within `with`."""
 
+    protocol = "mqtt"
+
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self.mqtt_port = free_port()
@@ -125,6 +129,8 @@ class Mosquitto(Server):
 class BareAiohttp(Server):
     """An aiohttp on uvloop that reads a body and answers 204, within `with`."""
 
+    protocol = "http"
+
     def __init__(self, _folder: Path) -> None:
         self.http_port = free_port()
         self.processes = []
@@ -141,6 +147,8 @@ class BareAiohttp(Server):
 
 class Nginx(Server):
     """One worker of the nginx of this machine that answers 204, within `with`."""
+
+    protocol = "http"
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
