@@ -25,8 +25,9 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 from typing import Any, Final
@@ -206,16 +207,6 @@ class _Fleet:
     devices: int
 
 
-@dataclass
-class _Outcome:
-    """What a fleet has seen."""
-
-    sent: int
-    acknowledged: int
-    resent: int
-    latencies: list[tuple[int, int]] = field(default_factory=list)
-
-
 def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
     """A fleet's process: says when all devices are connected, sends when it is told to."""
     from load_tests.fleet import Fleet
@@ -251,8 +242,17 @@ def _drive(pipe: Any, port: int, devices: int, first: int, rate: float) -> None:
     deadline = time.monotonic() + 60
     while not fleet.settled and time.monotonic() < deadline:
         fleet.step()
-    latencies = fleet.take_acknowledgement_latencies()
-    pipe.send((fleet.sent, fleet.acknowledged, fleet.resent, latencies))
+    counts = {
+        "sent": fleet.sent,
+        "acknowledged": fleet.acknowledged,
+        "resent": fleet.resent,
+        "connects": fleet.connects,
+        "connect_failures": fleet.connect_failures,
+        "disconnects": fleet.disconnects,
+        "refused": fleet.refused,
+        "away": devices - fleet.ready,
+    }
+    pipe.send((counts, fleet.take_acknowledgement_latencies()))
     pipe.recv()
     fleet.close()
 
@@ -284,16 +284,15 @@ def _fleets(port: int, connections: int, rate: float) -> Iterator[list[_Fleet]]:
             fleet.process.join(10)
 
 
-def _outcomes(fleets: list[_Fleet]) -> tuple[_Outcome, Pairs]:
-    total = _Outcome(0, 0, 0)
+def _outcomes(fleets: list[_Fleet]) -> tuple[Counter[str], Pairs]:
+    """What all fleets have seen."""
+    total: Counter[str] = Counter()
     several = []
     for fleet in fleets:
         while isinstance(answer := fleet.pipe.recv(), int):
             pass
-        sent, acknowledged, resent, latencies = answer
-        total.sent += sent
-        total.acknowledged += acknowledged
-        total.resent += resent
+        counts, latencies = answer
+        total.update(counts)
         several.append(latencies)
         fleet.pipe.send("end")
     return total, merged(several)
@@ -318,15 +317,15 @@ def _mqtt(server: Server, connections: int, arguments: argparse.Namespace) -> di
         "connected_in_s": round(connected_s, 1),
         "cpu_us_per_connect": round(connect_cpu_s * 1e6 / connections, 1),
         "kib_per_connection": round((connected_kib - empty_kib) / connections, 2),
-        "cpu_us_per_fix": round(used * 1e6 / max(1, total.acknowledged), 2),
-        "rate": round(total.acknowledged / arguments.seconds),
-        "sent": total.sent,
-        "acknowledged": total.acknowledged,
+        "cpu_us_per_fix": round(used * 1e6 / max(1, total["acknowledged"]), 2),
+        "rate": round(total["acknowledged"] / arguments.seconds),
+        "sent": total["sent"],
+        "acknowledged": total["acknowledged"],
         "ack_ms": {
             name: percentile_ms(latencies, percent)
             for name, percent in (("p50", 50), ("p99", 99), ("p99.9", 99.9))
         },
-        "passed": total.sent == total.acknowledged,
+        "passed": total["sent"] == total["acknowledged"],
     }
 
 
@@ -360,8 +359,11 @@ def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) 
             process.kill()
         for process in gateways.processes:
             process.wait()
+        # As their supervisor does: all at once.
         for number in range(len(gateways.processes)):
-            gateways.start(number)
+            gateways.launch(number)
+        for number in range(len(gateways.processes)):
+            gateways.wait_until_ready(number)
         started = time.monotonic()
         back = None
         while time.monotonic() < until - 1 and back is None:
@@ -375,14 +377,12 @@ def _storm(gateways: Gateways, connections: int, arguments: argparse.Namespace) 
         "connections": connections,
         "workers_back_s": round(started - killed, 1),
         "all_back_s": None if back is None else round(back - killed, 1),
-        "sent": total.sent,
-        "acknowledged": total.acknowledged,
-        "resent": total.resent,
+        **total,
         "ack_ms": {
             name: percentile_ms(latencies, percent)
             for name, percent in (("p50", 50), ("p99", 99), ("p99.9", 99.9))
         },
-        "passed": back is not None and total.sent == total.acknowledged,
+        "passed": back is not None and total["sent"] == total["acknowledged"],
     }
 
 

@@ -76,13 +76,17 @@ class Gateways(Server):
         return self
 
     def start(self, number: int) -> None:
-        """Start a worker, or start it again, and wait until it serves."""
+        """Start a worker and wait until it serves."""
+        self.launch(number)
+        self.wait_until_ready(number)
+
+    def launch(self, number: int) -> None:
+        """Start a worker, or start it again."""
         words = ["--http", f"127.0.0.1:{self.http_port}", "--mqtt", f"127.0.0.1:{self.mqtt_port}"]
         if self._workers > 1:
             role = "--edge" if number else "--relay"
             words += ["--workers-share-port", role, str(self._folder / "relay.sock")]
-        log = self._folder / f"gateway-{number}-{time.monotonic_ns()}.log"
-        with log.open("wb") as output:
+        with self._log(number).open("wb") as output:
             process = subprocess.Popen(
                 [*self._common, *words], stderr=output, stdout=output, env=environment()
             )
@@ -90,11 +94,18 @@ class Gateways(Server):
             self.processes[number] = process
         else:
             self.processes.append(process)
+
+    def wait_until_ready(self, number: int) -> None:
+        """Wait until a worker serves; raises CommandError."""
+        log, process = self._log(number), self.processes[number]
         deadline = time.monotonic() + 60
         while b"gateway ready" not in log.read_bytes():
             if process.poll() is not None or time.monotonic() > deadline:
                 raise CommandError(f"a gateway did not start: {log.read_text()[-1000:]}")
             time.sleep(0.01)
+
+    def _log(self, number: int) -> Path:
+        return self._folder / f"gateway-{number}.log"
 
     def __exit__(self, *_: object) -> None:
         self._end()
