@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import TrustedProxies
 from gateway.archive import Archive
@@ -49,6 +49,10 @@ if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
 
 logger = logging.getLogger(__name__)
+
+#: At 20,000 fixes a second phones may come again with the same one for 50 s at least: after a storm
+#: it took the last of 100,000 half of that. 16 to 32 bytes each, where there are so many.
+_KNOWN_FIXES_MAX: Final = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,7 @@ class _Gateway:
             loop,
         )
         stack.push_async_callback(self.producer.close)
-        known_fixes = KnownFixes()
+        known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)
         self.address_view = AddressView()
         self.pusher = Pusher()
