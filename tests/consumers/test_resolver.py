@@ -219,7 +219,7 @@ arrivals = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(arrivals, st.integers(1, 9), st.sets(st.integers(0, 60), max_size=3))
 def test_the_newest_address_is_always_that_of_the_newest_fix(
     geocoder: Geocoder,
@@ -347,7 +347,7 @@ def test_a_record_without_coordinates_keeps_nothing_from_being_resolved(
     assert times_sent(resolver, state, make_fix(time=2)) == [2]
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(st.tuples(st.integers(0, 5_000), st.integers(0, 120)), max_size=40),
     st.sets(st.integers(0, 40), max_size=3),

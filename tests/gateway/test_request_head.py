@@ -110,7 +110,7 @@ parts = st.sampled_from(
 
 
 @given(head=st.lists(parts, max_size=14).map(b"".join) | st.binary(max_size=60))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_bytes_are_plain_or_not(head: bytes) -> None:
     found = recognise(head)
     assert found is None or found.body_bytes >= 0
@@ -128,7 +128,7 @@ def test_a_head_that_differs_in_its_length_alone_is_known(length: bytes) -> None
     assert recognise(head) == plain(KNOWN)._replace(body_bytes=int(length))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     st.integers(0, len(KNOWN)),
     st.integers(0, 4),

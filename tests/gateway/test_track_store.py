@@ -51,7 +51,7 @@ def test_from_and_to_are_inclusive() -> None:
     assert times(store, "a/unknown", 3, 5) == []
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.integers(min_value=0, max_value=4), max_size=2000))
 def test_memory_is_bounded_and_the_oldest_goes_first(devices: list[int]) -> None:
     bytes_max = 32 * 200

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import viewers as module
@@ -101,7 +101,6 @@ async def test_the_id_of_an_event_tells_where_to_go_on() -> None:
     assert viewer.advance(event(offset=5)) == "l0-7.l1-7.a3-3"
 
 
-@settings(deadline=None)
 @given(
     st.dictionaries(
         st.tuples(st.sampled_from(["location", "address"]), st.integers(0, 10_000)),

@@ -136,9 +136,7 @@ numbers = st.one_of(
 changes = st.lists(st.tuples(st.floats(0, 1, exclude_max=True), numbers), min_size=1, max_size=12)
 
 
-@settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.data())
 def test_a_file_of_lies_with_right_checksums_does_no_harm(
     sections: Sections, tmp_path: Path, data: st.DataObject

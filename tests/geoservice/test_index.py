@@ -107,7 +107,7 @@ latitudes = st.floats(-90, 90, allow_nan=False)
 longitudes = st.floats(-180, 180, allow_nan=False)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(latitudes, longitudes)
 def test_any_point_on_earth_gets_what_brute_force_finds(
     index: IndexFile, brute_force: BruteForce, lat: float, lon: float
@@ -115,7 +115,7 @@ def test_any_point_on_earth_gets_what_brute_force_finds(
     check(index, brute_force, lat, lon)
 
 
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 @given(st.integers(0, 10**9), st.floats(-0.3, 0.3), st.floats(-0.3, 0.3))
 def test_points_around_towns_get_what_brute_force_finds(
     index: IndexFile, brute_force: BruteForce, number: int, north: float, east: float

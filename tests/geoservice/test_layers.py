@@ -38,7 +38,7 @@ def is_street(result: ReverseResult) -> bool:
     return result.place is not None and result.place.osm_type is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(latitudes, longitudes)
 def test_every_point_on_earth_has_one_answer_however_it_is_asked(
     streets: Geocoder, lat: float, lon: float
@@ -52,7 +52,7 @@ def test_every_point_on_earth_has_one_answer_however_it_is_asked(
     assert written.startswith(b'"display_name":"')
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(latitudes, longitudes)
 def test_away_from_the_extract_the_world_answers(
     streets: Geocoder, geocoder: Geocoder, lat: float, lon: float
@@ -64,7 +64,7 @@ def test_away_from_the_extract_the_world_answers(
     assert layered.index_version == streets.index_version != world.index_version
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(latitudes, longitudes)
 def test_in_degrees_only_the_country_is_answered_away_from_the_extract(
     streets: Geocoder, geocoder: Geocoder, lat: float, lon: float
@@ -79,7 +79,7 @@ def test_in_degrees_only_the_country_is_answered_away_from_the_extract(
     assert as_nominatim.address.keys() <= {"country", "country_code"}
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(st.floats(SOUTH, SOUTH + END - STEP), st.floats(WEST, WEST + END))
 def test_in_the_extract_a_street_answers(streets: Geocoder, lat: float, lon: float) -> None:
     result = streets.reverse(lat, lon)
@@ -105,14 +105,14 @@ def test_leaving_the_extract_the_answers_change_once(streets: Geocoder) -> None:
     assert len(seen) == len(set(seen)), seen
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(latitudes)
 def test_both_names_of_the_date_line_are_one_place(streets: Geocoder, lat: float) -> None:
     east, west = streets.reverse(lat, 180.0), streets.reverse(lat, -180.0)
     assert (east.place, east.distance) == (west.place, west.distance)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.sampled_from([-90.0, 90.0]), longitudes, longitudes)
 def test_a_pole_is_one_place(streets: Geocoder, lat: float, one: float, other: float) -> None:
     assert streets.reverse(lat, one).place == streets.reverse(lat, other).place
@@ -198,7 +198,7 @@ def test_what_is_no_point_is_refused_wherever_it_stands(
                 each.reverse_batch(lats, lons)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(st.lists(st.tuples(latitudes, longitudes), max_size=30))
 def test_a_batch_answers_as_its_points_alone(
     streets: Geocoder, points: list[tuple[float, float]]

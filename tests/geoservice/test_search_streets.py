@@ -109,7 +109,7 @@ def test_structured_questions_and_filters(layers: list[SearchLayer]) -> None:
     assert find(layers, "Hauptstrasse", ranks=(14, 16)) == []
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(st.data())
 def test_a_damaged_index_of_words_finds_something_else_and_nothing_breaks(
     town_path: Path, tmp_path_factory: pytest.TempPathFactory, data: st.DataObject

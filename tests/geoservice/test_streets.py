@@ -170,7 +170,7 @@ def brute_force(extract: Path, tmp_path_factory: pytest.TempPathFactory) -> Brut
     return BruteForce(extract, tmp_path_factory.mktemp("rows"))
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=250, suppress_health_check=[HealthCheck.too_slow])
 @given(
     st.floats(-0.6, 1.6),
     st.floats(-0.6, 1.6),
@@ -205,7 +205,7 @@ def test_any_point_gets_what_brute_force_finds(
         assert place.category in ("boundary", "place")
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.floats(-3, 4), st.floats(-3, 4))
 def test_far_from_streets_the_smallest_area_around_is_answered(
     geocoder: Geocoder, brute_force: BruteForce, north: float, east: float

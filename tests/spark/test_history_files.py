@@ -94,7 +94,7 @@ def expected(rows: Sequence[Row], window: int) -> list[tuple[int, str]]:
 
 
 # The window is longer than a batch here: within a batch, all of it counts as recent.
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     rows=st.lists(st.tuples(st.integers(0, 25), st.integers(0, 2)), min_size=1, max_size=40),
     sizes=st.lists(st.integers(1, 12), min_size=1, max_size=10),

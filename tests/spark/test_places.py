@@ -121,7 +121,7 @@ def test_few_fixes_are_no_place(count: int) -> None:
     assert find_places("u/p", stays_of(fixes)) == DevicePlaces([], [], [])
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 @given(
     st.lists(
         st.tuples(st.floats(-0.004, 0.004), st.floats(-0.004, 0.004)), min_size=1, max_size=30

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from spark.recent_ids import RecentIds
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(
     limit=st.integers(0, 20),
     batches=st.lists(st.lists(st.integers(0, 30), max_size=15), max_size=10),

@@ -103,7 +103,7 @@ def test_what_no_row_can_hold_is_unreadable(change: dict[str, Any]) -> None:
     assert unreadable[0].reason.startswith("not a fix: ")
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     st.lists(
         st.one_of(

@@ -131,7 +131,7 @@ def reference_stays(
     return stays
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(
     origin=st.tuples(
         st.sampled_from([0.0, 47.1, -33.9, 79.99, 84.0, 89.9995, -90.0]),

@@ -357,5 +357,5 @@ class Members(RuleBasedStateMachine):
         assert counts[-1] - counts[0] < 2
 
 
-Members.TestCase.settings = settings(max_examples=50, stateful_step_count=25, deadline=None)
+Members.TestCase.settings = settings(max_examples=50, stateful_step_count=25)
 TestMembers = Members.TestCase

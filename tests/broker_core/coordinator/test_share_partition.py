@@ -236,4 +236,4 @@ class _Deliveries(RuleBasedStateMachine):
 
 
 TestDeliveries = _Deliveries.TestCase
-TestDeliveries.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)
+TestDeliveries.settings = settings(max_examples=25, stateful_step_count=40)

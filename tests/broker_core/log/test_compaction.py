@@ -301,7 +301,7 @@ steps = st.lists(
 
 
 @given(steps)
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whoever_reads_a_compacted_log_ends_up_with_the_same_table(
     tmp_path_factory: pytest.TempPathFactory,
     history: list[tuple[str, list[tuple[str, str | None]], int, int]],

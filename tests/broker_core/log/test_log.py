@@ -247,7 +247,7 @@ histories = st.lists(
 
 
 @given(histories, st.integers(0, 10), st.booleans(), st.sampled_from([1, 150, 10**6]))
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 def test_a_look_up_by_time_finds_the_first_record_not_older(
     tmp_path_factory: pytest.TempPathFactory,
     history: list[tuple[list[int], int]],

@@ -71,7 +71,7 @@ def test_a_tail_torn_at_any_byte_is_cut_and_the_log_goes_on(
 
 
 @given(st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_damage_after_a_crash_leaves_a_sound_beginning(
     tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
 ) -> None:

@@ -46,7 +46,7 @@ def test_the_last_segment_goes_too_and_offsets_go_on(tmp_path: Path) -> None:
 
 
 @given(st.integers(0, 4000), st.integers(0, 40))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_left_is_at_least_the_size_asked_for_and_no_segment_more(
     tmp_path_factory: pytest.TempPathFactory, retention_bytes: int, count: int
 ) -> None:

@@ -26,7 +26,7 @@ def _filled(folder: Path, sizes: list[int]) -> Log:
 
 
 @given(_sizes, st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_a_slice_has_the_whole_batches_that_reading_gives(
     tmp_path_factory: pytest.TempPathFactory, sizes: list[int], data: st.DataObject
 ) -> None:

@@ -170,7 +170,7 @@ _STEPS = st.lists(
 )  # fmt: skip
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(steps=_STEPS)
 def test_readers_of_committed_records_see_exactly_what_was_committed(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[str, int]]

@@ -111,7 +111,7 @@ def _copy(source: Log, directory: Path, up_to: int) -> Workbench:
 
 
 @given(_STEPS, st.data())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_a_truncated_log_is_the_one_that_never_went_further(
     tmp_path_factory: pytest.TempPathFactory, steps: list[tuple[int, int, int]], data: st.DataObject
 ) -> None:

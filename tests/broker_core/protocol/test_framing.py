@@ -38,7 +38,7 @@ def read_in_steps(reader: FrameReader, stream: bytes, step: int, *, per_turn: in
     return frames
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(
     st.lists(st.binary(max_size=60)),
     st.integers(min_value=1, max_value=50),

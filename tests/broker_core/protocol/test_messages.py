@@ -56,7 +56,7 @@ def test_the_header_of_an_api_versions_response_never_has_tagged_fields() -> Non
     assert b"".join(encode_response(header, {}))[8:10] == b"\0\0"  # type: ignore[arg-type]
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.binary(max_size=200))
 @example(b"")
 def test_random_frames_are_read_or_refused(data: bytes) -> None:
@@ -66,7 +66,7 @@ def test_random_frames_are_read_or_refused(data: bytes) -> None:
         return
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 @given(st.sampled_from(sorted(APIS)), st.data())
 def test_random_bodies_are_read_or_refused(key: int, data: st.DataObject) -> None:
     api = APIS[key]

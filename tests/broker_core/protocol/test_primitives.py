@@ -30,7 +30,7 @@ PLANS = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=400)
 @given(st.sampled_from(PLANS), st.binary(max_size=300))
 def test_random_bytes_are_read_or_refused(plan: Any, data: bytes) -> None:
     try:
@@ -41,7 +41,7 @@ def test_random_bytes_are_read_or_refused(plan: Any, data: bytes) -> None:
     assert encode(plan, message) is not None
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(st.data())
 def test_a_message_that_is_cut_anywhere_is_refused_or_shorter(data: st.DataObject) -> None:
     whole = encode(

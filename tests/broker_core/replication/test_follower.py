@@ -162,7 +162,7 @@ _EVENTS = st.lists(
 
 
 @given(_EVENTS)
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_after_any_leaders_all_logs_become_the_last_leaders(
     tmp_path_factory: pytest.TempPathFactory, events: list[tuple[int, int, list[int], int]]
 ) -> None:

@@ -82,14 +82,14 @@ def check(parsed: Parsed) -> None:
 
 
 @given(body=st.binary(max_size=200))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes(body: bytes) -> None:
     for parser in PARSERS:
         check(parser(body, CONTEXT))
 
 
 @given(message=messages | located | st.lists(located | messages, max_size=3))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_json(message: Any) -> None:
     bodies = [
         json.dumps(envelope).encode()
@@ -109,7 +109,7 @@ def test_any_json(message: Any) -> None:
     query=st.dictionaries(names, scalars.map(str), max_size=12),
     body=st.binary(max_size=50) | st.just(b"lat=1&lon=2&timestamp=x"),
 )
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_parameters(query: dict[str, str], body: bytes) -> None:
     query = {name: value.encode("utf-8", "replace").decode() for name, value in query.items()}
     for parser in PARSERS:
@@ -117,7 +117,7 @@ def test_any_parameters(query: dict[str, str], body: bytes) -> None:
 
 
 @given(message=located)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_the_same_bytes_have_the_same_ids(message: Any) -> None:
     body = json.dumps(message | {"tst": 1761994805, "timestamp": 1761994805, "time": 5}).encode()
     for parser in PARSERS:

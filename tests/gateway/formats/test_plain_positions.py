@@ -95,12 +95,12 @@ items = st.dictionaries(names, values, max_size=4).map(lambda item: POSITION | i
     ascii_only=st.booleans(),
     device=st.sampled_from([None, "watch"]),
 )
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_both_ways_agree(body: Any, ascii_only: bool, device: str | None) -> None:
     assert_same(json.dumps(body, ensure_ascii=ascii_only).encode(), device)
 
 
 @given(body=st.binary(max_size=60) | st.binary(max_size=60).map(lambda tail: b'{"device":' + tail))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_bytes(body: bytes) -> None:
     assert_same(body)

@@ -186,7 +186,7 @@ members = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(member=members)
 def test_the_short_way_and_the_long_way_come_to_the_same(member: dict[str, Any]) -> None:
     item = encode(member)

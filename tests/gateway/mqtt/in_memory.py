@@ -289,14 +289,19 @@ class PahoClient:
     async def close(self) -> None:
         """Say goodbye."""
         self.client.disconnect()
-        await asyncio.to_thread(self.client.loop_stop)
+        await self._stop()
 
     async def vanish(self) -> None:
         """Be gone without a word, as a phone in a tunnel."""
         sock = self.client.socket()
         assert sock is not None
         sock.close()
+        await self._stop()
+
+    async def _stop(self) -> None:
         await asyncio.to_thread(self.client.loop_stop)
+        # Paho leaves the sockets that wake its thread to the garbage collector.
+        self.client._reset_sockets(sockpair_only=True)
 
 
 def split_packets(data: bytes) -> list[tuple[int, bytes]]:

@@ -131,7 +131,5 @@ class SubscriberThatComesAndGoes(RuleBasedStateMachine):
         assert self.processed == self.published
 
 
-SubscriberThatComesAndGoes.TestCase.settings = settings(
-    max_examples=150, stateful_step_count=40, deadline=None
-)
+SubscriberThatComesAndGoes.TestCase.settings = settings(max_examples=150, stateful_step_count=40)
 test_nothing_is_lost_or_reordered = SubscriberThatComesAndGoes.TestCase

@@ -228,7 +228,7 @@ def test_what_is_no_track_is_refused_by_name(tmp_path: Path) -> None:
             read(written(tmp_path, content))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(name=st.sampled_from(sorted(READERS)), data=st.data())
 def test_no_content_makes_a_reader_fail_otherwise(
     tmp_path_factory: pytest.TempPathFactory, name: str, data: st.DataObject
