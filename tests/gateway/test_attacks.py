@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 import zstandard
 
+from gateway.addresses import TrustedProxies
 from gateway.http import HttpServer, start_http
 from gateway.limits import HttpLimits
 from gateway.users import TOKEN_PREFIX
@@ -33,6 +34,7 @@ LIMITS = HttpLimits(
     connections_max=600,
     all_body_bytes_max=8 * 1024 * 1024,
     body_bytes_max=2 * 1024 * 1024,
+    requests_per_s_per_address=100,
 )
 
 
@@ -150,6 +152,47 @@ async def endless_pipeline(host: str, port: int) -> None:
             writer.close()
 
 
+async def flood(host: str, port: int, address: Callable[[int], str]) -> int:
+    """Requests as fast as they are answered, as a proxy hands them on; returns how many were
+    refused.
+    """
+    refused, number = 0, 0
+    until = time.perf_counter() + SECONDS
+
+    async def ask() -> None:
+        nonlocal refused, number
+        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            reader, writer = await asyncio.open_connection(host, port)
+            try:
+                while time.perf_counter() < until:
+                    requests = []
+                    for _ in range(50):
+                        number += 1
+                        header = b"X-Forwarded-For: %b\r\n" % address(number).encode()
+                        body = b'{"lat":1,"lon":2,"time":%d}' % (1_795_000_000_000 + number)
+                        requests.append(post(body, header))
+                    writer.write(b"".join(requests))
+                    for _ in requests:
+                        head = await reader.readuntil(b"\r\n\r\n")
+                        refused += head.startswith(b"HTTP/1.1 503")
+                        length = head.lower().partition(b"content-length: ")[2]
+                        await reader.readexactly(int(length.partition(b"\r\n")[0]))
+            finally:
+                writer.close()
+
+    await asyncio.gather(*(ask() for _ in range(20)))
+    return refused
+
+
+async def flood_from_one_address(host: str, port: int) -> None:
+    assert await flood(host, port, lambda _: "198.51.100.7") > 0
+
+
+async def flood_from_many_addresses(host: str, port: int) -> None:
+    # Of more networks than are counted at a time.
+    await flood(host, port, lambda number: f"2001:db8:{number >> 16:x}:{number & 0xFFFF:x}::1")
+
+
 async def garbage(host: str, port: int) -> None:
     for _ in range(100):
         await asyncio.gather(
@@ -163,7 +206,7 @@ async def garbage(host: str, port: int) -> None:
 
 ATTACKS: list[Attack] = [
     *(slow_headers, slow_bodies, half_open, oversized, bombs, deep_and_wide),
-    *(wrong_tokens, endless_pipeline, garbage),
+    *(wrong_tokens, endless_pipeline, flood_from_one_address, flood_from_many_addresses, garbage),
 ]
 
 
@@ -198,6 +241,7 @@ async def test_who_behaves_is_served_meanwhile(attack: Attack, tmp_path: Path) -
         # Whoever attacks may send, but where credentials are what is attacked.
         services.authenticator.open_mode = attack is not wrong_tokens
         token = services.users.add("ada") if attack is wrong_tokens else None
+        services.proxies = TrustedProxies(["127.0.0.0/8"])
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         host, port = server.endpoint.host, server.endpoint.port
         ended = asyncio.Event()
