@@ -33,7 +33,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from load_tests.broker_processes import MeasuredBroker
-from load_tests.gateway_servers import BareAiohttp, Gateways, Mosquitto, Nginx, Server
+from load_tests.gateway_servers import BareAiohttp, Gateways, Mosquitto, Nginx, Peer, Server
 from load_tests.latency import Pairs, merged, percentile_ms
 from load_tests.verify import Log
 from load_tests.websocket_clients import acknowledged_messages
@@ -48,7 +48,7 @@ _CONNECT_S: Final = 120.0
 #: Each waits for the log's sync: with a hundred a gateway has next to nothing to do.
 _HTTP_CONNECTIONS: Final = 400
 
-_PEERS: Final[dict[str, type[Mosquitto | BareAiohttp | Nginx]]] = {
+_PEERS: Final[dict[str, type[Peer]]] = {
     "mosquitto": Mosquitto,
     "aiohttp": BareAiohttp,
     "nginx": Nginx,

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, Self
 
 import uvloop
 from aiohttp import web
@@ -28,12 +28,11 @@ from waylog.cli import CommandError
 class Server:
     """Processes that are measured together."""
 
-    protocol: ClassVar[str]
     http_port: int
     mqtt_port: int
     processes: list[subprocess.Popen[bytes]]
 
-    def _end(self) -> None:
+    def __exit__(self, *_: object) -> None:
         for process in self.processes:
             if process.poll() is None:
                 process.send_signal(signal.SIGTERM)
@@ -107,84 +106,78 @@ class Gateways(Server):
     def _log(self, number: int) -> Path:
         return self._folder / f"gateway-{number}.log"
 
-    def __exit__(self, *_: object) -> None:
-        self._end()
+
+class Peer(Server):
+    """A server of somebody else that is measured beside ours, within `with`; one process."""
+
+    protocol: ClassVar[str]
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.http_port = self.mqtt_port = free_port()
+        self.processes = []
+
+    def __enter__(self) -> Self:
+        self.processes = [
+            subprocess.Popen(self._command(), stderr=subprocess.DEVNULL, env=environment())
+        ]
+        try:
+            _await_listener(self.http_port)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def _command(self) -> list[str]:
+        raise NotImplementedError
+
+    def _configured(self, program: str, package: str, settings: str) -> tuple[str, str]:
+        """Where a program is and its settings; raises CommandError where it is not installed."""
+        path = shutil.which(program, path=f"{os.environ['PATH']}:/usr/sbin")
+        if path is None:
+            raise CommandError(f"{program} is not installed (apt-get install {package})")
+        config = self._folder / f"{program}.conf"
+        config.write_text(settings)
+        return path, str(config)
 
 
-class Mosquitto(Server):
-    """The Mosquitto of this machine, as it is installed, within `with`."""
+class Mosquitto(Peer):
+    """The Mosquitto of this machine, as it is installed."""
 
     protocol = "mqtt"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.mqtt_port = free_port()
-        self.processes = []
-
-    def __enter__(self) -> Mosquitto:
-        path = shutil.which("mosquitto", path=f"{os.environ['PATH']}:/usr/sbin")
-        if path is None:
-            raise CommandError("mosquitto is not installed (apt-get install mosquitto)")
-        config = self._folder / "mosquitto.conf"
-        config.write_text(
+    def _command(self) -> list[str]:
+        settings = (
             f"listener {self.mqtt_port} 127.0.0.1\nallow_anonymous true\nmax_queued_messages 0\n"
         )
-        self.processes = [subprocess.Popen([path, "-c", str(config)], stderr=subprocess.DEVNULL)]
-        _await_listener(self.mqtt_port)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
+        path, config = self._configured("mosquitto", "mosquitto", settings)
+        return [path, "-c", config]
 
 
-class BareAiohttp(Server):
-    """An aiohttp on uvloop that reads a body and answers 204, within `with`."""
+class BareAiohttp(Peer):
+    """An aiohttp on uvloop that reads a body and answers 204."""
 
     protocol = "http"
 
-    def __init__(self, _folder: Path) -> None:
-        self.http_port = free_port()
-        self.processes = []
-
-    def __enter__(self) -> BareAiohttp:
-        command = [sys.executable, "-m", "load_tests.gateway_servers", str(self.http_port)]
-        self.processes = [subprocess.Popen(command, env=environment())]
-        _await_listener(self.http_port)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
+    def _command(self) -> list[str]:
+        return [sys.executable, "-m", "load_tests.gateway_servers", str(self.http_port)]
 
 
-class Nginx(Server):
-    """One worker of the nginx of this machine that answers 204, within `with`."""
+class Nginx(Peer):
+    """One worker of the nginx of this machine that answers 204."""
 
     protocol = "http"
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self.http_port = free_port()
-        self.processes = []
-
-    def __enter__(self) -> Nginx:
-        path = shutil.which("nginx", path=f"{os.environ['PATH']}:/usr/sbin")
-        if path is None:
-            raise CommandError("nginx is not installed (apt-get install nginx-core)")
-        config = self._folder / "nginx.conf"
-        config.write_text(
+    def _command(self) -> list[str]:
+        settings = (
             f"daemon off; master_process off; pid {self._folder}/nginx.pid;"
             f"error_log {self._folder}/error.log;"
             "events { worker_connections 4096; }"
             "http { access_log off; keepalive_requests 100000000; "
             f"server {{ listen 127.0.0.1:{self.http_port}; location / {{ return 204; }} }} }}"
         )
-        command = [path, "-p", str(self._folder), "-c", str(config)]
-        self.processes = [subprocess.Popen(command, stderr=subprocess.DEVNULL)]
-        _await_listener(self.http_port)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._end()
+        path, config = self._configured("nginx", "nginx-core", settings)
+        return [path, "-p", str(self._folder), "-c", config]
 
 
 def _await_listener(port: int) -> None:

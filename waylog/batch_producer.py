@@ -89,11 +89,10 @@ class BatchProducer:
         self._client_id = client_id
         self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
-        self._records = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
-        #: What takes the records, for Cython that has no objects to give to `send`.
-        self.accumulator = self._records
+        #: What takes the records; for Cython, too, that has no objects to give to `send`.
+        self.accumulator = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
         #: Queue one record; raises as waylog.kafka.Producer.send.
-        self.send = self._records.send
+        self.send = self.accumulator.send
         self._brokers: dict[int, Broker] = {}
         self._connections: dict[int, BrokerConnection] = {}
         self._connecting: set[int] = set()
@@ -121,12 +120,12 @@ class BatchProducer:
 
     def __len__(self) -> int:
         """Records that wait for their acknowledgement."""
-        return self._records.records
+        return self.accumulator.records
 
     @property
     def fatal(self) -> str | None:
         """Why this producer can never append again; None while it can."""
-        return self._records.refusing
+        return self.accumulator.refusing
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
@@ -161,7 +160,7 @@ class BatchProducer:
         now = self._loop.time()
         if self._identity is not None and self._is_due(now):
             self._send_batches(now)
-        if not self._records.waiting:
+        if not self.accumulator.waiting:
             self._waiting_since = 0.0
         else:
             left = self._waiting_since + self._linger_s - now
@@ -178,7 +177,7 @@ class BatchProducer:
 
     def _send_batches(self, now: float) -> None:
         ready: dict[int, list[Partition]] = {}
-        for partition in self._records.waiting:
+        for partition in self.accumulator.waiting:
             if partition.in_flight or partition.not_before > now:
                 continue
             if partition.leader < 0:
@@ -191,7 +190,7 @@ class BatchProducer:
                 self._connect(node)
             elif connection.waiting < _REQUESTS_UNDER_WAY_MAX:
                 self._send_to(connection, node, partitions)
-        if self._records.waiting:
+        if self.accumulator.waiting:
             # What could not go with this request waits for the next one.
             self._waiting_since = now
 
@@ -204,7 +203,7 @@ class BatchProducer:
         for partition in ready:
             if size > _REQUEST_BYTES_MAX:
                 break
-            batch = self._records.taken(partition)
+            batch = self.accumulator.taken(partition)
             encoded = batch.encoded(producer_id, epoch, partition.next_sequence)
             size += len(encoded)
             partition.in_flight = True
@@ -245,7 +244,7 @@ class BatchProducer:
                 del self._connections[node]
             connection.close()
             self._metadata_wanted.set()
-        if self._records.waiting:
+        if self.accumulator.waiting:
             self._flush()
 
     def _batch_answered(
@@ -255,7 +254,7 @@ class BatchProducer:
             partition.in_flight = False
             if generation == self._generation:
                 partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
-            self._records.done(partition, batch, -1 if error else offset, 0)
+            self.accumulator.done(partition, batch, -1 if error else offset, 0)
             return
         if error in _IDENTITY_LOST:
             if generation == self._generation:
@@ -273,13 +272,13 @@ class BatchProducer:
             self._again(partition, batch)
         else:
             partition.in_flight = False
-            self._records.done(partition, batch, -1, error)
+            self.accumulator.done(partition, batch, -1, error)
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
         partition.in_flight = False
         partition.not_before = self._loop.time() + _BACKOFF_S
-        first = not self._records.waiting
-        self._records.put_back(partition, batch)
+        first = not self.accumulator.waiting
+        self.accumulator.put_back(partition, batch)
         if first:
             self._first_waits()
 
@@ -287,7 +286,7 @@ class BatchProducer:
         self._watch = self._loop.call_later(_LOOK_AFTER_S, self._look_after)
         for connection in list(self._connections.values()):
             connection.look_after()
-        if self._records.fail_before(monotonic_ms() - _DELIVERY_TIMEOUT_MS, _TIMED_OUT):
+        if self.accumulator.fail_before(monotonic_ms() - _DELIVERY_TIMEOUT_MS, _TIMED_OUT):
             # A number that was perhaps used cannot be given to another batch.
             self._new_identity()
 
@@ -334,7 +333,7 @@ class BatchProducer:
                 pass
             self._metadata_wanted.clear()
             settled = await self._refresh()
-            if self._records.waiting:
+            if self.accumulator.waiting:
                 self._flush()
             if settled and self._is_settled():
                 backoff_s = _BACKOFF_S
@@ -347,7 +346,7 @@ class BatchProducer:
 
     def _is_settled(self) -> bool:
         """Whether everything that waits could be sent."""
-        records = self._records
+        records = self.accumulator
         if records.refusing is not None:
             return True
         return self._identity is not None and not (
@@ -377,7 +376,7 @@ class BatchProducer:
 
     async def _learn(self, connection: BrokerConnection) -> None:
         body = await connection.ask(
-            requests.METADATA, requests.metadata(self._records.topics), _ANSWER_TIMEOUT_S
+            requests.METADATA, requests.metadata(self.accumulator.topics), _ANSWER_TIMEOUT_S
         )
         metadata = requests.read_metadata(body)
         for node, broker in self._brokers.items():
@@ -388,14 +387,14 @@ class BatchProducer:
             if topic.error:
                 logger.debug("topic %s: error %d", topic.name, topic.error)
                 if topic.error not in _RETRIABLE:
-                    self._records.refused(topic.name, topic.error)
+                    self.accumulator.refused(topic.name, topic.error)
                 continue
-            self._records.placed(topic.name, len(topic.partitions))
-            known = self._records.partitions(topic.name)
+            self.accumulator.placed(topic.name, len(topic.partitions))
+            known = self.accumulator.partitions(topic.name)
             for index, leader in topic.partitions:
                 if index < len(known):
                     known[index].leader = leader
-        if self._identity is None and self._records.refusing is None:
+        if self._identity is None and self.accumulator.refusing is None:
             body = await connection.ask(
                 requests.INIT_PRODUCER_ID, requests.init_producer_id(), _ANSWER_TIMEOUT_S
             )
@@ -403,11 +402,11 @@ class BatchProducer:
             if not error:
                 self._identity = (producer_id, epoch)
             elif error not in _RETRIABLE:
-                self._records.refusing = f"the log gives this producer no id: error {error}"
+                self.accumulator.refusing = f"the log gives this producer no id: error {error}"
                 logger.critical("the producer cannot go on: error %d", error)
 
     def _new_identity(self) -> None:
         self._identity = None
         self._generation += 1
-        self._records.renumber()
+        self.accumulator.renumber()
         self._metadata_wanted.set()

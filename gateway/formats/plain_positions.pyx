@@ -67,20 +67,23 @@ cdef class PlainRecords:
         bint named,
     ) except -1:
         cdef void* grown
+        cdef size_t capacity = self._capacity + size
+        cdef Py_ssize_t places = 4 * self._places + 1
         cdef Written* written
         if self._size + size > self._capacity:
-            # The second record says that more are to come.
-            grown = PyMem_Realloc(self._bytes, (self._capacity + size) * (1 + bool(self._count)))
+            if self._count:
+                capacity *= 2  # the second record says that more are to come
+            grown = PyMem_Realloc(self._bytes, capacity)
             if grown is NULL:
                 raise MemoryError
             self._bytes = <char*> grown
-            self._capacity = (self._capacity + size) * (1 + bool(self._count))
+            self._capacity = capacity
         if self._count == self._places:
-            grown = PyMem_Realloc(self._written, (4 * self._places + 1) * sizeof(Written))
+            grown = PyMem_Realloc(self._written, places * sizeof(Written))
             if grown is NULL:
                 raise MemoryError
             self._written = <Written*> grown
-            self._places = 4 * self._places + 1
+            self._places = places
         memcpy(self._bytes + self._size, record, size)
         written = &self._written[self._count]
         written.key = key

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, Final
 
 from broker_core import errors
@@ -152,29 +153,32 @@ class ShareMember(Client):
             return
         answers: dict[int, list[Body]] = {}
         given: dict[Place, tuple[int, list[int]]] = {}
+        for place, each in self._served(answer):
+            offsets = [
+                offset
+                for run in each["acquired_records"]
+                for offset in range(run["first_offset"], run["last_offset"] + 1)
+            ]
+            values = {record[0]: record[3] for record in iterate_records(bytes(each["records"]))}
+            epoch = each["current_leader"]["leader_epoch"]
+            for offset in offsets:
+                if offset in values:
+                    self.checker.read(place, offset, values[offset] or b"")
+                self.checker.shared(self.group, place, offset, epoch, began)
+            given[place] = epoch, offsets
+            answers[place[1]] = [self._answer(offset) for offset in offsets]
+        if given:
+            await self._acknowledge(leader, session, given, answers)
+
+    def _served(self, answer: Body) -> Iterator[tuple[Place, Body]]:
+        """The partitions of an answer; the leaders of those with an error are forgotten."""
         for topic in answer["responses"]:
             for each in topic["partitions"]:
                 place = self.topic, each["partition_index"]
                 if each["error_code"]:
                     self.forget(place)
-                    continue
-                offsets = [
-                    offset
-                    for run in each["acquired_records"]
-                    for offset in range(run["first_offset"], run["last_offset"] + 1)
-                ]
-                values = {
-                    record[0]: record[3] for record in iterate_records(bytes(each["records"]))
-                }
-                epoch = each["current_leader"]["leader_epoch"]
-                for offset in offsets:
-                    if offset in values:
-                        self.checker.read(place, offset, values[offset] or b"")
-                    self.checker.shared(self.group, place, offset, epoch, began)
-                given[place] = epoch, offsets
-                answers[place[1]] = [self._answer(offset) for offset in offsets]
-        if given:
-            await self._acknowledge(leader, session, given, answers)
+                else:
+                    yield place, each
 
     def _answer(self, offset: int) -> Body:
         kind = (
@@ -195,16 +199,11 @@ class ShareMember(Client):
         if answer is None or answer["error_code"]:
             self._sessions.pop(leader, None)
             return
-        for topic in answer["responses"]:
-            for each in topic["partitions"]:
-                place = self.topic, each["partition_index"]
-                if each["error_code"]:
-                    self.forget(place)
-                    continue
-                epoch, _ = given[place]
-                accepted = [
-                    one["first_offset"]
-                    for one in answers[place[1]]
-                    if one["acknowledge_types"] == [AcknowledgeType.ACCEPT]
-                ]
-                self.checker.accepted(self.group, place, accepted, epoch, self.world.now)
+        for place, _ in self._served(answer):
+            epoch, _ = given[place]
+            accepted = [
+                one["first_offset"]
+                for one in answers[place[1]]
+                if one["acknowledge_types"] == [AcknowledgeType.ACCEPT]
+            ]
+            self.checker.accepted(self.group, place, accepted, epoch, self.world.now)
