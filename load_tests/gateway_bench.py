@@ -1,7 +1,7 @@
 """What the gateway's front doors cost: CPU of its processes for a request, a message, a fix.
 
     python -m load_tests.gateway_bench                       HTTP, WebSocket, MQTT with 10,000
-    python -m load_tests.gateway_bench --only mqtt-100000    six workers, four minutes
+    python -m load_tests.gateway_bench --only mqtt-100000    six workers, a minute
     python -m load_tests.gateway_bench --only mqtt-10000 --peer mosquitto    Mosquitto beside it
     python -m load_tests.gateway_bench --only http-1 --peer aiohttp --peer nginx
     python -m load_tests.gateway_bench --only storm          workers killed under load
