@@ -18,6 +18,7 @@ EXTENSIONS = [
     "gateway/mqtt/shell.pyx",
     "gateway/mqtt/topics.pyx",
     "gateway/receipts.pyx",
+    "gateway/siphash.pyx",
     "geoservice/address_json.pyx",
     "geoservice/index.pyx",
     "geoservice/street_check.pyx",

@@ -5,11 +5,14 @@ from cpython.mem cimport PyMem_Calloc, PyMem_Free
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
+from gateway.siphash cimport SipKey, sip_key, siphash13
+
+import os
+
+from gateway.siphash import KEY_BYTES
+
 cdef extern from *:
     void __builtin_prefetch(const void* address) nogil
-
-cdef extern from "Python.h":
-    Py_hash_t _Py_HashBytes(const void* source, Py_ssize_t size) nogil
 
 DEFAULT_CAPACITY = 500_000
 
@@ -18,23 +21,30 @@ cdef enum:
     SLOTS_MIN = 1024
 
 
+# As Python's own hash is keyed: once for the process, before the first key is made.
+cdef bytes _random_key = os.urandom(KEY_BYTES)
+cdef SipKey SECRET = sip_key(PyBytes_AS_STRING(_random_key))
+
+
 cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -1:
     """`fix_key` for a device in UTF-8 and the bytes of an id."""
     cdef char[NAME_BYTES_MAX] name
+    cdef bytes longer
     cdef Py_ssize_t device_size = PyBytes_GET_SIZE(device)
     if device_size + 1 + size > NAME_BYTES_MAX:
-        return hash(device + b"\0" + fix_id[:size])
+        longer = device + b"\0" + fix_id[:size]
+        return <int64_t> siphash13(&SECRET, PyBytes_AS_STRING(longer), PyBytes_GET_SIZE(longer))
     memcpy(name, PyBytes_AS_STRING(device), device_size)
     name[device_size] = 0
     memcpy(name + device_size + 1, fix_id, size)
-    return _Py_HashBytes(name, device_size + 1 + size)
+    return <int64_t> siphash13(&SECRET, name, device_size + 1 + size)
 
 
 def fix_key(str device, str fix_id):
     """What stays in memory of a fix: 64 bits.
 
     The device goes in beside the id, so that nobody can occupy the ids of another's device.
-    Python's string hash is keyed by a secret of the process: collisions cannot be made on purpose.
+    The hash is keyed by a secret: collisions cannot be made on purpose.
     """
     cdef bytes encoded = fix_id.encode("utf-8", "surrogatepass")
     return key_of(

@@ -28,6 +28,7 @@ EXTENSIONS = (
     "gateway/mqtt/fixes.pyx",
     "gateway/mqtt/session.pyx",
     "gateway/mqtt/topics.pyx",
+    "gateway/siphash.pyx",
     "waylog/fetched_records.pyx",
     "waylog/librdkafka.pyx",
 )
