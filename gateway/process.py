@@ -25,6 +25,7 @@ from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
 from gateway.mqtt.options import MqttOptions, within_file_limit
 from gateway.notices import Notices, OncePerMachine, event_of
+from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
@@ -115,6 +116,7 @@ class _Gateway:
         store = self.users = UserStore(settings.users)
         stack.callback(store.close)
         self.revocations = Revocations(store)
+        self.permissions = Permissions(store, open_mode=settings.open_mode)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
@@ -202,8 +204,9 @@ class _Gateway:
         self._register_gauges()
         if not self._settings.open_mode:
             self.revocations.subscribe(self.viewers.end_revoked)
-            watching = asyncio.create_task(self.revocations.watch())
-            self._stack.callback(watching.cancel)
+            for watch in (self.revocations.watch, self.permissions.watch):
+                watching = asyncio.create_task(watch())
+                self._stack.callback(watching.cancel)
         watching_places = asyncio.create_task(self.places.watch())
         self._stack.callback(watching_places.cancel)
         await self._start_mqtt()
@@ -216,6 +219,7 @@ class _Gateway:
         services = Services(
             submitter=self.submitter,
             authenticator=self.authenticator,
+            permissions=self.permissions,
             address_view=self.address_view,
             location_view=self.location_view,
             viewers=self.viewers,

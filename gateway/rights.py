@@ -1,7 +1,7 @@
 """What a user may do beyond what is its own anyway, and the secrets it shares with us.
 
-Kept in the database of users, beside the accounts. All of it takes effect as a revocation does:
-when a verdict on credentials is questioned again, at most a second later.
+Kept in the database of users, beside the accounts. Changes are numbered (gateway.rights_versions),
+which is how they reach open connections within two seconds (gateway.permissions).
 """
 
 from __future__ import annotations
@@ -10,9 +10,11 @@ import secrets
 import sqlite3
 import threading
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
+from gateway import rights_versions
 from gateway.secretbox import key_bytes
 
 SCHEMA: Final = """
@@ -26,6 +28,7 @@ CREATE TABLE IF NOT EXISTS profiles (
 CREATE TABLE IF NOT EXISTS friendships (
     user TEXT NOT NULL REFERENCES users (name),
     friend TEXT NOT NULL REFERENCES users (name),
+    since INTEGER NOT NULL DEFAULT 0,
     PRIMARY KEY (user, friend)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX IF NOT EXISTS friendships_of_friend ON friendships (friend);
@@ -68,7 +71,8 @@ class Rights:
     devices_max: int | None = None  # different devices it may send for
     #: Passphrase or hexadecimal key, see gateway.secretbox.
     encryption_key: str | None = field(default=None, repr=False)
-    friends: frozenset[str] = frozenset()  # users whose devices this one may see
+    #: Users whose devices this one may see, and since when (ms).
+    friends: Mapping[str, int] = field(default_factory=dict, hash=False)
     publish: tuple[str, ...] = ()  # MQTT topic filters beyond the user's own topics
     subscribe: tuple[str, ...] = ()
 
@@ -84,6 +88,10 @@ class RightsTable:
         self._connection = connection
         self._lock = lock
         connection.executescript(SCHEMA)
+        with lock, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _date_friendships(connection)
+        connection.executescript(rights_versions.SCHEMA)
 
     def of(self, user: str) -> Rights:
         """The rights of a user; the usual ones if it has no others, or does not exist."""
@@ -94,7 +102,7 @@ class RightsTable:
                 (user,),
             ).fetchone()
             friends = self._connection.execute(
-                "SELECT f.user FROM friendships f JOIN users u ON u.name = f.user "
+                "SELECT f.user, f.since FROM friendships f JOIN users u ON u.name = f.user "
                 "WHERE f.friend = ? AND u.revoked IS NULL",
                 (user,),
             ).fetchall()
@@ -109,7 +117,7 @@ class RightsTable:
             fixes_per_minute,
             devices_max,
             key,
-            frozenset(name for (name,) in friends),
+            dict(friends),
             tuple(text for access, text in grants if access == "publish"),
             tuple(text for access, text in grants if access == "subscribe"),
         )
@@ -133,10 +141,13 @@ class RightsTable:
         self._set(user, "encryption_key", key)
 
     def befriend(self, user: str, friend: str) -> None:
-        """Let `friend` see the devices of `user`. Raises ValueError."""
+        """Let `friend` see the devices of `user`, from now on. Raises ValueError."""
         if user == friend:
             raise ValueError("everybody sees their own devices")
-        self._write("INSERT OR IGNORE INTO friendships (user, friend) VALUES (?, ?)", user, friend)
+        self._write(
+            "INSERT OR IGNORE INTO friendships (user, friend, since) VALUES (?, ?, ?)",
+            *(user, friend, _now_ms()),
+        )
 
     def unfriend(self, user: str, friend: str) -> None:
         """Let `friend` no longer see the devices of `user`."""
@@ -259,3 +270,18 @@ class RightsTable:
     def _write(self, statement: str, *values: str | int | None) -> None:
         with self._lock:
             self._connection.execute(statement, values)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _date_friendships(connection: sqlite3.Connection) -> None:
+    """Bring a database up to date that did not say since when people are friends.
+
+    Nobody knows when those friendships began: they begin now, so that nobody is shown too much.
+    """
+    columns = {row[1] for row in connection.execute("PRAGMA table_info (friendships)")}
+    if "since" not in columns:
+        connection.execute("ALTER TABLE friendships ADD COLUMN since INTEGER NOT NULL DEFAULT 0")
+        connection.execute("UPDATE friendships SET since = ?", (_now_ms(),))

@@ -15,6 +15,7 @@ from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.notices import Notices
+from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
 from gateway.places import Places
 from gateway.quotas import Quotas
@@ -34,6 +35,7 @@ class Services:
 
     submitter: Submitter
     authenticator: Authenticator
+    permissions: Permissions
     address_view: AddressView
     location_view: LocationView
     viewers: Viewers

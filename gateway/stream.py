@@ -43,7 +43,7 @@ EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
 def filter_of(request: web.Request, identity: Identity) -> Filter:
     """What a viewer asks for in the URL: `bbox`, `device`, `topics`. Raises Refused."""
     own = frozenset((identity.user,))
-    wanted = Filter(None if identity.admin else own | identity.rights.friends)
+    wanted = Filter(None if identity.admin else own | identity.rights.friends.keys())
     if identity.device is not None:
         wanted = Filter(own, frozenset((f"{identity.user}/{identity.device}",)))
     try:

@@ -21,7 +21,7 @@ from typing import Final
 
 from argon2 import PasswordHasher
 
-from gateway import scram_verifiers
+from gateway import rights_versions, scram_verifiers
 from gateway.rights import USUAL_RIGHTS, Rights, RightsTable
 
 #: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
@@ -76,7 +76,7 @@ class User:
 
 @dataclass(frozen=True)
 class Credential:
-    """Something that proves to be a user, or one device of it."""
+    """Something that proves to be a user, or one device of it, which is never an administrator."""
 
     user: str
     device: str | None
@@ -84,6 +84,13 @@ class Credential:
     kind: str  # token | password
     hash: str = field(repr=False)
     rights: Rights = USUAL_RIGHTS
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A user that has not been revoked."""
+
+    admin: bool
 
 
 def account(user: str) -> str:
@@ -122,6 +129,35 @@ class UserStore:
         """Changes whenever another connection has changed the file."""
         with self._lock:
             return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def rights_version(self) -> int:
+        """The number of the last change of anybody's credentials or rights."""
+        with self._lock:
+            return rights_versions.newest(self._connection)
+
+    def rights_changed_after(self, version: int) -> dict[str, int]:
+        """Everybody whose credentials or rights have changed since, with the last version."""
+        with self._lock:
+            return rights_versions.changed_after(self._connection, version)
+
+    def standing(self, user: str, credential: str | None) -> Standing | None:
+        """What a user is now; None if it, or the hash of its credential, has been revoked."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT admin FROM users WHERE name = ?1 AND revoked IS NULL AND (?2 IS NULL OR "
+                "EXISTS (SELECT 1 FROM credentials WHERE hash = ?2 AND user = ?1))",
+                (user, credential),
+            ).fetchone()
+        return None if row is None else Standing(admin=bool(row[0]))
+
+    def set_admin(self, user: str, admin: bool) -> None:
+        """Make a user an administrator, or an ordinary user again. Raises UnknownUser."""
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._require_user(user)
+            self._connection.execute(
+                "UPDATE users SET admin = ? WHERE name = ?", (int(admin), user)
+            )
 
     def add(self, name: str, *, admin: bool = False, password: str | None = None) -> str | None:
         """Add a user; returns its new token, or None when it chose a password itself.
@@ -268,8 +304,10 @@ class UserStore:
                 (value,),
             ).fetchall()
         return [
-            Credential(row[0], row[1], bool(row[2]), row[3], row[4], self.rights.of(row[0]))
-            for row in rows
+            Credential(
+                user, device, bool(admin) and device is None, kind, hashed, self.rights.of(user)
+            )
+            for user, device, admin, kind, hashed in rows
         ]
 
     def _require_user(self, name: str) -> None:

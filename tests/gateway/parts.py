@@ -12,6 +12,7 @@ from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.notices import Notices, OncePerMachine
+from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.quotas import Quotas
@@ -40,6 +41,7 @@ async def parts(
             log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop(), metrics=metrics
         ),
         authenticator=authenticator,
+        permissions=Permissions(store, open_mode=True),
         address_view=addresses,
         location_view=locations,
         viewers=Viewers((locations, addresses), metrics),

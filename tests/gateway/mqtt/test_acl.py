@@ -101,9 +101,7 @@ def test_an_intersection_matches_exactly_what_both_match(one: str, other: str, t
 
 
 def test_friends_and_grants_widen_what_somebody_may_do() -> None:
-    rights = Rights(
-        friends=frozenset(["bob"]), publish=("plant/+/state",), subscribe=("plant/#", "shop/+")
-    )
+    rights = Rights(friends={"bob": 0}, publish=("plant/+/state",), subscribe=("plant/#", "shop/+"))
     alice = auth.Identity("alice", rights=rights)
     assert RULES.granted_filters(alice, "owntracks/+/+") == ("owntracks/alice/+", "owntracks/bob/+")
     assert RULES.granted_filters(alice, "owntracks/bob/phone/cmd") == ()

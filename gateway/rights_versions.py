@@ -1,0 +1,67 @@
+"""Whose rights have changed, and when: a number for each change, written by the database itself.
+
+Whatever changes users, credentials or rights, the command line included, leaves a row here for
+everybody whom it concerns. So one indexed look-up tells a process whom it has to ask about again.
+New credentials are no change: whoever is connected already has others.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from typing import Final
+
+_TABLE: Final = """
+CREATE TABLE IF NOT EXISTS rights_versions (
+    user TEXT PRIMARY KEY,
+    version INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS rights_versions_by_version ON rights_versions (version);
+"""
+
+#: Table, what happens to it, and the column that names whose rights are others then.
+_CONCERNED: Final = (
+    ("users", "INSERT", "NEW.name"),
+    ("users", "UPDATE", "NEW.name"),
+    ("users", "DELETE", "OLD.name"),
+    ("credentials", "UPDATE", "NEW.user"),
+    ("credentials", "DELETE", "OLD.user"),
+    ("profiles", "INSERT", "NEW.user"),
+    ("profiles", "UPDATE", "NEW.user"),
+    ("profiles", "DELETE", "OLD.user"),
+    ("friendships", "INSERT", "NEW.friend"),
+    ("friendships", "UPDATE", "NEW.friend"),
+    ("friendships", "DELETE", "OLD.friend"),
+    ("topic_grants", "INSERT", "NEW.user"),
+    ("topic_grants", "UPDATE", "NEW.user"),
+    ("topic_grants", "DELETE", "OLD.user"),
+)
+
+
+def _trigger(table: str, event: str, user: str) -> str:
+    # No OR REPLACE: the conflict policy of the statement that fires a trigger comes first.
+    return f"""
+CREATE TRIGGER IF NOT EXISTS rights_of_{table}_{event.lower()} AFTER {event} ON {table} BEGIN
+    INSERT INTO rights_versions (user, version) SELECT {user}, 0
+        WHERE NOT EXISTS (SELECT 1 FROM rights_versions WHERE user = {user});
+    UPDATE rights_versions SET version = (SELECT MAX(version) + 1 FROM rights_versions)
+        WHERE user = {user};
+END;
+"""  # noqa: S608
+
+
+SCHEMA: Final = _TABLE + "\n".join(_trigger(*each) for each in _CONCERNED)
+
+
+def newest(connection: sqlite3.Connection) -> int:
+    """The number of the last change."""
+    row = connection.execute("SELECT COALESCE(MAX(version), 0) FROM rights_versions").fetchone()
+    return int(row[0])
+
+
+def changed_after(connection: sqlite3.Connection, version: int) -> dict[str, int]:
+    """Everybody whose rights have changed after a version, with the number of the last change."""
+    return dict(
+        connection.execute(
+            "SELECT user, version FROM rights_versions WHERE version > ?", (version,)
+        ).fetchall()
+    )
