@@ -419,6 +419,8 @@ class FrontConnection(asyncio.Protocol):
             parsed = head.format.parse(body, context)
             if parsed.refused is not None:
                 raise Refused(413, parsed.refused)
+            if parsed.malformed is not None:
+                raise Refused(400, parsed.malformed)
             admit(parsed, identity, server.services.quotas)
         except Refused as refusal:
             self._refuse(head, refusal)

@@ -79,6 +79,8 @@ class Ingest:
         parsed = device_format.parse(body, self.context(request, identity))
         if parsed.refused is not None:
             raise Refused(413, parsed.refused)
+        if parsed.malformed is not None:
+            raise Refused(400, parsed.malformed)
         await self.store(parsed, identity, request.headers.get("traceparent"))
         if device_format.tells_address:
             await self.address_of(parsed)

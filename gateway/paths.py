@@ -19,6 +19,7 @@ from gateway.formats import (
     positions,
     traccar,
 )
+from gateway.formats.any_app import of_any_app
 
 
 class Format(NamedTuple):
@@ -34,16 +35,24 @@ class Format(NamedTuple):
     gone_for_unknown: bool = False
 
 
+def _app(name: str, methods: tuple[str, ...], parse: Parser, answer: Builder) -> Format:
+    return Format(name, methods, of_any_app(name, parse), answer)
+
+
 _POST: Final = ("POST",)
 _BOTH: Final = ("GET", "POST")
 
 #: `GET /?id=...`, as Traccar's oldest apps send it.
-AT_ROOT: Final = Format("osmand", _BOTH, osmand.parse, answers.nothing)
+AT_ROOT: Final = _app("osmand", _BOTH, osmand.parse, answers.nothing)
 
-_OWNTRACKS: Final = Format("owntracks", _POST, owntracks.parse, answers.owntracks, True)
-_OVERLAND: Final = Format("overland", _POST, overland.parse, answers.overland, True)
-_TRACCAR: Final = Format("traccar", _BOTH, traccar.parse, answers.success)
-_OPENGTS: Final = Format("opengts", _BOTH, opengts.parse, answers.true)
+_OWNTRACKS: Final = _app("owntracks", _POST, owntracks.parse, answers.owntracks)._replace(
+    tells_address=True
+)
+_OVERLAND: Final = _app("overland", _POST, overland.parse, answers.overland)._replace(
+    tells_address=True
+)
+_TRACCAR: Final = _app("traccar", _BOTH, traccar.parse, answers.success)
+_OPENGTS: Final = _app("opengts", _BOTH, opengts.parse, answers.true)
 
 #: By what their users call them: `/NAME`, `/NAME/TOKEN` and `/in/NAME/TOKEN`.
 _APPS: Final = (
@@ -51,8 +60,8 @@ _APPS: Final = (
     _OVERLAND,
     AT_ROOT,
     _TRACCAR,
-    Format("gpslogger", _BOTH, gpslogger.parse, answers.nothing),
-    Format("colota", _BOTH, colota.parse, answers.empty_object),
+    _app("gpslogger", _BOTH, gpslogger.parse, answers.nothing),
+    _app("colota", _BOTH, colota.parse, answers.empty_object),
     _OPENGTS,
 )
 
@@ -61,7 +70,7 @@ PHONETRACK_ROOTS: Final = ("/apps/phonetrack", "/index.php/apps/phonetrack", "/p
 
 
 def _phonetrack(answer: Builder, methods: tuple[str, ...] = _BOTH) -> Format:
-    return Format("phonetrack", methods, phonetrack.parse, answer)
+    return _app("phonetrack", methods, phonetrack.parse, answer)
 
 
 _PHONETRACK: Final = {
@@ -85,9 +94,9 @@ def _paths() -> dict[str, Format]:
         "/pub": _OWNTRACKS,
         "/api/v1/owntracks/points": _OWNTRACKS,
         "/api/v1/overland/batches": _OVERLAND,
-        "/api/webhook/{token}": Format(
-            "home_assistant", _POST, home_assistant.parse, answers.empty_object, False, True
-        ),
+        "/api/webhook/{token}": _app(
+            "home_assistant", _POST, home_assistant.parse, answers.empty_object
+        )._replace(gone_for_unknown=True),
         # Traccar Client posts to the root of whatever address it is given.
         "/": _TRACCAR._replace(methods=_POST),
     }

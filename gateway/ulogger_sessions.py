@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
@@ -49,10 +50,9 @@ class UloggerSessions:
     async def _receive(self, request: web.Request) -> web.Response:
         body = await self._ingest.read_body(request)
         context = Context("", None, now_ms(), headers={"Content-Type": _content_type(request)})
-        try:
+        form: dict[str, str] = {}
+        with suppress(Unacceptable):  # whoever has signed in will have it kept as an error
             form = ulogger.form_of(body, context)
-        except Unacceptable as error:
-            return _failure(str(error))
         action = form.get("action")
         try:
             identity = await self._identity(request, form)

@@ -48,6 +48,9 @@ class Parsed(msgspec.Struct):
     from_overland: bool = False
     #: Why nothing of the request was looked at (a batch beyond the limit); None if it was.
     refused: str | None = None
+    #: Why the whole of a request is not what a program must send: 400 over HTTP. `rejected` has it
+    #: too, for channels that know no refusal.
+    malformed: str | None = None
 
 
 Parser: TypeAlias = Callable[[bytes, Context], Parsed]

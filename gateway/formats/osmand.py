@@ -74,6 +74,8 @@ def parse(body: bytes, context: Context) -> Parsed:
             raise Unacceptable("timestamp is neither seconds, milliseconds nor ISO 8601")
         lat, lon = _coordinates(values)
         if lat is None and lon is None:
+            if body.lstrip()[:1] == b"{":
+                raise Unacceptable("no coordinates: the JSON has neither lat and lon nor location")
             if values.keys() - {"speed_unit"}:
                 parsed.events.append(
                     build_event(context, SOURCE, device, "status", time, attributes)

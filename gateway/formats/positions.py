@@ -16,6 +16,7 @@ from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.values import (
     DAY_MS,
     YEAR_2000_MS,
+    Malformed,
     Unacceptable,
     boolean,
     build_fix,
@@ -110,14 +111,15 @@ def parse(body: bytes, context: Context) -> Parsed:
         try:
             items = _item_decoder.decode(body)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
-            return reject(parsed, context, SOURCE, f"not a JSON array: {error}", body)
+            parsed.malformed = f"not a JSON array: {error}"
+            return reject(parsed, context, SOURCE, parsed.malformed, body)
         return _parse_items(items, context, parsed)
     if b"\n" in body:
         lines = [line for line in body.splitlines() if line.strip()]
         # An object written over several lines is one position, not NDJSON.
         if len(lines) > 1 and not _is_one_document(body):
-            return _parse_items(lines, context, parsed)
-    _parse_item(body, context, parsed, 0)
+            return _parse_lines(lines, context, parsed)
+    parsed.malformed = _parse_item(body, context, parsed, 0)
     return parsed
 
 
@@ -140,19 +142,32 @@ def _parse_items(
     return parsed
 
 
-def _parse_item(item: bytes | msgspec.Raw, context: Context, parsed: Parsed, index: int) -> None:
+def _parse_lines(lines: list[bytes], context: Context, parsed: Parsed) -> Parsed:
+    if len(lines) > BATCH_ITEMS_MAX:
+        return _parse_items(lines, context, parsed)
+    reasons = [_parse_item(line, context, parsed, index) for index, line in enumerate(lines)]
+    if None not in reasons:
+        parsed.malformed = f"none of {len(lines)} lines is a JSON object; line 1: {reasons[0]}"
+    return parsed
+
+
+def _parse_item(
+    item: bytes | msgspec.Raw, context: Context, parsed: Parsed, index: int
+) -> str | None:
+    """Add what the item is; returns why it is not even a JSON object."""
     try:
         fix, client_id = canonical(item, context) or lenient(item, context)
     except Unacceptable as reason:
         rejected = build_rejected(context, SOURCE, str(reason), bytes(item))
         parsed.rejected.append(rejected)
         parsed.rejected_at.append(index)
-        return
+        return str(reason) if isinstance(reason, Malformed) else None
     if client_id is not None and not parsed.client_ids:
         parsed.client_ids = [None] * len(parsed.fixes)
     parsed.fixes.append(fix)
     if parsed.client_ids or client_id is not None:
         parsed.client_ids.append(client_id)
+    return None
 
 
 def canonical(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None] | None:
@@ -205,7 +220,7 @@ def lenient(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | Non
     try:
         position = _position_decoder.decode(item)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:
-        raise Unacceptable(f"not a JSON object: {error}") from error
+        raise Malformed(f"not a JSON object: {error}") from error
     device = device_key(context, position.device, DEFAULT_DEVICE)
     client_id = text(position.id, _ID_CHARACTERS_MAX + 1)
     if client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:

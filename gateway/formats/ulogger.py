@@ -46,9 +46,9 @@ def parse(body: bytes, context: Context) -> Parsed:
     """The fix of `addpos`; an event `track` for `addtrack`."""
     parsed = Parsed()
     try:
-        values = form_of(body, context)
+        values = form_of(body, context) if body.strip() else {}
         action = values.get("action", "")
-        if action == "auth" or not values:
+        if action == "auth" or not body.strip():
             return parsed
         device = device_key(context, None, SOURCE)
         if action == "addtrack":

@@ -42,8 +42,18 @@ _decoder = msgspec.json.Decoder()
 _FORBIDDEN = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
 
 
+_SECRET_FIELD = re.compile(
+    rb"""((?:^|[&\s{,"'])(?:%b)["']?\s*[=:]\s*)(?:"[^"]*"?|[^&\s,}"]+)"""
+    % "|".join(sorted((*SECRET_PARAMETERS, "pass"))).encode()
+)
+
+
 class Unacceptable(Exception):
     """This item can never be accepted; the text says why, to the person who sent it."""
+
+
+class Malformed(Unacceptable):
+    """Not even the syntax is what it should be."""
 
 
 def decode_json(body: bytes | memoryview) -> Any:
@@ -165,16 +175,35 @@ def parameters(pairs: Iterable[tuple[str, str]]) -> dict[str, str]:
 
 def query_or_form(body: bytes, context: Context) -> tuple[dict[str, str], bytes]:
     """The parameters of the URL, or of the form in the body if the URL has none; and their raw
-    bytes. Raises Unacceptable.
+    bytes. A flat JSON object is taken for a form. Raises Unacceptable for any other body.
     """
     form: dict[str, str] = {}
     if body.strip():
-        pairs = _multipart(body, context) or _urlencoded(body)
+        pairs = _fields(body, context)
+        if not pairs:
+            raise Unacceptable("the body is neither a form nor a JSON object")
         form = parameters(pair for pair in pairs if pair[0] not in SECRET_PARAMETERS)
     query = dict(context.query or {})
     # A URL with nothing but settings of ours (speed_unit, device) comes with a form, too.
     merged = form | query
     return merged, urlencode(merged).encode()
+
+
+def _fields(body: bytes, context: Context) -> list[tuple[str, str]]:
+    if body.lstrip()[:1] == b"{":
+        return _scalar_members(decode_json(body))
+    pairs = _multipart(body, context)
+    return _urlencoded(body) if pairs is None else pairs
+
+
+def _scalar_members(members: Mapping[str, Any]) -> list[tuple[str, str]]:
+    pairs: list[tuple[str, str]] = []
+    for name, value in members.items():
+        if isinstance(value, dict | list):
+            raise Unacceptable(f"{name[:64]!r} is not a number or a text")
+        if value is not None:
+            pairs.append((name, value if isinstance(value, str) else str(value).lower()))
+    return pairs
 
 
 def _urlencoded(body: bytes) -> list[tuple[str, str]]:
@@ -331,6 +360,7 @@ def build_rejected(
     if len(raw) > RAW_BYTES_MAX:
         headers["raw-bytes"] = str(len(raw))
         raw = raw[:RAW_BYTES_MAX]
+    raw = _SECRET_FIELD.sub(rb"\1[secret]", raw)
     return Rejected(
         reason=reason[:1000],
         source=source,

@@ -1,0 +1,54 @@
+"""One path serves whatever app is pointed at it, and what none of them can have sent is kept.
+
+An app's settings have one URL; versions of an app, and templates within one, speak different
+formats to it. A body is read in the format of its path first. Only where nothing comes of that is
+its JSON looked at for the marks of another app.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+from gateway.formats import Context, Parsed, Parser, home_assistant, overland, owntracks, traccar
+from gateway.formats.values import Unacceptable, decode_json, reject
+
+#: What only this app's JSON has.
+_MARKS: Final[tuple[tuple[Callable[[dict[str, Any]], bool], Parser], ...]] = (
+    (lambda members: "_type" in members, owntracks.parse),
+    (lambda members: isinstance(members.get("locations"), list), overland.parse),
+    (lambda members: isinstance(members.get("location"), dict | list), traccar.parse),
+    (lambda members: members.get("type") == "update_location", home_assistant.parse),
+)
+
+
+def of_any_app(source: str, own: Parser) -> Parser:
+    """A parser that tries `own`, then the others, and loses no body: the last resort is `error`."""
+
+    def parse(body: bytes, context: Context) -> Parsed:
+        parsed = own(body, context)
+        if parsed.fixes or parsed.events or parsed.refused is not None or not body.strip():
+            return parsed
+        other = _recognised(body)
+        if other is not None and other is not own:
+            found = other(body, context)
+            if found.fixes or found.events or found.refused is not None:
+                return found
+        if not parsed.rejected:
+            reject(parsed, context, source, "nothing in the body could be understood", body)
+        if context.query:
+            # The URL alone may say where the device is; the body is kept beside it.
+            parsed.fixes = own(b"", context).fixes
+        return parsed
+
+    return parse
+
+
+def _recognised(body: bytes) -> Parser | None:
+    if body.lstrip()[:1] != b"{":
+        return None
+    try:
+        members = decode_json(body)
+    except Unacceptable:
+        return None
+    return next((parser for has_mark, parser in _MARKS if has_mark(members)), None)
