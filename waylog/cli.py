@@ -38,7 +38,12 @@ class CommandModule(Protocol):
 
 
 class CommandError(Exception):
-    """A user's mistake or an expected failure: printed as one line, exit status 1."""
+    """A user's mistake or an expected failure: printed as one line."""
+
+    def __init__(self, message: str, status: int = EXIT_FAILED) -> None:
+        """`status`: the command's exit status."""
+        super().__init__(message)
+        self.status = status
 
 
 COMMANDS = (
@@ -108,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return EXIT_USAGE
     except CommandError as error:
         print(f"waylog {command.name}: {error}", file=sys.stderr)
-        return EXIT_FAILED
+        return error.status
     except KeyboardInterrupt:
         return EXIT_FAILED
     except BrokenPipeError:

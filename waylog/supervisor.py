@@ -1,42 +1,55 @@
 """Starts processes, waits until they are ready, restarts those that die, stops all of them.
 
 A process says that it is ready by the protocol of sd_notify(3) (`waylog.notify`). What it prints
-goes to a rotating file. A process that dies is started again after a pause that doubles while it
-keeps dying; a supervisor that dies takes its processes with it (Linux's parent-death signal).
+goes to a rotating file. A process that dies, or cannot be started, is started again after a pause
+that doubles while it keeps dying; a supervisor that dies takes its processes with it (Linux's
+parent-death signal). In the first start of a process its command line may be wrong: with exit
+status 2 it is not started again, and who waits for it is told why.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import ctypes
 import json
 import logging
-import logging.handlers
 import os
 import signal
 import socket
+import subprocess
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import IO, Final
+
+from waylog.child_process import ChildProcess
+from waylog.output_log import OutputLog
+from waylog.storage_trouble import StorageTrouble
 
 logger = logging.getLogger(__name__)
 
-LOG_BYTES: Final = 10 * 1024 * 1024
-LOG_FILES: Final = 3
 PAUSE_FIRST_S: Final = 0.1
 PAUSE_LONGEST_S: Final = 5.0
 #: A process that lived this long is healthy: its next death starts from the first pause again.
 HEALTHY_AFTER_S: Final = 10.0
 STOP_TIMEOUT_S: Final = 10.0
+KILL_TIMEOUT_S: Final = 5.0
+#: A first start is tried again for so long before who waits for it is told that it fails.
+FIRST_START_S: Final = 2.0
+#: With this status a process says that it was called wrongly: again would be no better.
+USAGE_STATUS: Final = 2
+_FAILED_STATUS: Final = 1
 _LINE_BYTES: Final = 64 * 1024
-_PR_SET_PDEATHSIG: Final = 1
 
 
 class StartError(Exception):
-    """A process did not become ready; the message has the last lines that it printed."""
+    """A process did not become ready; the message is one line with what it printed last."""
+
+    def __init__(self, message: str, status: int = _FAILED_STATUS) -> None:
+        """`status`: the exit status for whoever started it."""
+        super().__init__(message)
+        self.status = status
 
 
 @dataclass(frozen=True)
@@ -49,119 +62,167 @@ class ProcessSpec:
     ready_timeout_s: float = 60.0
 
 
-def _die_with_parent() -> None:
-    # Runs in the child between fork and exec: a supervisor killed by -9 leaves nothing behind.
-    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-
-
 class _Process:
     """One supervised process over all its lives."""
 
     def __init__(self, spec: ProcessSpec, log_path: Path, changed: Callable[[], None]) -> None:
+        """Raises OSError."""
         self.spec = spec
         self.restarts = 0
         self.pid: int | None = None
-        self.ready = asyncio.Event()
+        self.is_ready = False
+        #: Done when it is ready for the first time; fails with StartError where it does not get so.
+        self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        # Nobody has to wait for it.
+        self.first_start.add_done_callback(lambda done: done.cancelled() or done.exception())
         self._changed = changed
-        self._stopping = False
-        self._process: asyncio.subprocess.Process | None = None
+        self._stopping = asyncio.Event()
+        self._child: ChildProcess | None = None
         self._last_lines: list[str] = []
-        log_path.parent.mkdir(parents=True, exist_ok=True)
-        self._log = logging.handlers.RotatingFileHandler(
-            log_path, maxBytes=LOG_BYTES, backupCount=LOG_FILES, encoding="utf-8"
-        )
+        self._log = OutputLog(log_path)
         self._notify_name = f"waylog-{os.getpid()}-{id(self):x}"
-        self._notify = socket.socket(
+        try:
+            self._notify = self._open_notify()
+        except OSError:
+            self._log.close()
+            raise
+
+    def _open_notify(self) -> socket.socket:
+        notify = socket.socket(
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
-        # An address in Linux's abstract namespace leaves no file behind.
-        self._notify.bind("\0" + self._notify_name)
-        asyncio.get_running_loop().add_reader(self._notify, self._on_notify)
+        try:
+            # An address in Linux's abstract namespace leaves no file behind.
+            notify.bind("\0" + self._notify_name)
+            asyncio.get_running_loop().add_reader(notify, self._on_notify)
+        except OSError:
+            notify.close()
+            raise
+        return notify
 
     async def run(self) -> None:
-        """Start it, and start it again whenever it ends, until `stop`."""
+        """Start it, and start it again whenever it ends, until `stop` or for ever refused."""
         pause_s = PAUSE_FIRST_S
-        while not self._stopping:
+        first = time.monotonic()
+        while not self._stopping.is_set():
             started = time.monotonic()
-            status = await self._run_once()
-            self.ready.clear()
-            if self._stopping:
+            status, what = await self._live()
+            self.is_ready = False
+            if self._stopping.is_set():
                 return
             lived_s = time.monotonic() - started
+            # Killed by a signal is nothing that its command line could be the reason of.
+            if not self.first_start.done() and status >= 0:
+                reason = f"{self.spec.name} cannot start: {what}{self._printed()}"
+                if status == USAGE_STATUS:
+                    self.first_start.set_exception(StartError(reason, status))
+                    self._changed()
+                    return
+                if time.monotonic() - first > FIRST_START_S:
+                    self.first_start.set_exception(StartError(reason, status or _FAILED_STATUS))
             if lived_s > HEALTHY_AFTER_S:
                 pause_s = PAUSE_FIRST_S
             self.restarts += 1
             logger.warning(
-                "%s ended with status %s after %.1f s; starting it again in %.1f s",
+                "%s %s after %.1f s%s; starting it again in %.1f s",
                 self.spec.name,
-                status,
+                what,
                 lived_s,
+                self._printed(),
                 pause_s,
             )
-            await asyncio.sleep(pause_s)
+            self._changed()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), pause_s)
             pause_s = min(pause_s * 2, PAUSE_LONGEST_S)
+
+    async def _live(self) -> tuple[int, str]:
+        """One life: its exit status and what became of it. Never raises for one life's sake."""
+        self._last_lines.clear()
+        try:
+            status = await self._run_once()
+        except (OSError, subprocess.SubprocessError) as error:
+            return _FAILED_STATUS, f"could not be started: {_reason(error)}"
+        except Exception:
+            logger.exception("%s: its supervision failed", self.spec.name)
+            return _FAILED_STATUS, "could not be supervised"
+        if status < 0:
+            return status, f"was ended by {_signal_name(-status)}"
+        return status, f"ended with status {status}"
 
     async def stop(self) -> None:
         """End it: SIGTERM, and SIGKILL to its process group if that takes too long."""
-        self._stopping = True
-        process = self._process
-        if process is not None and process.returncode is None:
-            with contextlib.suppress(ProcessLookupError):
-                process.terminate()
+        self._stopping.set()
+        child = self._child
+        if child is not None and not child.has_ended:
+            child.terminate()
             try:
-                await asyncio.wait_for(process.wait(), STOP_TIMEOUT_S)
+                await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
             except TimeoutError:
                 logger.warning("%s did not stop in time and is killed", self.spec.name)
-                with contextlib.suppress(ProcessLookupError):
-                    os.killpg(process.pid, signal.SIGKILL)
-                await process.wait()
+                child.kill_group()
+                try:
+                    await asyncio.wait_for(child.wait(), KILL_TIMEOUT_S)
+                except TimeoutError:
+                    # It hangs in the kernel; the others have to be stopped all the same.
+                    logger.error("%s, process %d, cannot be killed", self.spec.name, child.pid)
 
     def close(self) -> None:
         """Give back the socket and the log file."""
         asyncio.get_running_loop().remove_reader(self._notify)
         self._notify.close()
         self._log.close()
+        self.first_start.cancel()
 
-    @property
-    def last_lines(self) -> str:
-        """The newest lines that it printed."""
-        return "\n".join(self._last_lines)
+    def late(self) -> StartError:
+        """What to say where it did not become ready in time."""
+        return StartError(
+            f"{self.spec.name} was not ready within {self.spec.ready_timeout_s:.0f} s"
+            f"{self._printed()}"
+        )
+
+    def _printed(self) -> str:
+        last = next((line for line in reversed(self._last_lines) if line.strip()), None)
+        said = f", its last line: {last.strip()}" if last is not None else ""
+        return f"{said} (log: {self._log.path})"
 
     async def _run_once(self) -> int:
-        # A pipe of our own: asyncio's `wait` would also wait until the process's children, which
-        # inherit its output, have closed asyncio's.
+        # A pipe of our own: its end is not waited for, since the process's children inherit it.
         reading, writing = os.pipe()
         output = asyncio.StreamReader(limit=_LINE_BYTES)
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(output), os.fdopen(reading, "rb")
-        )
         try:
-            return await self._run_with_output(writing, output)
+            transport, _ = await asyncio.get_running_loop().connect_read_pipe(
+                lambda: asyncio.StreamReaderProtocol(output), _owned(reading)
+            )
+        except BaseException:
+            os.close(writing)
+            raise
+        try:
+            try:
+                child = ChildProcess(
+                    self.spec.argv,
+                    os.environ | self.spec.environment | {"NOTIFY_SOCKET": "@" + self._notify_name},
+                    writing,
+                )
+            finally:
+                os.close(writing)
+            return await self._watch(child, output)
         finally:
             transport.close()
             self.pid = None
 
-    async def _run_with_output(self, writing: int, output: asyncio.StreamReader) -> int:
-        self._process = await asyncio.create_subprocess_exec(
-            *self.spec.argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=writing,
-            stderr=asyncio.subprocess.STDOUT,
-            # Ctrl-C on the terminal is for the supervisor, which then stops all in order.
-            start_new_session=True,
-            preexec_fn=_die_with_parent,
-            env=os.environ | self.spec.environment | {"NOTIFY_SOCKET": "@" + self._notify_name},
-        )
-        os.close(writing)
-        self.pid = self._process.pid
+    async def _watch(self, child: ChildProcess, output: asyncio.StreamReader) -> int:
+        self._child = child
+        self.pid = child.pid
+        copying = asyncio.create_task(self._copy_output(output), name=f"{self.spec.name} output")
         self._changed()
-        copying = asyncio.create_task(self._copy_output(output))
         try:
-            return await self._process.wait()
+            if self._stopping.is_set():  # told to while it was being started
+                child.terminate()
+            return await child.wait()
         finally:
             # Its own children (a JVM) must not work on beside the next one.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(self._process.pid, signal.SIGKILL)
+            child.kill_group()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(copying, 1.0)
 
@@ -175,15 +236,39 @@ class _Process:
                 return
             text = line.decode("utf-8", "replace").rstrip("\n")
             self._last_lines = [*self._last_lines[-19:], text]
-            self._log.emit(logging.LogRecord("", logging.INFO, "", 0, text, None, None))
+            self._log.write(text)
 
     def _on_notify(self) -> None:
-        with contextlib.suppress(BlockingIOError):
+        with contextlib.suppress(OSError):
             while True:
                 message = self._notify.recv(4096)
                 if b"READY=1" in message.splitlines():
-                    self.ready.set()
+                    self.is_ready = True
+                    if not self.first_start.done():
+                        self.first_start.set_result(None)
                     self._changed()
+
+
+def _owned(descriptor: int) -> IO[bytes]:
+    try:
+        return os.fdopen(descriptor, "rb", 0)
+    except BaseException:
+        os.close(descriptor)
+        raise
+
+
+def _reason(error: OSError | subprocess.SubprocessError) -> str:
+    if not isinstance(error, OSError):
+        return str(error)
+    file = f" ({error.filename})" if error.filename else ""
+    return f"{error.strerror or error}{file}"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 class Supervisor:
@@ -194,48 +279,92 @@ class Supervisor:
         self._log_folder = log_folder
         self._processes: dict[str, _Process] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._refused: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         state_folder.mkdir(parents=True, exist_ok=True)
+        self._trouble = StorageTrouble(state_folder, logger)
 
     def start(self, spec: ProcessSpec) -> None:
-        """Start a process and keep it alive; `wait_ready` tells when it serves."""
-        process = _Process(spec, self._log_folder / f"{spec.name}.log", self._write_state)
+        """Start a process and keep it alive; `wait_ready` tells when it serves.
+
+        Raises StartError where what the supervisor itself needs for it cannot be had.
+        """
+        try:
+            process = _Process(spec, self._log_folder / f"{spec.name}.log", self._write_state)
+        except OSError as error:
+            raise StartError(f"{spec.name} cannot be started: {error}") from error
         self._processes[spec.name] = process
+        process.first_start.add_done_callback(self._started)
         self._tasks[spec.name] = asyncio.create_task(process.run(), name=spec.name)
 
     async def wait_ready(self, name: str) -> None:
-        """Wait until the process says that it serves; raises StartError if it does not in time."""
+        """Wait until the process has served for the first time.
+
+        Raises StartError where it cannot be started or does not serve in time.
+        """
         process = self._processes[name]
         try:
-            await asyncio.wait_for(process.ready.wait(), process.spec.ready_timeout_s)
+            timeout_s = process.spec.ready_timeout_s
+            await asyncio.wait_for(asyncio.shield(process.first_start), timeout_s)
         except TimeoutError:
-            raise StartError(
-                f"{name} was not ready within {process.spec.ready_timeout_s:.0f} s; "
-                f"it printed last:\n{process.last_lines}"
-            ) from None
+            raise process.late() from None
+
+    async def wait_refused(self) -> None:
+        """Wait until a process says in its first start that it was called wrongly, maybe for ever.
+
+        Raises that StartError.
+        """
+        await asyncio.shield(self._refused)
+
+    def _started(self, first_start: asyncio.Future[None]) -> None:
+        error = None if first_start.cancelled() else first_start.exception()
+        if self._refused.done() or not isinstance(error, StartError):
+            return
+        if error.status == USAGE_STATUS:
+            self._refused.set_exception(error)
+            self._refused.exception()  # also where nobody waits
 
     async def stop(self) -> None:
-        """Stop all processes, the newest first."""
+        """Stop all processes, the newest first, whatever happens to one of them."""
         for name in reversed(self._processes):
-            process = self._processes[name]
-            await process.stop()
-            self._tasks[name].cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await self._tasks[name]
-            process.close()
+            try:
+                await self._stop(name)
+            except Exception:
+                logger.exception("%s could not be stopped in order", name)
         self._processes.clear()
         self._tasks.clear()
-        self._state_path.unlink(missing_ok=True)
+        try:
+            self._state_path.unlink(missing_ok=True)
+        except OSError as error:
+            logger.error("%s cannot be removed: %s", self._state_path, error.strerror)
+
+    async def _stop(self, name: str) -> None:
+        process, task = self._processes[name], self._tasks[name]
+        try:
+            await process.stop()
+            # What it printed last is still being read.
+            await asyncio.wait((task,), timeout=STOP_TIMEOUT_S)
+        finally:
+            task.cancel()
+            (result,) = await asyncio.gather(task, return_exceptions=True)
+            process.close()
+        if isinstance(result, Exception):
+            raise result
 
     def _write_state(self) -> None:
         state = {
             name: {
                 "pid": process.pid,
-                "ready": process.ready.is_set(),
+                "ready": process.is_ready,
                 "restarts": process.restarts,
                 "argv": list(process.spec.argv),
             }
             for name, process in self._processes.items()
         }
         aside = self._state_path.with_suffix(".tmp")
-        aside.write_text(json.dumps(state, indent=1), encoding="utf-8")
-        aside.replace(self._state_path)
+        try:
+            aside.write_text(json.dumps(state, indent=1), encoding="utf-8")
+            aside.replace(self._state_path)
+        except OSError as error:
+            self._trouble.failed(error)
+        else:
+            self._trouble.succeeded()

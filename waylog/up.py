@@ -270,19 +270,27 @@ class _Platform:
             loop.add_signal_handler(number, stopping.set)
         supervisor = Supervisor(self.data.root, self.data.logs)
         starting = asyncio.create_task(self._start(supervisor))
-        waiting = asyncio.create_task(stopping.wait())
+        ending = {
+            asyncio.create_task(stopping.wait()),
+            # The history job is not waited for: it may still find out that it was called wrongly.
+            asyncio.create_task(supervisor.wait_refused()),
+        }
         try:
-            await asyncio.wait({starting, waiting}, return_when=asyncio.FIRST_COMPLETED)
-            if starting.done():
+            done, _ = await asyncio.wait({starting, *ending}, return_when=asyncio.FIRST_COMPLETED)
+            if starting in done:
                 starting.result()
                 self._print_ready()
-                await waiting
+                done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                task.result()
             print("waylog stopping", flush=True)
         except StartError as error:
-            raise CommandError(str(error)) from None
+            raise CommandError(str(error), error.status) from None
         finally:
-            starting.cancel()
+            for task in (starting, *ending):
+                task.cancel()
             await supervisor.stop()
+            await asyncio.gather(starting, *ending, return_exceptions=True)
 
     async def _start(self, supervisor: Supervisor) -> None:
         loop = asyncio.get_running_loop()

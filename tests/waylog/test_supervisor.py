@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import os
+import resource
+import shutil
 import signal
 import sys
 import textwrap
@@ -11,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.small_disk import small_disk
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
 READY_THEN_WAIT = """
@@ -45,6 +49,23 @@ async def until(condition: Any, timeout_s: float = 20.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
             await asyncio.sleep(0.01)
+
+
+def executable(path: Path) -> ProcessSpec:
+    """A process of its own executable file, which a test can take away."""
+    path.write_text(f"#!{sys.executable}\n" + textwrap.dedent(READY_THEN_WAIT))
+    path.chmod(0o755)
+    return ProcessSpec("one", [str(path)])
+
+
+def children() -> set[int]:
+    """Processes that this one has started and that live."""
+    found = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
+    return {int(pid) for pid in found if alive(int(pid))}
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
 
 
 async def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
@@ -130,3 +151,154 @@ async def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path: Path)
     process.kill()
     await process.wait()
     await until(lambda: not alive(child))
+
+
+async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "program"
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(executable(program))
+    await supervisor.wait_ready("one")
+    before = descriptors()
+    aside = program.rename(tmp_path / "aside")
+    os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+    await until(lambda: state(tmp_path, "one")["restarts"] >= 3)
+    assert "could not be started" in caplog.text
+    assert "No such file or directory" in caplog.text
+    aside.rename(program)
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert descriptors() == before
+    pid = state(tmp_path, "one")["pid"]
+    await supervisor.stop()
+    assert not alive(pid)
+
+
+async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first, before = state(tmp_path, "one")["pid"], descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4, hard))
+    try:
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: caplog.text.count("could not be started") >= 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "Too many open files" in caplog.text
+    await until(lambda: state(tmp_path, "one")["pid"] not in {None, first})
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert descriptors() == before
+    await supervisor.stop()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="the limit on processes does not hold for root")
+async def test_a_supervisor_that_may_not_fork_starts_its_process_when_it_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, hard))
+    try:
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        await until(lambda: caplog.text.count("could not be started") >= 2)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+    await until(lambda: state(tmp_path, "one")["ready"])
+    await supervisor.stop()
+
+
+async def test_a_first_start_without_executable_fails_with_the_reason(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(ProcessSpec("one", [str(tmp_path / "nowhere")]))
+    with pytest.raises(StartError, match=r"one cannot start: .*No such file .*nowhere"):
+        await supervisor.wait_ready("one")
+    await supervisor.stop()
+
+
+async def test_a_process_that_is_called_wrongly_is_not_started_again(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    program = "import sys; print('unknown option: --foo', file=sys.stderr); sys.exit(2)"
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    supervisor.start(spec("wrong", program))
+    with pytest.raises(StartError) as refused:
+        await supervisor.wait_refused()
+    assert refused.value.status == 2
+    assert "wrong cannot start: ended with status 2" in str(refused.value)
+    assert "unknown option: --foo" in str(refused.value)
+    assert str(tmp_path / "logs" / "wrong.log") in str(refused.value)
+    with pytest.raises(StartError):
+        await supervisor.wait_ready("wrong")
+    await supervisor.wait_ready("one")
+    assert state(tmp_path, "wrong")["restarts"] == 0
+    await supervisor.stop()
+
+
+async def test_a_process_with_status_2_that_has_served_is_started_again(tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    program = f"""
+        import pathlib, signal, sys
+        from waylog.notify import notify_ready
+        notify_ready()
+        if pathlib.Path({str(once)!r}).exists():
+            signal.pause()
+        pathlib.Path({str(once)!r}).touch()
+        sys.exit(2)
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1 and state(tmp_path, "one")["ready"])
+    await supervisor.stop()
+
+
+async def test_stop_ends_the_older_processes_though_a_newer_one_cannot_be_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("older", READY_THEN_WAIT))
+    await supervisor.wait_ready("older")
+    older = state(tmp_path, "older")["pid"]
+    supervisor.start(ProcessSpec("newer", [str(tmp_path / "nowhere")]))
+    await until(lambda: "newer could not be started" in caplog.text)
+    await supervisor.stop()
+    assert not alive(older)
+
+
+async def test_a_full_disk_is_named_once_and_ends_no_supervision(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    talking = """
+        import time
+        from waylog.notify import notify_ready
+        notify_ready()
+        while True:
+            print("a line", flush=True)
+            time.sleep(0.01)
+    """
+    with small_disk(tmp_path / "data", 256 * 1024) as disk:
+        supervisor = Supervisor(disk.folder, disk.folder / "logs")
+        supervisor.start(spec("one", talking))
+        await supervisor.wait_ready("one")
+        first = state(disk.folder, "one")["pid"]
+        others = children() - {first}
+        disk.fill()
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: f"no room left in {disk.folder}: 0 B free" in caplog.text)
+        await until(lambda: f"no room left in {disk.folder / 'logs'}: 0 B free" in caplog.text)
+        await until(lambda: children() - others - {first})
+        await asyncio.sleep(0.3)  # some thirty lines that cannot be written
+        assert caplog.text.count("no room left") == 2
+        disk.free()
+        await until(lambda: f"{disk.folder / 'logs'} can be written again" in caplog.text)
+        os.kill((children() - others).pop(), signal.SIGKILL)
+        await until(lambda: state(disk.folder, "one")["restarts"] == 2)
+        await supervisor.stop()
+        shutil.rmtree(disk.folder / "logs")
+    assert "Traceback" not in caplog.text + capfd.readouterr().err
