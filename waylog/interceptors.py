@@ -30,6 +30,12 @@ SECRET_NAMES: Final = frozenset(
     {"password", "token", "secret", "authorization", "api_key", "credentials", "passphrase"}
 )
 
+#: What a record of topic `parameter` tells of a message: how it came, never where somebody was,
+#: when, or what else the device said. Of every other member only the kind is told.
+TOLD_OF_MESSAGES: Final = frozenset(
+    {"device", "user", "source", "trigger", "received", "type", "reason"}
+)
+
 
 class Telemetry(Protocol):
     """Where the records of interceptors go. Must not block and must not raise."""
@@ -171,7 +177,11 @@ def without_secrets(value: Any, name: str = "") -> Any:
     if name.lower() in SECRET_NAMES:
         return "[secret]"
     if isinstance(value, msgspec.Struct):
-        return without_secrets(msgspec.to_builtins(value))
+        return {
+            field: without_secrets(item, field) if field in TOLD_OF_MESSAGES else _kind(item)
+            for field in value.__struct_fields__
+            if (item := getattr(value, field)) is not None
+        }
     if isinstance(value, dict):
         return {str(key): without_secrets(item, str(key)) for key, item in value.items()}
     if isinstance(value, list | tuple | set | frozenset):
@@ -183,8 +193,14 @@ def without_secrets(value: Any, name: str = "") -> Any:
     return type(value).__name__
 
 
+def _kind(value: Any) -> str:
+    """What a value is, and how large, without saying it."""
+    size = f" of {len(value)}" if isinstance(value, str | bytes | list | tuple | dict) else ""
+    return f"[{type(value).__name__}{size}]"
+
+
 def parameter_logged(function: Callable[P, R]) -> Callable[P, R]:
-    """Record the arguments of a method, secrets removed."""
+    """Record the arguments of a method, secrets removed, and of messages TOLD_OF_MESSAGES alone."""
     method = function.__qualname__
     name = f"{PARAMETER} {method}"
     names = list(inspect.signature(function).parameters)[1:]

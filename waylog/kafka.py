@@ -29,6 +29,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from waylog.kafka_properties import configured_properties
 from waylog.librdkafka import Delivery, RecordProducer
+from waylog.topic_settings import bring_settings
 from waylog.topics import TOPICS, Topic
 
 logger = logging.getLogger(__name__)
@@ -167,6 +168,8 @@ def ensure_topics(
 ) -> list[str]:
     """Create what is missing of `topics`; returns the names of those that were created.
 
+    Those that are there get the settings that an earlier version did not give them.
+
     Waits until the log can be reached. Raises LogUnreachable after `timeout_s`, KafkaException
     when the log refuses. `replication_factor` -1 is the broker's default; `security` has the
     properties with which a client logs in.
@@ -183,6 +186,7 @@ def ensure_topics(
                 raise LogUnreachable(
                     f"no Kafka broker answered at {bootstrap_servers} within {timeout_s:.0f} s"
                 ) from error
+    bring_settings(admin, [topic for name, topic in wanted.items() if name in existing])
     missing = [topic for name, topic in wanted.items() if name not in existing]
     if not missing:
         return []

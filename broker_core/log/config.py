@@ -121,6 +121,13 @@ class LogConfig:
         return "compact" in self._policies
 
     @property
+    def roll_ms(self) -> int:
+        """The age at which the active segment is closed; what is compacted has to be closed."""
+        return (
+            min(self.segment_ms, self.max_compaction_lag_ms) if self.compacts else self.segment_ms
+        )
+
+    @property
     def uses_log_append_time(self) -> bool:
         """Whether the broker's clock replaces the producer's timestamps."""
         return self.message_timestamp_type == "LogAppendTime"

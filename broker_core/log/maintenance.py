@@ -92,6 +92,10 @@ class MaintainedLog(SegmentedLog):
             with self._lock:
                 if self._failure is not None or not self.config.compacts:
                     return None
+                # Kafka closes it with the next append, which a quiet topic may wait for for ever:
+                # what was erased would stay in the file as long.
+                if now_ms - self._active.created_ms > self.config.roll_ms:
+                    self.roll()
                 # What is not durable or not committed can still be cut off, what is not decided
                 # can still be aborted.
                 bound = min(self.recovery_point, self.last_stable_offset)

@@ -135,6 +135,7 @@ class _Loader:
             segments = [self._new_segment(start)]
             self.unsynced = segments[:]
             producers, recovery_point = ProducerState(), start
+        segments[-1].find_age()
         end = segments[-1].next_offset
         epochs.truncate_from_end(end)
         epochs.truncate_from_start(max(start, segments[0].base_offset))

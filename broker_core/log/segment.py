@@ -42,6 +42,7 @@ DERIVED_SUFFIXES: Final = (INDEX_SUFFIX, TIME_INDEX_SUFFIX, TRANSACTION_INDEX_SU
 RELATIVE_OFFSET_MAX: Final = 2**31 - 1  # an index entry holds 32 bits
 
 _SLICE_BYTES_MIN: Final = 32 * 1024  # less is read sooner than sent from the file
+_MAX_TIMESTAMP_AT: Final = 35  # where a batch's header has it, 8 bytes
 _SEARCH_BYTES: Final = 8192  # an index entry every 4096 bytes: one read mostly finds the batch
 
 
@@ -140,6 +141,15 @@ class Segment:
             return -1
         tail = self.disk.open(path).pread(TIME_ENTRY_BYTES, size - TIME_ENTRY_BYTES)
         return last_timestamp_of(tail)
+
+    def find_age(self) -> None:
+        """Take the age from the first batch, as Kafka does: a restart makes no segment younger."""
+        if self.size < HEADER_BYTES:
+            return
+        stored = self.disk.open(self.path).pread(8, _MAX_TIMESTAMP_AT)
+        first_ms = int.from_bytes(stored, "big", signed=True)
+        if first_ms >= 0:
+            self.created_ms = min(self.created_ms, first_ms)
 
     # --- writing: the active segment ---
 

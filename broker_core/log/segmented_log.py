@@ -124,7 +124,7 @@ class SegmentedLog:
             return
         if (
             active.size + size > config.segment_bytes
-            or now_ms - active.created_ms > config.segment_ms
+            or now_ms - active.created_ms > config.roll_ms
             or next_offset - active.base_offset > RELATIVE_OFFSET_MAX
             or active.index_entries >= config.segment_index_bytes // INDEX_ENTRY_BYTES
         ):

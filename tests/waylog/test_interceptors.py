@@ -7,6 +7,7 @@ import msgspec
 import pytest
 
 from waylog.interceptors import parameter_logged, performance_logged, without_secrets
+from waylog.messages import Fix
 
 
 class Records:
@@ -104,3 +105,33 @@ async def test_a_coroutine_is_measured_until_its_end() -> None:
 def test_secrets_are_found_at_any_depth() -> None:
     hidden = without_secrets({"a": [{"password": "p"}], "raw": b"abc", "n": 1})
     assert hidden == {"a": [{"password": "[secret]"}], "raw": "[3 bytes]", "n": 1}
+
+
+def test_of_a_message_is_told_how_it_came_and_not_where_somebody_was() -> None:
+    fix = Fix(
+        id="0123456789abcdef",
+        device="anna/phone",
+        user="anna",
+        lat=47.123456,
+        lon=9.654321,
+        time=1_700_000_000_000,
+        received=1_700_000_001_000,
+        altitude=455.5,
+        source="owntracks",
+        attributes={"inregions": ["Grandmother's house"]},
+    )
+    told = without_secrets({"fix": fix})
+    assert told == {
+        "fix": {
+            "id": "[str of 16]",
+            "device": "anna/phone",
+            "user": "anna",
+            "lat": "[float]",
+            "lon": "[float]",
+            "time": "[int]",
+            "received": 1_700_000_001_000,
+            "altitude": "[float]",
+            "source": "owntracks",
+            "attributes": "[dict of 1]",
+        }
+    }

@@ -451,3 +451,16 @@ def test_readers_are_not_disturbed_by_a_compaction(tmp_path: Path) -> None:
     assert not problems
     compact(bench)
     assert [offset for offset, _, _ in keys(bench)] == list(range(1950, 2000))
+
+
+def test_a_quiet_log_is_compacted_too_when_max_compaction_lag_is_over(tmp_path: Path) -> None:
+    bench = compacted_bench(tmp_path, segment_bytes=10_000, max_compaction_lag_ms=HOUR_MS)
+    put(bench, ("erased", "what went"), ("other", "stays"))
+    put(bench, ("erased", None))
+    bench.log.flush()
+    assert bench.log.compact(NOW + HOUR_MS) is None
+    bench.log.compact(NOW + HOUR_MS + 1)
+    bench.log.flush()
+    bench.log.compact(NOW + HOUR_MS + 2)
+    assert [key for _, key, value in keys(bench) if value is not None] == ["other"]
+    assert not any(b"what went" in path.read_bytes() for path in bench.directory.glob("*.log"))

@@ -144,3 +144,16 @@ def test_a_full_disk_refuses_to_delete_rather_than_to_forget(bench: Workbench) -
     with pytest.raises(KafkaStorageError, match="No space left"):
         bench.log.delete_records(20)
     assert bench.log.log_start_offset == 0
+
+
+def test_restarts_make_no_segment_younger(tmp_path: Path) -> None:
+    bench = Workbench(tmp_path, segment_ms=HOUR_MS, retention_ms=24 * HOUR_MS)
+    for half_hour in range(60):
+        bench.clock.now = NOW + half_hour * HOUR_MS // 2
+        bench.open()
+        bench.append(b"%d" % half_hour, timestamp=bench.clock.now)
+        bench.log.apply_retention(bench.clock.now)
+        if half_hour % 2:
+            bench.log.close()
+    oldest = bench.records()[0][1]
+    assert bench.clock.now - oldest <= 26 * HOUR_MS
