@@ -45,7 +45,7 @@ fuzz: setup-test  ## fuzz all parsers for a minute each (needs clang; FUZZ="--se
 	.venv/bin/pip install -q --disable-pip-version-check -c deploy/constraints.txt atheris
 	$(PYTHON) tests/fuzz/run.py $(FUZZ)
 
-docs: setup  ## check the commands of README.md and docs/
+docs: setup-test  ## check the commands of README.md and docs/
 	$(PYTHON) -m pytest tests/docs $(PYTEST)
 
 clean:  ## remove the environment and everything that was built; data stays

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import queue
 import re
 import shlex
 import shutil
@@ -10,10 +12,14 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import paho.mqtt.client as paho
 import pytest
+from paho.mqtt.enums import CallbackAPIVersion
 
+from geoservice.reverse import Geocoder
 from tests.end_to_end.running import Platform, start_platform
 from waylog.cli import COMMANDS
+from waylog.config import parse_endpoint
 
 ROOT = Path(__file__).parents[2]
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
@@ -52,6 +58,52 @@ def test_the_first_fix_of_the_readme_comes_back_as_an_address(
     assert done.returncode == 0, done.stderr
     assert '"accepted":1' in done.stdout.replace(" ", "")
     assert "Vaduz" in done.stdout
+
+
+def test_the_second_fix_of_the_readme_comes_back_over_mqtt(platform: Platform) -> None:
+    lines = [line for line in shell_lines(ROOT / "README.md") if line.startswith("mosquitto_")]
+    words = {line.split()[0]: shlex.split(line)[1:] for line in lines}
+    publish, subscribe = (
+        dict(zip(each[::2], each[1::2], strict=True))
+        for each in (words["mosquitto_pub"], words["mosquitto_sub"])
+    )
+    endpoint = parse_endpoint(platform.mqtt)
+    client = paho.Client(CallbackAPIVersion.VERSION2)
+    client.username_pw_set(publish["-u"], platform.demo_token)
+    found: queue.Queue[bytes] = queue.Queue()
+    client.on_message = lambda _client, _data, message: found.put(bytes(message.payload))
+    client.connect(endpoint.host, endpoint.port)
+    client.loop_start()
+    try:
+        client.subscribe(subscribe["-t"], 1)
+        client.publish(publish["-t"], publish["-m"], int(publish["-q"])).wait_for_publish(20)
+        # The address of the fix that was sent over HTTP is retained there already.
+        while "Schaan" not in (name := json.loads(found.get(timeout=20))["display_name"]):
+            assert "Vaduz" in name
+        assert name == "Schaan, Liechtenstein"
+    finally:
+        client.disconnect()
+        client.loop_stop()
+
+
+def test_the_geocoder_answers_the_points_of_the_readme_rightly() -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    points = re.findall(r'"lat": ?([\d.]+), ?"lon": ?([\d.]+)', text)
+    points += re.findall(r"geo reverse ([\d.]+) ([\d.]+)", text)
+    assert len(points) >= 3
+    geocoder = Geocoder.open()
+    for lat, lon in points:
+        address = geocoder.reverse(float(lat), float(lon)).address
+        # Both examples are in the middle of a town of Liechtenstein.
+        assert address["country_code"] == "li", (lat, lon, address)
+
+
+def test_a_target_that_needs_the_tests_packages_installs_them() -> None:
+    for target in ("docs", "test", "test-long", "lint", "bench", "sim"):
+        done = subprocess.run(
+            ["make", "-n", target], cwd=ROOT, capture_output=True, text=True, check=True
+        )
+        assert "deploy/setup.sh test" in done.stdout, target
 
 
 def test_a_track_is_replayed_as_the_readme_says(platform: Platform, tmp_path: Path) -> None:
