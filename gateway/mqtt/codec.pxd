@@ -11,6 +11,7 @@ cdef class Publish:
     cdef public int reason_code
     cdef public dict properties
     cdef Publish following      # arrived next on the same connection, while both wait
+    cdef bint repetition        # of one that an earlier connection of the session brought
 
 
 cdef class Acknowledgement:

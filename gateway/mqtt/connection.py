@@ -225,6 +225,9 @@ class Connection(Link):
             self.send(encode_disconnect(reason_code, _explained(text, server_reference)))
         self._end(reason_code, text)
 
+    def _give_up(self) -> None:
+        self.close(ReasonCode.SERVER_BUSY, "the log does not accept messages now")
+
     def _broken(self, error: RemoteProtocolError) -> None:
         if self.state == CONNECTED:
             self.close(error.reason_code, str(error))

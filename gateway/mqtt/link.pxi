@@ -5,7 +5,7 @@ cdef class Link:
     """The connection of one client, as far as every message needs it.
 
     The base of `gateway.mqtt.connection.Connection`, which knows the rarer packets: it has
-    `_handle(packet, now)`, `_challenged(packet)` and `_broken(error)`.
+    `_handle(packet, now)`, `_challenged(packet)`, `_broken(error)` and `_give_up()`.
     """
 
     def __init__(self, Hub router, owner, double now):
@@ -53,7 +53,7 @@ cdef class Link:
                     if self._challenged(packet):
                         return packet
                 elif type(packet) is Publish:
-                    if self._publish_arrived(<Publish> packet):
+                    if self._publish_arrived(<Publish> packet, now):
                         return packet
                 elif type(packet) is Acknowledgement:
                     self._acknowledged(<Acknowledgement> packet, now)
@@ -65,13 +65,18 @@ cdef class Link:
                 self._broken(error)
         return None
 
-    cdef bint _publish_arrived(self, Publish packet) except -1:
+    cdef bint _publish_arrived(self, Publish packet, double now) except -1:
         if packet.properties is not None:
             self._resolve_alias(packet)
         if packet.topic.count("/") >= self._router._topic_levels_max:
             raise RemoteProtocolError(ReasonCode.TOPIC_NAME_INVALID, "topic has too many levels")
-        if packet.qos == 2 and not self._is_new(packet):
+        if packet.qos == 2 and not self._is_new(packet, now):
             return False
+        self._expect_answer(packet)
+        return True
+
+    cdef int _expect_answer(self, Publish packet) except -1:
+        """Answer a packet in its turn."""
         if self._newest is None:
             self._oldest = packet
         else:
@@ -80,29 +85,49 @@ cdef class Link:
         self._unacknowledged += 1
         if self._unacknowledged >= self._router._publishes_in_flight_max:
             self.blocked = True
-        return True
+        return 0
 
-    cdef bint _is_new(self, Publish packet) except -1:
-        """Whether a QoS 2 packet is no repetition; what is asked for again is answered again."""
-        cdef Publish waiting = self._oldest
-        cdef Py_ssize_t received = 0
-        if self.session.received is not None:
-            if packet.packet_id in self.session.received:
+    cdef bint _is_new(self, Publish packet, double now) except -1:
+        """Whether a QoS 2 packet is no repetition; what is asked for again is answered again.
+
+        Its identifier is remembered from now on, by the session: the client may ask again on its
+        next connection, before the log has answered.
+        """
+        cdef Session session = self.session
+        cdef Py_ssize_t limit = (
+            self._router._publishes_in_flight_max if self.version == 5 else RELEASES_MAX
+        )
+        if session.received is not None:
+            if packet.packet_id in session.received:
                 # Stored before; only our PUBREC was lost.
                 self.send_acknowledgement(PUBREC, packet.packet_id)
                 return False
-            received = len(self.session.received)
+            if len(session.received) >= limit:
+                raise RemoteProtocolError(
+                    ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many QoS 2 messages not released"
+                )
+        if session.receiving is None:
+            session.receiving = set()
+        elif packet.packet_id in session.receiving:
+            if not self._brought(packet):
+                session._repeat(self, packet, now)
+                self._expect_answer(packet)
+            return False
+        elif len(session.receiving) >= RELEASES_MAX:
+            raise RemoteProtocolError(
+                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many QoS 2 messages wait for the log"
+            )
+        session.receiving.add(packet.packet_id)
+        return True
+
+    cdef bint _brought(self, Publish packet):
+        """Whether this connection has brought a QoS 2 packet before that is not answered yet."""
+        cdef Publish waiting = self._oldest
         while waiting is not None:
             if waiting.qos == 2 and waiting.packet_id == packet.packet_id:
-                return False
+                return True
             waiting = waiting.following
-        if received >= (
-            self._router._publishes_in_flight_max if self.version == 5 else RELEASES_MAX
-        ):
-            raise RemoteProtocolError(
-                ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, "too many QoS 2 messages not released"
-            )
-        return True
+        return False
 
     cdef int _resolve_alias(self, Publish packet) except -1:
         alias = packet.properties.pop(TOPIC_ALIAS, None)
@@ -143,6 +168,7 @@ cdef class Link:
         """
         cdef Publish first
         packet.reason_code = reason_code
+        # As far as the log has answered: also on a connection that is over.
         while self._oldest is not None and self._oldest.reason_code >= 0:
             first = self._oldest
             self._oldest = first.following
@@ -155,26 +181,37 @@ cdef class Link:
             self.blocked = False
             self._change()
 
+    cpdef fail(self, Publish packet, double now):
+        """The log does not have a PUBLISH: it is not acknowledged, and the connection ends.
+
+        The client sends it again on its next connection, and it is looked at as if it were new.
+        """
+        self._give_up()
+        self.acknowledge(packet, NOT_STORED, now)
+
     cdef int _answer(self, Publish packet, double now) except -1:
         cdef int code = packet.reason_code
         cdef Session session = self.session
         cdef list found
-        if packet.qos == 1:
+        if packet.qos == 1 and code != NOT_STORED:
             if code and self.version == 5:
                 self.send_acknowledgement(PUBACK, packet.packet_id, code)
             else:
                 self.send(encode_puback(packet.packet_id))
         elif packet.qos == 2:
-            # A client that is gone will send it again, and the log knows its id.
-            if (
-                session is not None
-                and session.connection is self
-                and not (code >= UNSPECIFIED_ERROR and self.version == 5)
-            ):
-                if session.received is None:
-                    session.received = set()
-                session.received.add(packet.packet_id)
-            self.send_acknowledgement(PUBREC, packet.packet_id, code)
+            if not packet.repetition:
+                # Kept also for a client that is gone: it will ask again.
+                session._taken(
+                    packet,
+                    code != NOT_STORED and not (code >= UNSPECIFIED_ERROR and self.version == 5),
+                    now,
+                )
+            elif code == NOT_STORED:
+                self._give_up()
+            if code != NOT_STORED:
+                self.send_acknowledgement(PUBREC, packet.packet_id, code)
+            if packet.repetition:
+                return 0
         if code == 0:
             found = self._router.subscriptions.match(packet.topic)
             # Most of what devices send is for the log alone: no message is made of that.

@@ -50,6 +50,10 @@ _LOG_LINES_PER_S: Final = 20.0
 _GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
 
 
+class SessionBusy(Exception):
+    """Another worker cannot hand over a session yet: its client has to come again."""
+
+
 class MqttServer(Shell):
     """A listening MQTT server; made by `start_mqtt`.
 
@@ -87,7 +91,7 @@ class MqttServer(Shell):
         self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
-        #: Fetches the session of a client from the worker that has it.
+        #: Fetches the session of a client from the worker that has it; raises SessionBusy.
         self.claim: Callable[[SessionKey], Awaitable[None]] | None = None
         self._log_lines = Allowance(_LOG_LINES_PER_S)
         self._refusals = Allowance(settings.refusals_recorded_per_s)
@@ -293,8 +297,7 @@ class MqttServer(Shell):
             return
         if identity is None:
             self._refuse(connection, packet)
-        else:
-            await self._claim(identity, packet)
+        elif await self._claim(connection, identity, packet):
             connection.accept(packet, identity, self.time(), assigned_client_id=assigned)
         if connection.owner is not None:
             connection.owner.process(self.time())
@@ -303,14 +306,23 @@ class MqttServer(Shell):
         self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
     ) -> None:
         """Let in somebody whom a mechanism has found out; `proof` is its last word."""
-        await self._claim(identity, packet)
-        connection.accept(
-            packet, identity, self.time(), assigned_client_id=_new_client_id(), proof=proof
-        )
+        if await self._claim(connection, identity, packet):
+            connection.accept(
+                packet, identity, self.time(), assigned_client_id=_new_client_id(), proof=proof
+            )
 
-    async def _claim(self, identity: Identity, packet: Connect) -> None:
+    async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
+        """Whether the session of a client is here now; if not, the client is told to come again."""
         if self.claim is not None and packet.client_id:
-            await self.claim((identity.user, packet.client_id))
+            try:
+                await self.claim((identity.user, packet.client_id))
+            except SessionBusy:
+                connection.refuse(
+                    ReasonCode.SERVER_BUSY, "the log has not answered the last connection yet"
+                )
+                self.wake()
+                return False
+        return True
 
     def note_refusal(self, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""

@@ -11,9 +11,10 @@ from typing import Any, Protocol
 from gateway.known_fixes import fix_key
 from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.journal import Journal, SessionKey
-from gateway.mqtt.listener import MqttServer
+from gateway.mqtt.listener import MqttServer, SessionBusy
 from gateway.mqtt.neighbours import Channel, Neighbours
-from gateway.mqtt.requests import RelayUnavailable, Requests
+from gateway.mqtt.requests import AnswerLate, RelayUnavailable, Requests
+from gateway.mqtt.router import ASK_AGAIN
 from gateway.receipts import Receipt
 from gateway.submit import Submitter
 from waylog.messages import Fix
@@ -115,10 +116,16 @@ def join(
         owner = journal.owner_of(key)
         if owner is None or key in server.router.sessions:
             return
-        with contextlib.suppress(RelayUnavailable):
+        try:
             stored = await channel.request("claim", owner, *key)
-            if stored is not None:
-                journal.claimed(key, stored)
+        except AnswerLate as error:
+            raise SessionBusy from error
+        except RelayUnavailable:
+            return
+        if stored == ASK_AGAIN:
+            raise SessionBusy
+        if stored is not None:
+            journal.claimed(key, stored)
 
     server.claim = claim
     journal.writes_all = False

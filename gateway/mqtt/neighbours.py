@@ -220,7 +220,11 @@ class Neighbours:
             self._gone_elsewhere(arguments[0])
         elif kind == "claim":
             number, user, client_id = arguments
-            self._channel.send("answered", number, self.router.hand_over((user, client_id)))
+            self.router.hand_over(
+                (user, client_id),
+                lambda record: self._channel.send("answered", number, record),
+                self._clock(),
+            )
             self._wake()
         elif kind == "stored":
             self._answer_when_stored(*arguments)

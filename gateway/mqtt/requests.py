@@ -14,6 +14,10 @@ class RelayUnavailable(Exception):
     """The gateway with the views does not answer now."""
 
 
+class AnswerLate(RelayUnavailable):
+    """It may answer yet, but nobody waits any more."""
+
+
 class Requests:
     """What has been asked and not been answered yet; `send(kind, number, ...)` asks."""
 
@@ -35,7 +39,7 @@ class Requests:
             async with asyncio.timeout(_ANSWER_S):
                 return await future
         except TimeoutError as error:
-            raise RelayUnavailable from error
+            raise AnswerLate from error
         finally:
             self._waiting.pop(number, None)
 

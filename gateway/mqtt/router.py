@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
@@ -38,6 +38,11 @@ if TYPE_CHECKING:
     from gateway.mqtt.neighbours import Neighbours
 
 logger = logging.getLogger(__name__)
+
+#: What another worker is told that cannot have a session yet, and how long it is worth waiting for
+#: the log: less than the other worker waits for an answer.
+ASK_AGAIN: Final = b""
+HAND_OVER_S: Final = 4.0
 
 
 class WillDue(NamedTuple):
@@ -103,11 +108,7 @@ class Router(Hub):
         key = (identity.user, packet.client_id)
         session = self.sessions.get(key)
         if session is not None and session.connection is not None:
-            self.counters["takeovers"] += 1
-            session.connection.close(
-                ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
-            )
-            self.connection_lost(session.connection, now)
+            self._take_over(session, now)
             session = self.sessions.get(key)
         if session is not None and (
             packet.clean_start
@@ -197,13 +198,45 @@ class Router(Hub):
             session.connection = None
         self._remove(session)
 
-    def hand_over(self, key: tuple[str, str]) -> bytes | None:
-        """Give up a session to the worker that its client has come to; None if it is not here."""
+    def hand_over(
+        self, key: tuple[str, str], answer: Callable[[bytes | None], object], now: float
+    ) -> None:
+        """Give up a session to the worker that its client has come to.
+
+        `answer` gets its record; None if it is not here; ASK_AGAIN while the log has not answered
+        what the client has published here, which must neither be lost nor stored twice.
+        """
+        session = self.sessions.get(key)
+        if session is None or not session.receiving or not session.expiry_interval_s:
+            answer(self._handed_over(key))
+            return
+        if session.on_settled is not None:
+            answer(ASK_AGAIN)
+            return
+        if session.connection is not None:
+            self._take_over(session, now)
+
+        def settled(then: float) -> None:
+            back = session.connection is not None or session.ended
+            late = then > now + HAND_OVER_S
+            answer(ASK_AGAIN if back or late else self._handed_over(key))
+
+        session.on_settled = settled
+
+    def _handed_over(self, key: tuple[str, str]) -> bytes | None:
         if self._journal is None:
             return None
         record = self._journal.hand_over(key, self.sessions.get(key))
         self.give_up(key)
         return record
+
+    def _take_over(self, session: Session, now: float) -> None:
+        """End the connection of a client that is connected elsewhere now."""
+        self.counters["takeovers"] += 1
+        session.connection.close(
+            ReasonCode.SESSION_TAKEN_OVER, "another connection has the same client id"
+        )
+        self.connection_lost(session.connection, now)
 
     def all_subscriptions(self) -> Iterator[Subscription]:
         """Of all sessions."""

@@ -50,6 +50,9 @@ cdef class Session:
     cdef public object queue
     cdef public Py_ssize_t queued_bytes
     cdef public set received
+    cdef public set receiving
+    cdef dict _repeated             # or None
+    cdef public object on_settled   # callable, or None
     cdef public int next_packet_id
     cdef public bint ended
 
@@ -62,6 +65,8 @@ cdef class Session:
     cdef int _send(self, Delivery delivery, double now) except -1
     cdef bint _transmit(self, int packet_id, Delivery delivery, double now) except -1
     cdef bint _enqueue(self, Delivery delivery) except -1
+    cdef int _repeat(self, Link link, Publish packet, double now) except -1
+    cdef int _taken(self, Publish packet, bint kept, double now) except -1
 
 
 cdef class Hub:
@@ -118,11 +123,14 @@ cdef class Link:
 
     cpdef receive_data(self, bytes data, double now)
     cpdef next_event(self, double now)
-    cdef bint _publish_arrived(self, Publish packet) except -1
-    cdef bint _is_new(self, Publish packet) except -1
+    cdef bint _publish_arrived(self, Publish packet, double now) except -1
+    cdef bint _is_new(self, Publish packet, double now) except -1
     cdef int _resolve_alias(self, Publish packet) except -1
     cdef int _acknowledged(self, Acknowledgement packet, double now) except -1
+    cdef int _expect_answer(self, Publish packet) except -1
     cpdef acknowledge(self, Publish packet, int reason_code, double now)
+    cpdef fail(self, Publish packet, double now)
+    cdef bint _brought(self, Publish packet)
     cdef int _answer(self, Publish packet, double now) except -1
     cdef bint _writable(self)
     cpdef send(self, bytes data)

@@ -27,6 +27,10 @@ cdef class Session:
         self.queued_bytes = 0
         #: QoS 2 publishes of the client that were stored and not released yet.
         self.received = None
+        #: Those that wait for the log, whichever connection has brought them.
+        self.receiving = None
+        #: Called once, with the time, when none waits for the log any more.
+        self.on_settled = None
         self.next_packet_id = 1
         self.ended = False  # nobody will resume it
 
@@ -196,6 +200,50 @@ cdef class Session:
         self.pump(now)
 
     # --- from the client ------------------------------------------------------------------------
+
+    cdef int _repeat(self, Link link, Publish packet, double now) except -1:
+        """Have a publish that still waits for the log answered on the connection that repeats it."""
+        cdef Link before
+        cdef Publish earlier
+        packet.repetition = True
+        packet.payload = b""
+        if self._repeated is None:
+            self._repeated = {}
+        found = self._repeated.get(packet.packet_id)
+        self._repeated[packet.packet_id] = (link, packet)
+        if found is not None:
+            # That connection is over, but what came behind it there is still to be passed on.
+            before, earlier = found
+            before.acknowledge(earlier, 0, now)
+        return 0
+
+    cdef int _taken(self, Publish packet, bint kept, double now) except -1:
+        """The log has answered a QoS 2 publish; `kept` means that a repetition is none of its own."""
+        cdef Link link
+        cdef Publish again
+        found = None
+        if self.receiving is not None:
+            self.receiving.discard(packet.packet_id)
+            if not self.receiving:
+                self.receiving = None
+        if kept:
+            if self.received is None:
+                self.received = set()
+            self.received.add(packet.packet_id)
+        if self._repeated is not None:
+            found = self._repeated.pop(packet.packet_id, None)
+            if not self._repeated:
+                self._repeated = None
+        if found is not None:
+            link, again = found
+            if packet.reason_code == NOT_STORED:
+                link.fail(again, now)
+            else:
+                link.acknowledge(again, packet.reason_code, now)
+        if self.receiving is None and self.on_settled is not None:
+            settled, self.on_settled = self.on_settled, None
+            settled(now)
+        return 0
 
     def release(self, int packet_id):
         """Take PUBREL: the packet identifier may be used again. False if it was not in use."""

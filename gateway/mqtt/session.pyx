@@ -34,6 +34,7 @@ cdef enum:
     SUBSCRIPTION_IDENTIFIER = 11
     TOPIC_ALIAS = 35
     UNSPECIFIED_ERROR = 0x80
+    NOT_STORED = 0x100   # instead of a reason code: nothing is answered
     RELEASES_MAX = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 
 #: Properties of a PUBLISH that belong to the message, not to this hop.

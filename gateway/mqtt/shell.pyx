@@ -15,7 +15,6 @@ from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, Hub, Link
 from gateway.receipts cimport FixAppender, Receipt
 
 from gateway.formats import owntracks, positions
-from gateway.mqtt.packets import ReasonCode
 from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
@@ -143,9 +142,7 @@ cdef class Shell:
         if has_failed(completion):
             self.router.counters["appends_failed"] += 1
             # Without an acknowledgement the client sends it again on its next connection.
-            pending.connection.close(
-                ReasonCode.SERVER_BUSY, "the log does not accept messages now"
-            )
+            pending.connection.fail(pending.packet, self.time())
         else:
             pending.connection.acknowledge(pending.packet, pending.code, self.time())
         self.wake()

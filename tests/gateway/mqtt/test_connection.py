@@ -207,16 +207,72 @@ def test_qos_2_is_stored_once_however_often_it_is_sent() -> None:
     assert len(again.send(message)) == 1  # the identifier is free again
 
 
-def test_qos_2_that_was_not_stored_when_the_connection_broke_is_taken_again() -> None:
+def test_qos_2_that_waits_for_the_log_is_not_taken_again_on_the_next_connection() -> None:
     router = new_router()
+    subscriber = Wire(router)
+    subscriber.connect("subscriber")
+    subscriber.subscribe("t")
     wire = Wire(router)
     wire.connect(clean=False)
-    (packet,) = wire.send(publish("t", qos=2, packet_id=7))
+    message = publish("t", qos=2, packet_id=7)
+    (packet,) = wire.send(message)
     wire.lose()
     again = Wire(router)
     again.connect(clean=False)
+    assert again.send(message) == []
+    (behind,) = again.send(publish("t", packet_id=8))
+    again.connection.acknowledge(behind, 0, 0.0)
+    assert again.received() == b""  # in the order of the packets
     wire.connection.acknowledge(packet, 0, 0.0)
-    assert len(again.send(publish("t", qos=2, packet_id=7))) == 1
+    pubrec = encode_acknowledgement(PacketType.PUBREC, 4, 7)
+    assert again.received() == pubrec + encode_puback(8)
+    assert len(split_packets(subscriber.received())) == 2
+    assert again.send(message) == []
+    assert again.received() == pubrec
+
+
+def test_qos_2_that_the_log_refused_is_taken_again() -> None:
+    router = new_router()
+    wire = Wire(router)
+    wire.connect(clean=False)
+    message = publish("t", qos=2, packet_id=7)
+    packet, behind = wire.send(message + publish("t", qos=2, packet_id=8))
+    wire.connection.acknowledge(behind, 0, 0.0)
+    wire.lose()
+    second = Wire(router)
+    second.connect(clean=False)
+    assert second.send(message) == []
+    wire.connection.fail(packet, 0.0)
+    assert second.connection.state == CLOSED and second.received() == b""
+    second.lose()
+    third = Wire(router)
+    third.connect(clean=False)
+    (packet,) = third.send(message + publish("t", qos=2, packet_id=8))
+    assert packet.packet_id == 7
+    third.connection.acknowledge(packet, 0, 0.0)
+    answers = [int.from_bytes(body, "big") for _, body in split_packets(third.received())]
+    assert sorted(answers) == [7, 8]
+
+
+def test_what_came_behind_a_repetition_is_passed_on_when_that_connection_ends_too() -> None:
+    router = new_router()
+    subscriber = Wire(router)
+    subscriber.connect("subscriber")
+    subscriber.subscribe("t")
+    first = Wire(router)
+    first.connect(clean=False)
+    message = publish("t", qos=2, packet_id=7)
+    (packet,) = first.send(message)
+    second = Wire(router)
+    second.connect(clean=False)
+    (behind,) = second.send(message + publish("t", qos=2, packet_id=8))
+    second.connection.acknowledge(behind, 0, 0.0)
+    third = Wire(router)
+    third.connect(clean=False)
+    assert third.send(message) == []
+    first.connection.acknowledge(packet, 0, 0.0)
+    assert len(split_packets(subscriber.received())) == 2
+    assert third.received() == encode_acknowledgement(PacketType.PUBREC, 4, 7)
 
 
 def test_pubrel_of_an_unknown_packet_is_answered() -> None:

@@ -1,0 +1,201 @@
+"""Connections that end before the log has answered: QoS 2 stays exactly once (MQTT-4.3.3-10)."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from functools import partial
+
+import pytest
+
+from gateway.mqtt.codec import encode_acknowledgement, encode_publish
+from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.mqtt.mapping import parse_rule
+from gateway.mqtt.packets import PacketType
+from tests.gateway.mqtt.in_memory import (
+    WAIT_S,
+    Addresses,
+    Locations,
+    MemoryLog,
+    PahoClient,
+    Push,
+    User,
+    Users,
+    eventually,
+    split_packets,
+)
+from tests.gateway.mqtt.test_workers import connected, workers
+from waylog.config import Endpoint
+
+COUNT = 30
+NOTE = "devices/ada/phone/note"
+MAPPED = "devices/ada/phone/temperature"
+POSITION = "devices/ada/phone/position"
+
+
+def connect_packet(client_id: str, version: int = 4, user: str = "ada") -> bytes:
+    """CONNECT of a client whose session is kept."""
+    body = b"\0\4MQTT" + bytes([version, 0x80]) + b"\0\0"
+    if version == 5:
+        body += b"\5\x11\0\0\xff\xff"  # Session Expiry Interval
+    for each in (client_id, user):
+        body += len(each).to_bytes(2, "big") + each.encode()
+    return bytes([0x10, len(body)]) + body
+
+
+def publishes(server: MqttServer, count: int) -> bool:
+    """Whether so many have been looked at."""
+    return server.counters["publishes"] == count
+
+
+@dataclass
+class RawClient:
+    """A socket; the packets that have come are in `packets`."""
+
+    reader: asyncio.StreamReader
+    writer: asyncio.StreamWriter
+    packets: list[tuple[int, bytes]] = field(default_factory=list)
+    _rest: bytes = b""
+
+    @classmethod
+    async def connect(cls, port: int, client_id: str = "sensor", version: int = 4) -> RawClient:
+        client = cls(*await asyncio.open_connection("127.0.0.1", port))
+        client.writer.write(connect_packet(client_id, version))
+        await client.read_until(lambda: bool(client.of(PacketType.CONNACK)))
+        return client
+
+    def of(self, kind: int) -> list[bytes]:
+        return [body for first, body in self.packets if first >> 4 == kind]
+
+    async def read_until(self, condition: object) -> None:
+        assert callable(condition)
+        async with asyncio.timeout(WAIT_S):
+            while not condition():
+                piece = await self.reader.read(65536)
+                if not piece:
+                    raise ConnectionError("the server has closed the connection")
+                self.packets += split_packets(piece)  # small answers: packets come whole
+
+    def publish(self, topic: str, first_id: int, count: int, *, dup: bool, version: int) -> None:
+        for number in range(first_id, first_id + count):
+            payload = b'{"lat":50.7,"lon":7.1,"time":%d}' % (1_761_994_800 + number)
+            self.writer.write(encode_publish(version, topic, payload, 2, False, dup, number))
+
+    async def cut(self) -> None:
+        """As a phone in a tunnel."""
+        self.writer.transport.abort()
+        self.writer.close()
+
+
+@pytest.mark.parametrize("version", [4, 5])
+@pytest.mark.parametrize("topic", [NOTE, MAPPED, POSITION])
+async def test_what_is_sent_again_while_the_log_is_slow_is_stored_and_delivered_once(
+    version: int, topic: str
+) -> None:
+    log = MemoryLog(hold=True)
+    server = await start_mqtt(
+        Endpoint("127.0.0.1", 0),
+        submitter=log,
+        authenticator=Users(),
+        address_view=Addresses(),
+        location_view=Locations(),
+        pusher=Push(),
+        mapping=(parse_rule("devices/+/+/temperature=temperature"),),
+    )
+    try:
+        port = server.endpoint.port
+        subscriber = PahoClient(port, "subscriber")
+        await subscriber.connect("ada")
+        await subscriber.subscribe(topic, 2)
+        # A rejected one in front: what has nothing to wait for waits behind it all the same.
+        for attempt in range(3):
+            client = await RawClient.connect(port, version=version)
+            client.writer.write(
+                encode_publish(version, POSITION, b"{", 2, False, attempt > 0, COUNT + 1)
+            )
+            client.publish(topic, 1, COUNT, dup=attempt > 0, version=version)
+            # When this one is there, all have been looked at.
+            client.writer.write(encode_publish(version, "devices/ada/x", b"", 0, False, False, 0))
+            await eventually(partial(publishes, server, COUNT + 2 + attempt))
+            if attempt < 2:
+                await client.cut()
+        log.confirm()
+        await client.read_until(lambda: len(client.of(PacketType.PUBREC)) == COUNT + 1)
+        for number in range(1, COUNT + 2):
+            client.writer.write(encode_acknowledgement(PacketType.PUBREL, version, number))
+        await client.read_until(lambda: len(client.of(PacketType.PUBCOMP)) == COUNT + 1)
+        received = [(await subscriber.message()).payload for _ in range(COUNT)]
+        assert len(set(received)) == COUNT
+        assert len(log.messages) == (COUNT if topic == MAPPED else 0)
+        assert len(log.fixes) == (COUNT if topic == POSITION else 0)
+        assert len(log.rejected) == 1
+        client.writer.close()
+        await subscriber.close()
+        assert subscriber.messages.empty()
+    finally:
+        await server.close()
+
+
+async def test_what_the_log_refused_is_stored_when_it_is_sent_again() -> None:
+    log = MemoryLog(hold=True)
+    server = await start_mqtt(
+        Endpoint("127.0.0.1", 0),
+        submitter=log,
+        authenticator=Users({"ada": ("", User("ada"))}),
+        address_view=Addresses(),
+        location_view=Locations(),
+        pusher=Push(),
+        mapping=(parse_rule("devices/+/+/temperature=temperature"),),
+    )
+    try:
+        port = server.endpoint.port
+        first = await RawClient.connect(port)
+        first.publish(MAPPED, 1, 2, dup=False, version=4)
+        await eventually(lambda: len(log.waiting) == 2)
+        await first.cut()
+        refused, stored = log.waiting
+        second = await RawClient.connect(port)
+        second.publish(MAPPED, 1, 2, dup=True, version=4)
+        second.writer.write(encode_publish(4, "devices/ada/x", b"", 0, False, False, 0))
+        await eventually(lambda: server.counters["publishes"] == 3)
+        stored.set_result(None)
+        refused.set_exception(ConnectionError("no broker"))
+        # What must not be acknowledged ends the connection that has asked for it.
+        with pytest.raises(ConnectionError):
+            await second.read_until(lambda: bool(second.of(PacketType.PUBREC)))
+        second.writer.close()
+        log.hold = False
+        third = await RawClient.connect(port)
+        third.publish(MAPPED, 1, 2, dup=True, version=4)
+        await third.read_until(lambda: len(third.of(PacketType.PUBREC)) == 2)
+        assert [payload[-3:-1] for _, _, payload, _ in log.messages] == [b"01", b"02", b"01"]
+        third.writer.close()
+    finally:
+        await server.close()
+
+
+async def test_a_client_that_comes_to_another_worker_meanwhile_doubles_nothing() -> None:
+    async with workers(3) as running:
+        first, second, third = running
+        subscriber = await connected(third, "subscriber")
+        await subscriber.subscribe(POSITION, 2)
+        await eventually(lambda: len(first.server.router.elsewhere) == 1)
+        sensor = await RawClient.connect(first.port)
+        await eventually(lambda: second.journal.owner_of(("ada", "sensor")) == first.journal.worker)
+        sensor.publish(POSITION, 1, COUNT, dup=False, version=4)
+        await eventually(lambda: len(first.log.appended) == COUNT)
+        await sensor.cut()
+        # The session comes over as soon as it is known what the log has of it.
+        coming = asyncio.create_task(RawClient.connect(second.port))
+        while not first.server.router.sessions[("ada", "sensor")].on_settled:
+            await asyncio.sleep(0.005)
+        first.log.acknowledge()
+        again = await coming
+        again.publish(POSITION, 1, COUNT, dup=True, version=4)
+        await again.read_until(lambda: len(again.of(PacketType.PUBREC)) == COUNT)
+        received = {(await subscriber.message()).payload for _ in range(COUNT)}
+        assert len(received) == COUNT
+        assert not second.log.appended and not third.log.appended
+        await subscriber.close()
+        assert subscriber.messages.empty()
+        again.writer.close()
