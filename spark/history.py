@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
 from spark.history_files import RECENT_IDS, Committed, HistoryFiles
@@ -23,6 +24,7 @@ from spark.session import DEFAULT_MASTER, close_session, open_session
 from waylog.cli import CommandError
 from waylog.config import ConfigError
 from waylog.kafka import LogUnreachable
+from waylog.private_files import tighten
 from waylog.storage import Storage
 from waylog.topics import LOCATION
 
@@ -105,6 +107,8 @@ class HistoryJob:
             # Said before anything is started.
             logger.debug("offsets are kept in %s", self._settings.checkpoint_url)
         self._storage.open_folder()
+        if self._storage.local:
+            tighten([Path(self._storage.path)])
         lock = self._storage.lock()
         try:
             self._files.open()

@@ -7,6 +7,7 @@ import logging
 import os
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
@@ -67,6 +68,8 @@ def open_session(
     for key, value in _settings(master, jars, packages).items():
         builder = builder.config(key, value)
     options = f"{_JVM_OPTIONS} {_PLANNING_ONLY}" if planning_only else _JVM_OPTIONS
+    # Java takes no notice of TMPDIR.
+    options += f" '-Djava.io.tmpdir={tempfile.gettempdir()}'"
     log4j = _log4j_file(private_cache(os.environ))
     builder = builder.config("spark.driver.memory", driver_memory).config(
         "spark.driver.extraJavaOptions", f"{options} -Dlog4j2.configurationFile={log4j}"
@@ -95,6 +98,8 @@ def _prepare_environment(master: str) -> None:
 def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict[str, str]:
     settings = {
         "spark.ui.enabled": "false",
+        # Hadoop sets the rights of what it creates by a mask of its own.
+        "spark.hadoop.fs.permissions.umask-mode": "077",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "ERROR",
         "spark.sql.session.timeZone": "UTC",

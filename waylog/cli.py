@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
+from waylog.private_files import create_private_files
 
 EXIT_DONE = 0
 EXIT_FAILED = 1
@@ -99,6 +100,7 @@ def _parser(loaded: Command | None) -> argparse.ArgumentParser:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command; returns its exit status: 0 done, 1 failed, 2 wrong usage."""
+    create_private_files()
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), None)
     command = next((each for each in COMMANDS if each.name == name), None)

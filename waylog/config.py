@@ -105,6 +105,11 @@ class DataDirectory:
         return self.root / "demo.token"
 
     @property
+    def temporary(self) -> Path:
+        """What jobs write aside; emptied at every start of the platform."""
+        return self.root / "tmp"
+
+    @property
     def history(self) -> Path:
         """Parquet of topic `location`."""
         return self.root / "history"

@@ -29,6 +29,7 @@ from waylog.config import (
     Endpoint,
     parse_endpoint,
 )
+from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
 DEMO_USER: Final = "demo"
@@ -132,7 +133,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError("--brokers, --gateway-workers and --resolvers must be at least 1")
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
     data.root.mkdir(parents=True, exist_ok=True)
+    make_private(data)
     with _lock(data.root / "lock"):
+        os.environ.update(temporary_folder(data.temporary))
         if arguments.encrypt_values:
             _name_master_key(data)
         asyncio.run(_Platform.plan(arguments, data).run())
