@@ -10,6 +10,7 @@ import sqlite3
 from pathlib import Path
 
 from gateway.addresses import TrustedProxies, is_loopback
+from gateway.admission import DEVICES_PER_USER
 from gateway.limits import HttpLimits
 from gateway.mqtt import options as mqtt_options
 from waylog.cli import CommandError
@@ -73,6 +74,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help=f"database of users (default: users.db in --data, {data.users})",
     )
     add("--open", action="store_true", help="accept every user: demonstrations and load tests only")
+    add(
+        "--devices-per-user",
+        type=int,
+        default=DEVICES_PER_USER,
+        metavar="N",
+        help="different devices that a user may send for, unless `waylog user limit` says "
+        "otherwise; administrators as many as they like (default: %(default)s)",
+    )
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
@@ -148,6 +157,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--view-tail must be 0 or more")
     if not arguments.append_timeout > 0:
         raise ConfigError("--append-timeout must be more than 0 s")
+    if arguments.devices_per_user < 1:
+        raise ConfigError("--devices-per-user must be 1 or more")
     if arguments.proxy_protocol and not arguments.trusted_proxy:
         raise ConfigError("--proxy-protocol needs --trusted-proxy")
     try:
@@ -168,6 +179,7 @@ def run(arguments: argparse.Namespace) -> int:
         mqtt=mqtt,
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
+        devices_per_user=arguments.devices_per_user,
         places=arguments.places,
         history=arguments.history,
         geo_url=arguments.geo_url,

@@ -10,6 +10,7 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gateway.admission import Admission, open_admission
 from gateway.auth import Authenticator
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.mqtt.certificates import listen_with_tls
@@ -57,6 +58,12 @@ async def _start(
     loop = asyncio.get_running_loop()
     store = UserStore(settings.users)
     stack.callback(store.close)
+    admission = (
+        Admission.in_memory()
+        if settings.open_mode
+        else open_admission(settings.users, store, settings.devices_per_user)
+    )
+    stack.callback(admission.close)
     authenticator = Authenticator(store, open_mode=settings.open_mode)
     stack.callback(authenticator.close)
     producer = sealed_if_configured(
@@ -96,6 +103,7 @@ async def _start(
         journal=journal,
         mapping=options.mapping,
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
+        admission=admission,
         reuse_port=settings.share_ports,
     )
     server.channel.chooses_members = False

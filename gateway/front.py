@@ -11,6 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.access import credentials_of, kept_of, without_secrets
@@ -29,7 +30,6 @@ from gateway.request_head import (
     length_span,
     recognise,
 )
-from gateway.rights import USUAL_RIGHTS
 from gateway.users import DEVICE_NAME
 from waylog.telemetry import now_ms
 
@@ -421,7 +421,7 @@ class FrontConnection(asyncio.Protocol):
                 raise Refused(413, parsed.refused)
             if parsed.malformed is not None:
                 raise Refused(400, parsed.malformed)
-            admit(parsed, identity, server.services.quotas)
+            admit(parsed, identity, server.services.admission, head.format)
         except Refused as refusal:
             self._refuse(head, refusal)
             return
@@ -452,8 +452,10 @@ class FrontConnection(asyncio.Protocol):
             content_type=head.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
             encryption_key=identity.rights.encryption_key,
         )
-        if head.format.name == positions.SOURCE and identity.rights is USUAL_RIGHTS:
-            self._plain = PlainPositions(context.user, context.device)
+        admission = self.server.services.admission
+        if head.format.name == positions.SOURCE and not admission.is_metered(identity):
+            admits = partial(admission.admits_device, identity)
+            self._plain = PlainPositions(context.user, context.device, admits)
         return context
 
     # --- answers --------------------------------------------------------------------------------

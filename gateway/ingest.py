@@ -21,17 +21,15 @@ from gateway.access import (
     sender,
 )
 from gateway.acknowledgements import Receiving, newest
+from gateway.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import BudgetExceeded, ByteBudget, TokenBucket
 from gateway.paths import AT_ROOT, PATHS, Format
-from gateway.quotas import QuotaExceeded, Quotas
-from gateway.rights import USUAL_RIGHTS
 from gateway.services import Services
 from waylog.kafka import AppendError
-from waylog.messages import Rejected, encode
 from waylog.telemetry import now_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
@@ -81,7 +79,7 @@ class Ingest:
             raise Refused(413, parsed.refused)
         if parsed.malformed is not None:
             raise Refused(400, parsed.malformed)
-        await self.store(parsed, identity, request.headers.get("traceparent"))
+        await self.store(parsed, identity, request.headers.get("traceparent"), device_format)
         if device_format.tells_address:
             await self.address_of(parsed)
         answer = device_format.answer(Receiving(parsed, identity, self._services))
@@ -132,10 +130,14 @@ class Ingest:
             raise Refused(400, reason, {"Connection": "close"}) from error
 
     async def store(
-        self, parsed: Parsed, identity: Identity, traceparent: str | None = None
+        self,
+        parsed: Parsed,
+        identity: Identity,
+        traceparent: str | None = None,
+        device_format: Format | None = None,
     ) -> None:
         """Append everything, and wait until the log has it; raises Refused (403, 429, 503)."""
-        admit(parsed, identity, self._services.quotas)
+        admit(parsed, identity, self._services.admission, device_format)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
         futures: list[asyncio.Future[None]] = []
@@ -180,42 +182,18 @@ class Ingest:
         self._services.submitter.submit_rejected(rejected)
 
 
-def admit(parsed: Parsed, identity: Identity, quotas: Quotas) -> None:
-    """Whether this user may send all this now; raises Refused.
-
-    Too much for now is 503 and not 429: some apps delete what is answered with 4xx.
-    """
-    rights = identity.rights
-    if rights is USUAL_RIGHTS:
-        return
-    if not rights.may_send:
-        raise Refused(403, "this user may look, but not send")
+def admit(
+    parsed: Parsed, identity: Identity, admission: Admission, device_format: Format | None = None
+) -> None:
+    """Let in what a request held, see gateway.admission; raises Refused."""
     try:
-        quotas.take(identity, parsed.fixes)
+        admission.admit(identity, parsed)
     except QuotaExceeded as error:
-        raise Refused(503, str(error), {"Retry-After": str(error.retry_after_s)}) from error
-    beyond = quotas.beyond(identity, parsed.fixes)
-    if beyond:
-        # It will never be accepted: kept as an error, so that the app goes on with the rest.
-        _reject_fixes(parsed, beyond, f"this user may have {rights.devices_max} devices")
-
-
-def _reject_fixes(parsed: Parsed, indices: list[int], reason: str) -> None:
-    for index in reversed(indices):
-        fix = parsed.fixes.pop(index)
-        if parsed.client_ids:
-            parsed.client_ids.pop(index)
-        parsed.rejected.append(
-            Rejected(
-                reason=reason,
-                source=fix.source or "",
-                time=fix.received,
-                raw=encode(fix),
-                device=fix.device,
-                user=fix.user,
-            )
-        )
-        parsed.rejected_at.append(index)
+        # Some apps delete what is answered with 4xx; that it comes again they understand of 503.
+        status = 429 if device_format is not None and device_format.heeds_429 else 503
+        raise Refused(status, str(error), {"Retry-After": error.retry_after}) from error
+    except SendingNotAllowed as error:
+        raise Refused(403, str(error)) from error
 
 
 def named_device(

@@ -25,7 +25,9 @@ from confluent_kafka import (
 )
 
 from gateway.access import credentials_of, verify
+from gateway.admission import QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, json_answer, unauthorized
+from gateway.auth import Identity
 from gateway.ingest import Ingest
 from gateway.rest_consumers import (
     BEGINNING,
@@ -38,6 +40,7 @@ from gateway.rest_consumers import (
 )
 from gateway.services import Services
 from waylog.kafka import consumer_config, producer_config
+from waylog.topics import LOCATION
 
 _TIMEOUT_S: Final = 10.0
 _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
@@ -45,6 +48,8 @@ _RECORDS_BYTES_MAX: Final = 8 * 1024 * 1024
 _RECORDS_PER_REQUEST_MAX: Final = 10_000
 _MEDIA_TYPE: Final = "application/vnd.kafka.{}.v2+json"
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
+
+_IDENTITY: Final = web.RequestKey("identity", Identity)
 
 Handler = Callable[[web.Request], Awaitable[web.Response]]
 
@@ -153,6 +158,7 @@ class KafkaRest:
             identity = await verify(request, credentials)
             if not identity.admin:
                 raise Refused(403, "the log itself is for administrators (waylog user add --admin)")
+            request[_IDENTITY] = identity
             try:
                 return await handler(request)
             except RestError as error:
@@ -234,8 +240,18 @@ class KafkaRest:
             )
             for record in body.records
         ]
+        if topic == LOCATION:
+            self._admit(request[_IDENTITY], len(records))
         offsets = await asyncio.to_thread(self._append, topic, records)
         return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": offsets})
+
+    def _admit(self, identity: Identity, fixes: int) -> None:
+        try:
+            self._services.admission.take(identity, fixes)
+        except QuotaExceeded as error:
+            raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
+        except SendingNotAllowed as error:
+            raise Refused(403, str(error)) from error
 
     def _append(
         self, topic: str, records: list[tuple[bytes | None, bytes | None, int | None]]

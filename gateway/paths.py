@@ -33,6 +33,8 @@ class Format(NamedTuple):
     tells_address: bool = False
     #: An unknown token is answered with 410, which makes the app register again.
     gone_for_unknown: bool = False
+    #: A client that is told 429 sends the same again later. Others delete it, and are told 503.
+    heeds_429: bool = False
 
 
 def _app(name: str, methods: tuple[str, ...], parse: Parser, answer: Builder) -> Format:
@@ -89,7 +91,9 @@ _PHONETRACK: Final = {
 
 def _paths() -> dict[str, Format]:
     paths = {
-        "/v1/positions": Format("positions", _POST, positions.parse, answers.positions),
+        "/v1/positions": Format(
+            "positions", _POST, positions.parse, answers.positions, heeds_429=True
+        ),
         # OwnTracks Recorder's name for it, and Dawarich's for what its senders send.
         "/pub": _OWNTRACKS,
         "/api/v1/owntracks/points": _OWNTRACKS,

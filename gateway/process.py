@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from gateway.addresses import TrustedProxies
+from gateway.admission import DEVICES_PER_USER, Admission, open_admission
 from gateway.archive import Archive
 from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
@@ -29,7 +30,6 @@ from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.push import Pusher
-from gateway.quotas import Quotas
 from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.services import Services
@@ -77,6 +77,8 @@ class GatewaySettings:
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
     push_contact: str | None = None
+    #: Different devices that an ordinary user may send for.
+    devices_per_user: int = DEVICES_PER_USER
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
     #: Socket for workers that only speak MQTT; None: there are none.
     relay: Path | None = None
@@ -117,6 +119,13 @@ class _Gateway:
         stack.callback(store.close)
         self.revocations = Revocations(store)
         self.permissions = Permissions(store, open_mode=settings.open_mode)
+        self.admission = (
+            # Nobody is who they say: nothing is counted.
+            Admission.in_memory()
+            if settings.open_mode
+            else open_admission(settings.users, store, settings.devices_per_user)
+        )
+        stack.callback(self.admission.close)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
@@ -194,7 +203,7 @@ class _Gateway:
             self._stack.push_async_callback(reader.close)
         await self.location_view.caught_up.wait()
         await self.address_view.caught_up.wait()
-        self.address_view.on_erased(self.location_view.forget)
+        self.address_view.on_erased(self._forget)
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),
@@ -229,7 +238,7 @@ class _Gateway:
             notices=self.notices,
             web_push=self.web_push,
             archive=self.archive,
-            quotas=Quotas(self.location_view),
+            admission=self.admission,
             cards=CardBook(self.users),
             users=self.users,
             bootstrap_servers=settings.bootstrap_servers,
@@ -275,6 +284,7 @@ class _Gateway:
             journal=journal,
             mapping=options.mapping,
             mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
+            admission=self.admission,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
@@ -294,6 +304,10 @@ class _Gateway:
             self._stack.push_async_callback(relay.close)
             await relay.start(self._settings.relay)
         await listen_with_tls(server, options, self._stack, reuse_port=self._settings.share_ports)
+
+    def _forget(self, device: str, erased_ms: int) -> None:
+        self.location_view.forget(device, erased_ms)
+        self.admission.forget(device)
 
     def _record_arrival(self, arrival: Arrival) -> None:
         self.submitter.submit_event(event_of(arrival, now_ms()))

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from aiohttp import web
 
 from gateway.addresses import Addresses, TrustedProxies
+from gateway.admission import Admission
 from gateway.archive import Archive
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
@@ -18,7 +19,6 @@ from gateway.notices import Notices
 from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
 from gateway.places import Places
-from gateway.quotas import Quotas
 from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
@@ -42,7 +42,7 @@ class Services:
     metrics: GatewayMetrics
     pipeline: Pipeline
     places: Places
-    quotas: Quotas
+    admission: Admission
     cards: CardBook
     users: UserStore
     notices: Notices

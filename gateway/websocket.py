@@ -39,7 +39,6 @@ from gateway.ingest import admit
 from gateway.limits import TokenBucket
 from gateway.log_range import LogRanges
 from gateway.receipts import BatchReceipt, Receipt
-from gateway.rights import USUAL_RIGHTS
 from gateway.services import SERVICES, Services
 from gateway.stream import COALESCING_S, EVENT_NAMES, cursor_of, filter_of, missed, viewing
 from gateway.viewers import BoundingBox, Viewer, encode_cursor
@@ -132,8 +131,10 @@ class _Connection:
         self._room = asyncio.Event()
         self._room.set()
         self._rate = TokenBucket(services.limits.fixes_per_s_per_websocket)
-        plain = identity.rights is USUAL_RIGHTS and not identity.admin
-        self._plain = PlainPositions(identity.user, identity.device) if plain else None
+        admission = services.admission
+        plain = not admission.is_metered(identity) and not identity.admin
+        admits = partial(admission.admits_device, identity)
+        self._plain = PlainPositions(identity.user, identity.device, admits) if plain else None
 
     # --- from the client ------------------------------------------------------------------------
 
@@ -228,7 +229,7 @@ class _Connection:
             self._not_stored(ids, _FLOOD)
             return
         try:
-            admit(parsed, self._identity, self._services.quotas)
+            admit(parsed, self._identity, self._services.admission)
         except Refused as refusal:
             self._landed(len(parsed.fixes))
             self._not_stored(ids, refusal.reason)

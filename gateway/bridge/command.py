@@ -54,6 +54,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--version", choices=("5", "3.1.1"), default="5", help="of MQTT (default: %(default)s)")
     add("--user", metavar="NAME", help="user name in the cluster")
     add("--password-file", type=Path, metavar="FILE", help="its first line is the password")
+    add(
+        "--users",
+        type=Path,
+        metavar="FILE",
+        help="database of users whose quotas, bounds of devices and look-only users hold for what "
+        "the cluster delivers, too (default: the cluster alone says who may send)",
+    )
     add("--tls", action="store_true", help="connect with TLS")
     add("--tls-ca", type=Path, metavar="FILE", help="PEM, if the cluster's root is not public")
     add("--tls-certificate", type=Path, metavar="FILE", help="PEM, to show to the cluster")
@@ -94,6 +101,8 @@ def run(arguments: argparse.Namespace) -> int:
 
     if not 0 < arguments.in_flight <= 0xFFFF:
         raise ConfigError("--in-flight must be 1 to 65535")
+    if arguments.users is not None and not arguments.users.is_file():
+        raise ConfigError(f"--users: there is no {arguments.users}")
     try:
         password = None
         if arguments.password_file is not None:
@@ -101,6 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
         settings = BridgeSettings(
             bootstrap_servers=arguments.bootstrap_servers,
             addresses=arguments.addresses,
+            users=arguments.users,
             cluster=ClusterSettings(
                 endpoint=parse_endpoint(arguments.mqtt),
                 client_id=arguments.client_id,

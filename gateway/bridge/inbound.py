@@ -10,11 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
+from gateway.admission import Admission, QuotaExceeded
 from gateway.bridge.cluster import Arrival
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Completion, Submitter
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.shell import AllOf
+from gateway.rights import USUAL_RIGHTS, Rights
 
 logger = logging.getLogger(__name__)
 
@@ -35,10 +37,15 @@ class ClusterIdentity:
     user: str = "bridge"
     device: str | None = None
     admin: bool = True
+    rights: Rights = USUAL_RIGHTS
 
 
 class Inbound:
-    """Takes messages; `clock_ms` is Unix time."""
+    """Takes messages; `clock_ms` is Unix time.
+
+    With `rights_of` and `admission` what our own database says of a user holds for what the cluster
+    delivers in the user's name.
+    """
 
     def __init__(
         self,
@@ -46,12 +53,16 @@ class Inbound:
         loop: asyncio.AbstractEventLoop,
         clock_ms: Callable[[], int],
         on_device: Callable[[str], None],
+        rights_of: Callable[[str], Rights] | None = None,
+        admission: Admission | None = None,
     ) -> None:
         self.counters: Counter[str] = Counter()
         self.cluster: Acknowledger | None = None
         self._loop = loop
-        self._ingest = Ingest(submitter, AccessRules(), clock_ms, self.counters)
-        self._identity = ClusterIdentity()
+        self._ingest = Ingest(
+            submitter, AccessRules(), clock_ms, self.counters, admission=admission
+        )
+        self._rights_of = rights_of
         self._on_device = on_device
         self._reconnecting: asyncio.TimerHandle | None = None
 
@@ -64,19 +75,33 @@ class Inbound:
         """Append what the cluster has delivered."""
         for arrival in arrivals:
             self.counters["messages"] += 1
-            route = self._ingest.route(self._identity, arrival.topic)
+            identity = self._identity(arrival.topic)
+            route = self._ingest.route(identity, arrival.topic)
             if route.parse is None:
                 # Nothing for the log: to keep it unacknowledged would block the others.
                 self.counters["ignored"] += 1
                 self._acknowledge(arrival)
                 continue
             self._on_device(f"{route.user}/{route.device}")
-            _, completions = self._ingest.submit(self._identity, route, arrival.payload)
+            try:
+                _, completions = self._ingest.submit(identity, route, arrival.payload)
+            except QuotaExceeded as error:
+                # Unacknowledged it would block what the cluster has of others.
+                self.counters["beyond_quota"] += 1
+                completions = [
+                    self._ingest.keep_refused(identity, route, arrival.payload, str(error))
+                ]
             if not completions:
                 self._acknowledge(arrival)
                 continue
             done = completions[0] if len(completions) == 1 else AllOf(completions)
             done.add_done_callback(partial(self._appended, arrival))
+
+    def _identity(self, topic: str) -> ClusterIdentity:
+        levels = topic.split("/", 2)
+        if self._rights_of is None or len(levels) < 3:
+            return ClusterIdentity()
+        return ClusterIdentity(levels[1], rights=self._rights_of(levels[1]))
 
     def _appended(self, arrival: Arrival, completion: Completion) -> None:
         if not completion.cancelled() and completion.exception() is None:

@@ -5,19 +5,24 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 import msgspec
 from confluent_kafka import Message
 
+from gateway.admission import Admission, open_admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
 from gateway.known_fixes import KnownFixes, fix_key
+from gateway.permissions import Permissions
+from gateway.rights import Rights
 from gateway.submit import Submitter
+from gateway.users import UserStore
 from waylog.batch_producer import open_producer
 from waylog.kafka import LogReader
 from waylog.notify import notify_ready
@@ -41,6 +46,8 @@ class BridgeSettings:
     #: Newest fixes of each partition that are known from the start: their repetitions are not
     #: appended again.
     known_tail: int = 50_000
+    #: Says who has quotas and who only looks; None: nobody.
+    users: Path | None = None
 
 
 class _Identity(msgspec.Struct, gc=False):
@@ -70,7 +77,8 @@ async def serve(settings: BridgeSettings) -> int:
             return cluster.publish(topic, payload, retain=retain)
 
         outbound = Outbound(publish, settings.addresses)
-        inbound = Inbound(submitter, loop, now_ms, outbound.seen)
+        rights_of, admission = await _rights(settings.users, stack)
+        inbound = Inbound(submitter, loop, now_ms, outbound.seen, rights_of, admission)
         cluster = Cluster(settings.cluster, loop, inbound.take)
         inbound.cluster = cluster
         stack.callback(inbound.close)
@@ -117,6 +125,22 @@ async def serve(settings: BridgeSettings) -> int:
                 continue
         logger.info("stopping")
     return 0
+
+
+async def _rights(
+    users: Path | None, stack: AsyncExitStack
+) -> tuple[Callable[[str], Rights] | None, Admission | None]:
+    """What is said of users, as it changes, and the gate that counts what they send."""
+    if users is None:
+        return None, None
+    store = UserStore(users)
+    stack.callback(store.close)
+    permissions = Permissions(store)
+    watching = asyncio.create_task(permissions.watch())
+    stack.callback(watching.cancel)
+    admission = open_admission(users, store)
+    stack.callback(admission.close)
+    return permissions.rights_of, admission
 
 
 async def _known_fixes(servers: str, client_id: str, tail: int) -> KnownFixes:

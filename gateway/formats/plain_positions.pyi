@@ -1,4 +1,4 @@
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 class PlainRecords:
     """The records of one body."""
@@ -11,7 +11,12 @@ class PlainRecords:
     def __iter__(self) -> Iterator[tuple[int, bytes, bytes, bool]]: ...
 
 class PlainPositions:
-    def __init__(self, user: str, device: str | None = None) -> None: ...
+    def __init__(
+        self,
+        user: str,
+        device: str | None = None,
+        admits: Callable[[str], bool] | None = None,
+    ) -> None: ...
     def records(self, body: bytes, received: int) -> PlainRecords | None: ...
 
 def answer(records: PlainRecords) -> bytes: ...

@@ -134,15 +134,20 @@ cdef class PlainRecords:
 
 
 cdef class PlainPositions:
-    """Reads for one sender: a user, and its device where that is named outside of the body."""
+    """Reads for one sender: a user, and its device where that is named outside of the body.
+
+    `admits(device)` is asked once for each device whether the user may send for it.
+    """
 
     cdef str _user
     cdef str _device
+    cdef object _admits
     cdef dict _routes
 
-    def __init__(self, str user, str device=None):
+    def __init__(self, str user, str device=None, admits=None):
         self._user = user
         self._device = device
+        self._admits = admits
         self._routes = {}
 
     def records(self, bytes body, int64_t received):
@@ -210,9 +215,11 @@ cdef class PlainPositions:
             device = name.decode("utf-8", "replace") if name else DEFAULT_DEVICE
             if "/" in device:
                 device = None
-        route = TopicRoute(
-            "", True, None, None if device is None else f"{self._user}/{device}", FORM_POSITION
-        )
+        if device is not None:
+            device = f"{self._user}/{device}"
+        route = TopicRoute("", True, None, device, FORM_POSITION)
+        if route.form and self._admits is not None and not self._admits(device):
+            route = TopicRoute("", True, None)  # what becomes of it, the complete reader says
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[name] = route

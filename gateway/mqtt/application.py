@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, Protocol
 
+from gateway.formats import Parsed
 from waylog.messages import Address, Event, Fix, Rejected
 
 
@@ -117,23 +118,6 @@ class Pusher(Protocol):
     def register(self, channel: AddressChannel) -> None: ...
 
     def unregister(self, channel: AddressChannel) -> None: ...
-
-
-class Parsed(Protocol):
-    """What a message of a device contained."""
-
-    @property
-    def fixes(self) -> list[Fix]: ...
-
-    @property
-    def events(self) -> list[Event]: ...
-
-    @property
-    def rejected(self) -> list[Rejected]: ...
-
-    @property
-    def refused(self) -> str | None:
-        """Why nothing of the message was looked at; None if it was."""
 
 
 #: parse(body, context) -> Parsed, see gateway.formats.

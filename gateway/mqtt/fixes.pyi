@@ -22,7 +22,10 @@ class TopicRoute:
         device: str | None = None,
         form: int = FORM_OTHER,
         rule: TopicRule | None = None,
+        metered: bool = False,
     ) -> None: ...
+    @property
+    def is_quick(self) -> bool: ...
     @property
     def user(self) -> str: ...
     @property

@@ -131,11 +131,12 @@ cdef class TopicRoute:
     """What happens to messages that one client publishes to one topic.
 
     `device` is the device's name as it is stored, if it is known already; `parse` None means that
-    nothing is for the log.
+    nothing is for the log. What is `metered` is for the complete reader, which has it counted.
     """
 
     def __init__(
         self, str topic, bint allowed, parse, str device=None, int form=FORM_OTHER, rule=None,
+        bint metered=False,
     ):
         self.topic = topic
         self.allowed = allowed
@@ -143,7 +144,10 @@ cdef class TopicRoute:
         #: A gateway.mqtt.mapping.TopicRule that says which topic of the log is meant.
         self.rule = rule
         self._named = device if rule is not None else None
-        if device is not None and is_plain(device) and len(device) <= DEVICE_BYTES_MAX:
+        if (
+            device is not None and not metered
+            and is_plain(device) and len(device) <= DEVICE_BYTES_MAX
+        ):
             self._device = device.encode()
             self._user_size = device.index("/")
             self.form = form
@@ -157,6 +161,11 @@ cdef class TopicRoute:
     def device(self):
         """The device that the topic, or the rule for it, names."""
         return self.topic.split("/")[2] if self._named is None else self._named.split("/")[1]
+
+    @property
+    def is_quick(self):
+        """Whether `record` reads what is ordinary of these messages."""
+        return self.form != FORM_OTHER
 
     cdef bytes record(self, bytes payload, int64_t received, int64_t* key):
         """The record of a fix and its key for `known_fixes`; None to have it read by `parse`."""

@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from gateway.admission import Admission, SendingNotAllowed
 from gateway.formats import Context, owntracks, positions
 from gateway.formats.values import DEVICE_CHARACTERS_MAX
 from gateway.mqtt.acl import AccessRules, rights_of
@@ -45,8 +46,10 @@ class Ingest:
         clock_ms: Callable[[], int],
         counters: Counter[str],
         mapping: Sequence[TopicRule] = (),
+        admission: Admission | None = None,
     ) -> None:
         self.submitter = submitter
+        self._admission = Admission.in_memory() if admission is None else admission
         self._rules = rules
         self._clock_ms = clock_ms
         self._counters = counters
@@ -67,7 +70,28 @@ class Ingest:
             return self._mapped(identity, topic, allowed)
         if max(len(levels[1]), len(levels[2])) > DEVICE_CHARACTERS_MAX:
             form = FORM_OTHER
-        return TopicRoute(topic, allowed, parse, f"{levels[1]}/{levels[2]}", form)
+        device = f"{levels[1]}/{levels[2]}"
+        return self._route_of_device(identity, topic, allowed, parse, device, form)
+
+    def _route_of_device(
+        self,
+        identity: Identity,
+        topic: str,
+        allowed: bool,
+        parse: Parse,
+        device: str,
+        form: int,
+        rule: TopicRule | None = None,
+    ) -> TopicRoute:
+        """A route of fixes. Those that have to be counted, or are of a device too many, take the
+        way of `submit`, which says what becomes of them.
+        """
+        admission = self._admission
+        metered = admission.is_metered(identity)
+        route = TopicRoute(topic, allowed, parse, device, form, rule, metered)
+        if route.is_quick and allowed and not admission.admits_device(identity, device):
+            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered)
+        return route
 
     def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
         """What an operator's rule says; without one a message is for other clients alone."""
@@ -85,7 +109,7 @@ class Ingest:
             return TopicRoute(topic, False, None)
         short = max(len(user), len(device)) <= DEVICE_CHARACTERS_MAX
         form = FORM_POSITION if short else FORM_OTHER
-        return TopicRoute(topic, allowed, positions.parse, name, form, rule)
+        return self._route_of_device(identity, topic, allowed, positions.parse, name, form, rule)
 
     def submit(
         self,
@@ -97,7 +121,8 @@ class Ingest:
         """The reason code to acknowledge with, once all the appends are done.
 
         One that fails means that the message must not be acknowledged at all. The code is
-        NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients.
+        NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients. Raises
+        QuotaExceeded, and then nothing of it is stored.
         """
         if not route.allowed:
             self._counters["publishes_not_allowed"] += 1
@@ -126,6 +151,12 @@ class Ingest:
             logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
             rejected = self._rejected("the parser failed", identity, route, payload)
             return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
+        try:
+            beyond = self._admission.admit(identity, parsed)
+        except SendingNotAllowed as error:
+            self._counters["publishes_not_allowed"] += 1
+            rejected = self._rejected(str(error), identity, route, payload)
+            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
         submitter = self.submitter
         completions: list[Completion] = [submitter.submit_location(fix) for fix in parsed.fixes]
         if parsed.events:
@@ -138,8 +169,17 @@ class Ingest:
             completions += [submitter.submit_rejected(rejected) for rejected in rejections]
             # What is encrypted is nothing to us, but it is to friends who have the key.
             if len(rejections) == len(completions) and b'"encrypted"' not in payload:
+                if beyond:
+                    return ReasonCode.QUOTA_EXCEEDED, completions
                 return ReasonCode.NO_MATCHING_SUBSCRIBERS, completions
         return ReasonCode.SUCCESS, completions
+
+    def keep_refused(
+        self, identity: Identity, route: TopicRoute, payload: bytes, reason: str
+    ) -> Completion:
+        """Record in topic `error` what is not taken, and why."""
+        self._counters["publishes_rejected"] += 1
+        return self.submitter.submit_rejected(self._rejected(reason, identity, route, payload))
 
     def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
         """Record in topic `error` that somebody was not let in."""

@@ -40,7 +40,7 @@ cdef class Link:
 
         A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
         """
-        while not self.blocked and (
+        while not self.blocked and self.held is None and (
             self.state == STATE_CONNECTED
             or self.state == STATE_AWAITING_CONNECT
             or self.state == STATE_CHALLENGED

@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
+from gateway.admission import Admission, QuotaExceeded
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
@@ -73,10 +74,11 @@ class MqttServer(Shell):
         journal: Journal | None = None,
         mapping: Sequence[TopicRule] = (),
         mechanisms: Sequence[Mechanism] = (),
+        admission: Admission | None = None,
     ) -> None:
         router = Router(settings, rules, loop.time())
         self.counters: Counter[str] = router.counters
-        ingest = Ingest(submitter, rules, now_ms, self.counters, mapping)
+        ingest = Ingest(submitter, rules, now_ms, self.counters, mapping, admission)
         super().__init__(router, ingest, loop)
         self._loop = loop
         self.settings = settings
@@ -351,7 +353,11 @@ class MqttServer(Shell):
         will = due.will
         self.counters["wills"] += 1
         route = self.ingest.route(due.identity, will.topic)
-        code, completions = self.ingest.submit(due.identity, route, will.payload)
+        try:
+            code, completions = self.ingest.submit(due.identity, route, will.payload)
+        except QuotaExceeded:
+            self.counters["wills_beyond_quota"] += 1
+            return
         if completions:
             AllOf(completions).add_done_callback(partial(self._will_stored, due, code))
         elif code == ReasonCode.SUCCESS:
@@ -395,6 +401,7 @@ async def start_mqtt(
     journal: Journal | None = None,
     mapping: Sequence[TopicRule] = (),
     mechanisms: Sequence[Mechanism] = (),
+    admission: Admission | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
@@ -412,6 +419,7 @@ async def start_mqtt(
         journal=journal,
         mapping=mapping,
         mechanisms=mechanisms,
+        admission=admission,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

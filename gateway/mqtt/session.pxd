@@ -108,6 +108,7 @@ cdef class Link:
     cdef dict _aliases_in
     cdef dict _aliases_out
     cdef public object paused_since
+    cdef public object held         # timer and packet: nothing more is looked at until then
     cdef public double _last_received
     cdef public uint32_t packet_bytes_max
     cdef public int state

@@ -19,12 +19,14 @@ cdef class Shell:
     cdef public dict stalled
     cdef bint _flush_scheduled
     cdef object _call_soon
+    cdef object _call_later
     cdef int _in_flight_max
     cdef Py_ssize_t _in_flight_bytes_max
 
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
+    cdef int _hold(self, Link connection, Publish packet, double seconds) except -1
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
     cdef int _stored(self, PendingPublish pending, completion) except -1
 

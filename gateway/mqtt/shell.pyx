@@ -11,14 +11,17 @@ from libc.stdint cimport int64_t
 
 from gateway.mqtt.codec cimport Publish
 from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute, wall_clock_ms
-from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, Hub, Link
+from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Hub, Link
 from gateway.receipts cimport FixAppender, Receipt
 
+from gateway.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
+from gateway.mqtt.packets import ReasonCode
 from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
+    HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
 
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
 cdef str SUBMIT_LOCATION = "Submitter.submit_location"
@@ -51,6 +54,7 @@ cdef class Shell:
         self.time = loop.time
         self.stalled = {}  # protocols not read because of `saturated`
         self._call_soon = loop.call_soon
+        self._call_later = loop.call_later
         self._in_flight_max = router.settings.all_publishes_in_flight_max
         self._in_flight_bytes_max = router.settings.all_publish_bytes_in_flight_max
 
@@ -71,11 +75,21 @@ cdef class Shell:
             if receipt is not None:
                 self._wait(connection, packet, 0, receipt)
                 return 0
-        code, completions = self.ingest.submit(
-            connection.session.identity, route, packet.payload, packet.properties
-        )
-        if self._appender is not None:
-            self._appender.repeated = False
+        try:
+            code, completions = self.ingest.submit(
+                connection.session.identity, route, packet.payload, packet.properties
+            )
+        except QuotaExceeded as error:
+            self.router.counters["publishes_beyond_quota"] += 1
+            if connection.version == 5 and packet.qos:
+                connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
+            else:
+                # There is no word for it: the client waits for its turn.
+                self._hold(connection, packet, error.retry_after_s)
+            return 0
+        finally:
+            if self._appender is not None:
+                self._appender.repeated = False
         if not completions:
             connection.acknowledge(packet, code, now)
         elif len(completions) == 1:
@@ -113,6 +127,32 @@ cdef class Shell:
             POSITIONS if route.form == FORM_POSITION else OWNTRACKS,
             None,
         )
+
+    cdef int _hold(self, Link connection, Publish packet, double seconds) except -1:
+        """Look at a packet, and at whatever follows it on its connection, later."""
+        timer = self._call_later(min(seconds, HELD_S_MAX), self.look_again, connection)
+        connection.held = (timer, packet)
+        return 0
+
+    def look_again(self, Link connection):
+        """It is time for the packet that was held."""
+        cdef MqttProtocol protocol = connection.owner
+        cdef double now = self.time()
+        if connection.state != STATE_CONNECTED or protocol is None or self.draining:
+            self.give_up_held(connection)
+            return
+        _, packet = connection.held
+        connection.held = None
+        self._publish(connection, <Publish> packet, now)
+        protocol.process(now)
+
+    def give_up_held(self, Link connection):
+        """The connection ends: what is not acknowledged comes again."""
+        if connection.held is not None:
+            timer, packet = connection.held
+            timer.cancel()
+            connection.held = None
+            connection.fail(<Publish> packet, self.time())
 
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1:
         """Acknowledge a packet when the log has answered."""
@@ -211,6 +251,7 @@ cdef class MqttProtocol:
 
     def connection_lost(self, exc):
         self.transport = None
+        self.server.give_up_held(self.connection)
         self.connection.lost(self.server.time())
         (<Link> self.connection).owner = None  # no cycle that only the collector could end
         self.server.closed(self)
@@ -258,6 +299,7 @@ cdef class MqttProtocol:
         cdef bint pause = (
             saturated
             or connection.blocked
+            or connection.held is not None
             or connection.paused_since is not None
             or connection.state == STATE_AUTHENTICATING
         )

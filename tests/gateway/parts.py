@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from gateway.admission import Admission
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.limits import HttpLimits
@@ -15,7 +16,6 @@ from gateway.notices import Notices, OncePerMachine
 from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
-from gateway.quotas import Quotas
 from gateway.services import Services
 from gateway.submit import Submitter
 from gateway.users import UserStore
@@ -49,7 +49,7 @@ async def parts(
         pipeline=Pipeline(locations, addresses, metrics, lag),
         places=places,
         notices=Notices(places, locations, once),
-        quotas=Quotas(locations),
+        admission=Admission.in_memory(),
         cards=CardBook(store),
         users=store,
         bootstrap_servers="127.0.0.1:1",

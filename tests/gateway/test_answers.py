@@ -252,6 +252,12 @@ async def test_quotas_and_roles_hold(gateway: Gateway, user: Login) -> None:
         batch = [{"device": "a", "lat": 1, "lon": n, "time": NOW_S * 1000} for n in range(4)]
         assert (await json_of(await client.post("/v1/positions", json=batch)))["accepted"] == 4
         answer = await client.post("/v1/positions", json=batch)
+        assert "5 fixes a minute" in (await json_of(answer, 429))["error"]
+        assert int(answer.headers["Retry-After"]) > 0
+        # An app would delete what is answered with 4xx.
+        named = FEATURE["properties"] | {"device_id": "a"}  # type: ignore[operator]
+        points = [FEATURE | {"properties": named}] * 4
+        answer = await client.post("/overland", json={"locations": points})
         assert "5 fixes a minute" in (await json_of(answer, 503))["error"]
         assert int(answer.headers["Retry-After"]) > 0
         for _ in range(100):

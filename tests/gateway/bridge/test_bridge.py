@@ -13,10 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from gateway.admission import Admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound
 from gateway.mqtt.acl import AccessRules
+from gateway.rights import USUAL_RIGHTS, Rights
 from tests.gateway.mqtt.in_memory import (
     MemoryLog,
     PahoClient,
@@ -91,11 +93,11 @@ VERSIONS = pytest.mark.parametrize("version", [4, 5])
 class Bridge:
     """All of a bridge but its Kafka clients."""
 
-    def __init__(self, port: int, **options: Any) -> None:
+    def __init__(self, port: int, gate: tuple[Any, ...] = (), **options: Any) -> None:
         loop = asyncio.get_running_loop()
         self.log = MemoryLog()
         self.outbound = Outbound(self._publish, "seen")
-        self.inbound = Inbound(self.log, loop, lambda: 1_761_994_900_000, self.outbound.seen)
+        self.inbound = Inbound(self.log, loop, lambda: 1_761_994_900_000, self.outbound.seen, *gate)
         settings = ClusterSettings(
             Endpoint("127.0.0.1", port), "bridge", FILTERS, user="bridge", **options
         )
@@ -164,6 +166,26 @@ async def test_what_was_not_appended_is_delivered_again(
             await client.publish("owntracks/ada/phone", location(2))
             await eventually(lambda: bridge.inbound.counters["appended"] == 2)
         assert bridge.cluster.connections == 2
+
+
+async def test_quotas_of_our_own_hold_for_what_the_cluster_delivers(tmp_path: Path) -> None:
+    rights = {"ada": Rights(fixes_per_minute=3), "eve": Rights(may_send=False)}
+    async with own_listener(tmp_path) as port:
+        gate = lambda user: rights.get(user, USUAL_RIGHTS), Admission.in_memory()
+        bridge = Bridge(port, gate)
+        async with bridge.running(), phone(port) as client:
+            for number in range(5):
+                await client.publish("owntracks/ada/phone", location(number))
+            await client.publish("owntracks/eve/phone", location(7))
+            await client.publish("owntracks/bob/phone", location(8))
+            await eventually(lambda: bridge.inbound.counters["appended"] == 7)
+        assert [fix.user for fix in bridge.log.fixes] == ["ada"] * 3 + ["bob"]
+        reasons = [(each.user, each.reason) for each in bridge.log.rejected]
+        assert reasons == [
+            ("ada", "ada may send 3 fixes a minute"),
+            ("ada", "ada may send 3 fixes a minute"),
+            ("eve", "no right to publish to this topic"),
+        ]
 
 
 @CLUSTERS

@@ -1,0 +1,149 @@
+"""For which devices each user has sent: what `devices_max` bounds.
+
+A file of its own beside the database of users, shared by all gateway workers of the machine. It
+holds keyed hashes and no names, so that there is nothing in it to erase; without it the devices are
+counted anew. A device that has not been heard of for a month frees its place.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from hashlib import blake2b
+from pathlib import Path
+from typing import Final
+
+logger = logging.getLogger(__name__)
+
+_DAY_S: Final = 86_400
+_KEPT_DAYS: Final = 30
+#: Devices that this process need not look up again.
+_REMEMBERED_MAX: Final = 50_000
+#: Another worker holds the file for microseconds, unless it was stopped meanwhile.
+_BUSY_S: Final = 0.05
+#: Who invents names is counted no more often than this.
+_FULL_S: Final = 1.0
+_USERS_MAX: Final = 10_000
+
+_SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS sender_devices (
+    user BLOB NOT NULL,
+    device BLOB NOT NULL,
+    day INTEGER NOT NULL,
+    PRIMARY KEY (user, device)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sender_devices_by_device ON sender_devices (device);
+"""
+
+
+class SenderDevices:
+    """The file; used on one thread. `key` is a secret of the installation."""
+
+    def __init__(
+        self, path: Path | None, key: bytes, clock: Callable[[], float] = time.time
+    ) -> None:
+        """Without a path the devices are counted in memory. A damaged file is begun anew."""
+        self._key = key
+        self._clock = clock
+        # When each was last looked up, in days: once a day it is noted that a device still sends.
+        self._remembered: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
+        # Until when a user who had no place left is not counted again (s), and for what bound.
+        self._full: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        try:
+            self._connection = _open(path)
+        except sqlite3.OperationalError:
+            raise
+        except sqlite3.DatabaseError as error:
+            assert path is not None
+            logger.warning("%s is damaged (%s): devices are counted anew", path, error)
+            path.unlink()
+            self._connection = _open(path)
+        self._connection.execute(
+            "DELETE FROM sender_devices WHERE day < ?", (self._today() - _KEPT_DAYS,)
+        )
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def admits(self, user: str, device: str, devices_max: int) -> bool:
+        """Whether a device is one of at most so many that a user sends for; it is one from now on.
+
+        A file that cannot be written now refuses nobody.
+        """
+        today = self._today()
+        pair = self._hash(user), self._hash(device)
+        if self._remembered.get(pair) == today:
+            return True
+        try:
+            if not self._noted(pair, today, devices_max):
+                return False
+        except sqlite3.Error as error:
+            logger.error("the devices of senders cannot be counted: %s", error)
+            return True
+        self._remembered[pair] = today
+        if len(self._remembered) > _REMEMBERED_MAX:
+            self._remembered.popitem(last=False)
+        return True
+
+    def forget(self, device: str) -> None:
+        """A device has been erased: its place is free."""
+        hashed = self._hash(device)
+        try:
+            users = self._connection.execute(
+                "DELETE FROM sender_devices WHERE device = ? RETURNING user", (hashed,)
+            ).fetchall()
+        except sqlite3.Error as error:
+            logger.error("an erased device keeps its place for a month: %s", error)
+            return
+        for (user,) in users:
+            self._remembered.pop((user, hashed), None)
+
+    def _noted(self, pair: tuple[bytes, bytes], today: int, devices_max: int) -> bool:
+        execute = self._connection.execute
+        found = execute(
+            "SELECT day FROM sender_devices WHERE user = ? AND device = ?", pair
+        ).fetchone()
+        if found is not None and found[0] >= today:
+            return True
+        now = self._clock()
+        full_until, full_at = self._full.get(pair[0], (0.0, 0))
+        if found is None and now < full_until and devices_max <= full_at:
+            return False
+        # One statement counts and notes: no other worker comes between.
+        admitted = (
+            execute(
+                "INSERT INTO sender_devices (user, device, day) SELECT ?1, ?2, ?3 "
+                "WHERE EXISTS (SELECT 1 FROM sender_devices WHERE user = ?1 AND device = ?2) "
+                "OR (SELECT count(*) FROM (SELECT 1 FROM sender_devices "
+                "WHERE user = ?1 AND day >= ?4 LIMIT ?5)) < ?5 "
+                "ON CONFLICT (user, device) DO UPDATE SET day = excluded.day",
+                (*pair, today, today - _KEPT_DAYS, devices_max),
+            ).rowcount
+            > 0
+        )
+        if not admitted:
+            self._full[pair[0]] = (now + _FULL_S, devices_max)
+            if len(self._full) > _USERS_MAX:
+                self._full.popitem(last=False)
+        return admitted
+
+    def _hash(self, name: str) -> bytes:
+        return blake2b(name.encode("utf-8", "replace"), key=self._key, digest_size=16).digest()
+
+    def _today(self) -> int:
+        return int(self._clock()) // _DAY_S
+
+
+def _open(path: Path | None) -> sqlite3.Connection:
+    connection = sqlite3.connect(path or ":memory:", timeout=_BUSY_S, isolation_level=None)
+    # Nothing here is worth waiting for a disk: what a power cut takes is counted anew.
+    connection.execute("PRAGMA journal_mode = WAL")
+    connection.execute("PRAGMA synchronous = OFF")
+    connection.executescript(_SCHEMA)
+    if path is not None:
+        path.chmod(0o600)
+    return connection

@@ -1,0 +1,212 @@
+"""Somebody sends more than they may: every way in is counted, over all workers together."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from gateway.users import UserStore
+from tests.attacks.workers import Workers, workers
+from tests.consumers.running import Broker
+from tests.gateway.mqtt.in_memory import PahoClient
+from tests.gateway.running import Login, json_of
+from waylog.messages import decode_fix, decode_rejected
+from waylog.telemetry import now_ms
+
+QUOTA_EXCEEDED = 0x97
+#: Fixes a minute: slow enough that a test's seconds give hardly any back.
+QUOTA = 12
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one_worker", "three_workers"])
+def gateway(
+    request: pytest.FixtureRequest,
+    gateway_broker: Broker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workers]:
+    folder = tmp_path_factory.mktemp("admission")
+    with workers(
+        folder, gateway_broker.address, request.param, "--devices-per-user", "20"
+    ) as running:
+        yield running
+
+
+_numbers = iter(range(10_000))
+
+
+@pytest.fixture
+def user(gateway: Workers) -> Login:
+    return gateway.user(f"sender{next(_numbers)}-{gateway.mqtt_port}")
+
+
+def position(number: int, device: str | None = None) -> dict[str, object]:
+    named = {} if device is None else {"device": device}
+    return {"lat": 1, "lon": 2, "time": now_ms() - 1_000_000 + number * 1000, **named}
+
+
+def fixes_of(gateway: Workers, user: Login) -> list[str]:
+    fixes = [decode_fix(value) for _, value in gateway.records("location")]
+    return [fix.device for fix in fixes if fix.user == user.name]
+
+
+async def mqtt(gateway: Workers, user: Login, name: str, version: int = 5) -> PahoClient:
+    client = PahoClient(gateway.mqtt_port, f"{user.name}-{name}", version=version)
+    client.client.reconnect_delay_set(60, 60)
+    await client.connect(*user)
+    return client
+
+
+async def test_a_quota_holds_over_all_ways_together(gateway: Workers, user: Login) -> None:
+    """Each way may take a part, and what one has taken the others have not."""
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    device = f"devices/{user.name}/phone/position"
+    clients = [await mqtt(gateway, user, str(number)) for number in range(6)]
+    accepted = 0
+    async with gateway.client(user) as http:
+        for number in range(3):
+            answer = await http.post("/v1/positions", json=position(number))
+            accepted += answer.status == 200
+        async with http.ws_connect("/v1/ws") as socket:
+            for number in range(10, 13):
+                await socket.send_json({"type": "fix", "id": f"w{number}", **position(number)})
+                accepted += await _verdict(socket) == "ack"
+            for number, client in enumerate(clients * 4):
+                code = await client.publish(device, json.dumps(position(20 + number)))
+                assert code in (0, QUOTA_EXCEEDED)
+                accepted += not code
+            await socket.send_json({"type": "fix", "id": "late", **position(100)})
+            assert await _verdict(socket) == "error"
+        answer = await http.post("/v1/positions", json=position(101))
+        assert answer.status == 429
+        assert int(answer.headers["Retry-After"]) >= 1
+        answer = await http.post("/owntracks", json=owntracks(102))
+        assert answer.status == 503
+    for client in clients:
+        await client.close()
+    stored = fixes_of(gateway, user)
+    assert len(stored) == accepted
+    # What a bucket gets back while the test runs is one every five seconds.
+    assert QUOTA <= accepted <= QUOTA + 4
+
+
+async def _verdict(socket: object) -> str:
+    async with asyncio.timeout(30):
+        while True:
+            message = await socket.receive_json()  # type: ignore[attr-defined]
+            if message["type"] in ("ack", "error", "rejected"):
+                return str(message["type"])
+
+
+def owntracks(number: int) -> dict[str, object]:
+    seconds = now_ms() // 1000 - 1000 + number
+    return {"_type": "location", "lat": 1, "lon": 2, "tst": seconds, "tid": "ab"}
+
+
+async def test_what_mqtt_3_cannot_be_told_waits_and_is_stored(
+    gateway: Workers, user: Login
+) -> None:
+    """A phone with MQTT 3.1.1 deletes what is acknowledged: it waits for its turn instead."""
+    gateway.users.rights.set_quota(user.name, 120, None)
+    async with gateway.client(user) as http:
+        batch = [position(number) for number in range(118)]
+        await json_of(await http.post("/v1/positions", json=batch))
+    client = await mqtt(gateway, user, "phone", version=4)
+    device = f"devices/{user.name}/phone/position"
+    for number in range(200, 206):
+        client.client.publish(device, json.dumps(position(number)), 1)
+    async with asyncio.timeout(60):
+        for _ in range(6):
+            _, code = await client.published.get()
+            assert code.value == 0
+    await client.close()
+    assert len(fixes_of(gateway, user)) == 118 + 6
+
+
+async def test_a_held_message_of_qos_2_comes_again_on_the_next_connection(
+    gateway: Workers, user: Login
+) -> None:
+    gateway.users.rights.set_quota(user.name, 60, None)
+    async with gateway.client(user) as http:
+        batch = [position(number) for number in range(62)]
+        await json_of(await http.post("/v1/positions", json=batch))
+    topic, body = f"devices/{user.name}/phone/position", json.dumps(position(500))
+    client = await mqtt(gateway, user, "phone", version=4)
+    client.client.publish(topic, body, 2)
+    await client.vanish()
+    again = PahoClient(gateway.mqtt_port, f"{user.name}-phone", version=4, clean_session=False)
+    await again.connect(*user)
+    assert await again.publish(topic, body, 2) == 0
+    await again.close()
+    assert len(fixes_of(gateway, user)) == 63
+
+
+async def test_more_than_a_minute_at_once_is_owed(gateway: Workers, user: Login) -> None:
+    gateway.users.rights.set_quota(user.name, QUOTA, None)
+    async with gateway.client(user) as http:
+        batch = [position(number) for number in range(3 * QUOTA)]
+        await json_of(await http.post("/v1/positions", json=batch))
+        answer = await http.post("/v1/positions", json=position(1000))
+        assert answer.status == 429
+        assert 100 <= int(answer.headers["Retry-After"]) <= 125
+
+
+async def test_invented_devices_are_refused_and_kept(gateway: Workers, user: Login) -> None:
+    """Beyond the bound of an ordinary user, whichever way they come."""
+    client = await mqtt(gateway, user, "inventor")
+    old = await mqtt(gateway, user, "old", version=4)
+    async with gateway.client(user) as http:
+        for number in range(8):
+            answer = await http.post("/v1/positions", json=position(number, f"h{number}"))
+            assert (await json_of(answer))["accepted"] == 1
+        for number in range(8):
+            topic = f"devices/{user.name}/m{number}/position"
+            assert await client.publish(topic, json.dumps(position(number))) == 0
+        async with http.ws_connect("/v1/ws") as socket:
+            for number in range(8):
+                await socket.send_json({"id": f"w{number}", **position(number, f"w{number}")})
+                assert await _verdict(socket) == ("ack" if number < 4 else "rejected")
+        topic = f"devices/{user.name}/x/position"
+        assert await client.publish(topic, json.dumps(position(1))) == QUOTA_EXCEEDED
+        topic = f"owntracks/{user.name}/y"
+        assert await old.publish(topic, json.dumps(owntracks(1))) == 0
+        answer = await http.post("/v1/positions", json=position(1, "z"))
+        told = await json_of(answer)
+        assert told["accepted"] == 0
+        assert told["rejected"] == [{"index": 0, "reason": "this user may have 20 devices"}]
+        # The devices that are known go on.
+        answer = await http.post("/v1/positions", json=position(50, "m3"))
+        assert (await json_of(answer))["accepted"] == 1
+        assert (
+            await client.publish(f"devices/{user.name}/h2/position", json.dumps(position(51))) == 0
+        )
+    await client.close()
+    await old.close()
+    assert len(set(fixes_of(gateway, user))) == 20
+    kept = [decode_rejected(value) for _, value in gateway.records("error")]
+    refused = {each.device for each in kept if each.user == user.name}
+    assert {f"{user.name}/{name}" for name in ("w4", "w7", "x", "y", "z")} <= refused
+
+
+async def test_an_administrator_may_have_any_number_of_devices(gateway: Workers) -> None:
+    admin = gateway.user(f"admin{next(_numbers)}-{gateway.mqtt_port}", admin=True)
+    async with gateway.client(admin) as http:
+        batch = [position(number, f"d{number}") for number in range(50)]
+        told = await json_of(await http.post("/v1/positions", json=batch))
+        assert told["accepted"] == 50
+
+
+async def test_devices_stay_counted_over_a_restart(
+    gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    folder = tmp_path_factory.mktemp("counted")
+    login = Login("ada", UserStore(folder / "users.db").add("ada") or "")
+    for number in range(2):
+        with workers(folder, gateway_broker.address, 1, "--devices-per-user", "2") as gateway:
+            async with gateway.client(login) as http:
+                for name in ("a", "b", f"more{number}"):
+                    answer = await http.post("/v1/positions", json=position(number, name))
+                    told = await json_of(answer)
+                    assert told["accepted"] == (name in ("a", "b"))

@@ -1,0 +1,60 @@
+"""One gateway, or several workers that share a port, each in a process of its own."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from tests.consumers.running import Process
+from tests.gateway.running import Gateway
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+class Workers(Gateway):
+    """The gateway with the views, and as many that only speak MQTT as make `count` workers."""
+
+    def __init__(self, folder: Path, bootstrap_servers: str, count: int, *options: str) -> None:
+        self._count = count
+        self._edges: list[Process] = []
+        self.mqtt_port = free_port()
+        super().__init__(folder, bootstrap_servers, *options)
+
+    def start(self) -> None:
+        """Start all, and wait until they serve."""
+        mqtt = f"127.0.0.1:{self.mqtt_port}"
+        common = (
+            *("gateway", "--bootstrap-servers", self.bootstrap_servers, "--http", self.http),
+            *("--mqtt", mqtt, "--data", str(self.folder), *self._options),
+        )
+        relay = str(self.folder / "relay.sock")
+        shared = ("--workers-share-port", "--relay", relay) if self._count > 1 else ()
+        self.process = Process(*common, *shared)
+        self.http = self.process.wait_for(r"gateway ready http=(\S+)").group(1)
+        for _ in range(self._count - 1):
+            self._edges.append(Process(*common, "--workers-share-port", "--edge", relay))
+        for edge in self._edges:
+            edge.wait_for(r"gateway ready")
+
+    def close(self) -> None:
+        """Stop all of them."""
+        for edge in self._edges:
+            edge.stop()
+        super().close()
+
+
+@contextmanager
+def workers(folder: Path, bootstrap_servers: str, count: int, *options: str) -> Iterator[Workers]:
+    """So many workers, stopped at the end."""
+    running = Workers(folder, bootstrap_servers, count, *options)
+    try:
+        yield running
+    finally:
+        running.close()

@@ -1,0 +1,140 @@
+"""Quotas and devices of users: what is counted, and by whom it is shared."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.sender_devices import SenderDevices
+from gateway.token_buckets import TokenBuckets
+
+DAY_S = 86_400
+
+
+class Clock:
+    """Seconds that a test counts."""
+
+    def __init__(self, now: float = 1_000.0) -> None:
+        self.now = now
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_bucket_is_shared_by_all_who_have_the_file(tmp_path: Path) -> None:
+    clock = Clock()
+    one, other = (TokenBuckets(tmp_path / "quotas", clock) for _ in range(2))
+    assert one.take("ada", 10, 6) == 0
+    assert other.take("ada", 10, 4) == 0
+    assert one.take("ada", 10, 1) == 6
+    assert other.take("bob", 10, 10) == 0
+    clock.now += 6
+    assert other.take("ada", 10, 1) == 0
+    assert one.take("ada", 10, 1) > 0
+    one.close()
+    other.close()
+
+
+def test_a_bucket_outlives_its_process_and_the_machine(tmp_path: Path) -> None:
+    clock = Clock()
+    first = TokenBuckets(tmp_path / "quotas", clock)
+    assert first.take("ada", 60, 60) == 0
+    first.close()
+    clock.now = 5.0  # started again
+    again = TokenBuckets(tmp_path / "quotas", clock)
+    assert again.take("ada", 60, 1) == 1
+    clock.now += 2
+    assert again.take("ada", 60, 1) == 0
+    again.close()
+
+
+def test_more_than_a_bucket_holds_is_owed() -> None:
+    clock = Clock()
+    buckets = TokenBuckets(clock=clock)
+    assert buckets.take("ada", 60, 150) == 0
+    assert buckets.take("ada", 60, 1) == 91
+    clock.now += 91
+    assert buckets.take("ada", 60, 1) == 0
+
+
+def test_a_process_that_is_killed_lets_go_of_its_lock(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, sys; from pathlib import Path\n"
+        "from gateway.token_buckets import TokenBuckets\n"
+        "buckets = TokenBuckets(Path(sys.argv[1]))\n"
+        "buckets.take('ada', 10, 3)\n"
+        "with buckets._locked(0): os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "quotas")], check=False)
+    buckets = TokenBuckets(tmp_path / "quotas")
+    assert buckets.take("ada", 10, 8) > 0
+    assert buckets.take("ada", 10, 7) == 0
+    with buckets._locked(0):
+        pass
+    buckets.close()
+
+
+@settings(max_examples=50, deadline=None)
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 1), st.integers(1, 9), st.floats(0, 20)), min_size=1, max_size=40
+    )
+)
+def test_no_more_than_a_bucket_and_what_it_gets_is_ever_taken(
+    steps: list[tuple[int, int, float]],
+) -> None:
+    clock = Clock()
+    buckets = TokenBuckets(clock=clock)
+    taken = [0, 0]
+    for user, count, pause_s in steps:
+        if not buckets.take(f"user{user}", 9, count):
+            taken[user] += count
+        clock.now += pause_s
+        assert taken[user] <= 9 + 9 / 60 * (clock.now - 1_000) + 1e-6
+
+
+def test_so_many_devices_and_no_more(tmp_path: Path) -> None:
+    clock = Clock(100 * DAY_S)
+    one, other = (SenderDevices(tmp_path / "devices", b"key", clock) for _ in range(2))
+    assert [one.admits("ada", f"ada/{n}", 3) for n in range(4)] == [True, True, True, False]
+    assert not other.admits("ada", "ada/9", 3)
+    assert other.admits("ada", "ada/2", 3)
+    assert other.admits("bob", "bob/1", 3)
+    # A greater bound counts at once.
+    assert one.admits("ada", "ada/3", 4)
+    one.close()
+    other.close()
+
+
+def test_a_device_that_is_erased_or_long_silent_frees_its_place(tmp_path: Path) -> None:
+    clock = Clock(100 * DAY_S)
+    devices = SenderDevices(tmp_path / "devices", b"key", clock)
+    assert devices.admits("ada", "ada/1", 2)
+    assert devices.admits("ada", "ada/2", 2)
+    devices.forget("ada/1")
+    clock.now += 2
+    assert devices.admits("ada", "ada/3", 2)
+    assert not devices.admits("ada", "ada/1", 2)
+    for _ in range(31):
+        clock.now += DAY_S
+        assert devices.admits("ada", "ada/3", 2)
+    assert devices.admits("ada", "ada/4", 2)
+    devices.close()
+
+
+def test_the_file_holds_no_names_and_a_damaged_one_is_begun_anew(tmp_path: Path) -> None:
+    path = tmp_path / "devices"
+    devices = SenderDevices(path, b"key")
+    assert devices.admits("somebody", "somebody/somewhere", 1)
+    devices.close()
+    content = path.read_bytes()
+    assert b"some" not in content
+    assert path.stat().st_mode & 0o777 == 0o600
+    path.write_bytes(b"x" * len(content))
+    devices = SenderDevices(path, b"key")
+    assert devices.admits("somebody", "somebody/else", 1)
+    devices.close()
