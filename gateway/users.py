@@ -23,13 +23,14 @@ from argon2 import PasswordHasher
 
 from gateway import rights_versions, scram_verifiers
 from gateway.rights import USUAL_RIGHTS, Rights, RightsTable
+from gateway.text import CONTROL_CHARACTERS, NONCHARACTERS
 
 #: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
 TOKEN_PREFIX: Final = "wl_"  # noqa: S105
 
 #: A user's name is a level of MQTT topics and a part of the record key.
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-DEVICE_NAME = re.compile(r"[^\x00-\x20/+#\x7f-\x9f]{1,128}")
+DEVICE_NAME = re.compile(rf"[^ /+#{CONTROL_CHARACTERS}{NONCHARACTERS}]{{1,128}}")
 
 PASSWORD_CHARACTERS_MIN: Final = 8
 

@@ -49,6 +49,8 @@ cdef class Decoder:
     cdef int _check_first_byte(self, uint8_t first) except -1
 
 
+cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept
+cdef bint is_sendable(str text) except -1
 cpdef bytes encode_puback(int packet_id)
 cpdef bytes encode_publish(
     int version, str topic, bytes payload, int qos, bint retain, bint dup, int packet_id,

@@ -73,6 +73,7 @@ class Decoder:
     def buffered_bytes(self) -> int:
         """How much was received and not yet returned as packets."""
 
+def string_is_valid(text: str) -> bool: ...
 def encode_puback(packet_id: int) -> bytes:
     """PUBACK with success, the same in all versions."""
 

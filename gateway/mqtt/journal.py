@@ -17,6 +17,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.packets import Properties
 from gateway.mqtt.session import Delivery, Message, Session
 
@@ -126,6 +127,7 @@ class Journal:
         self.host: Host | None = None
         self.unreadable = 0
         self.failed = 0  # appends
+        self.purged = 0  # records that no client could read
         self._append = append
         self._schedule = schedule
         self._scheduled = False
@@ -182,7 +184,9 @@ class Journal:
         if value is not None and self.shared:
             stored = self._message_decoder.decode(value)
             if stored.worker != self.worker:
-                self.host.take_retained(self.message(stored))
+                message = self.message(stored)
+                if is_sendable(message):
+                    self.host.take_retained(message)
 
     def _remember(self, key: SessionKey, value: bytes) -> None:
         self._sessions.pop(key, None)
@@ -191,6 +195,12 @@ class Journal:
             del self._sessions[next(iter(self._sessions))]
 
     # --- for the router -------------------------------------------------------------------------
+
+    def purge(self) -> None:
+        """End sessions of clients that nobody can be any more: MQTT does not allow their names."""
+        for key in [key for key in self._sessions if not string_is_valid(key[1])]:
+            self.purged += 1
+            self.ended(key)
 
     def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
         """All sessions that have not expired."""
@@ -235,11 +245,17 @@ class Journal:
         return self._sessions.get(key) if self.owner_of(key) is None else None
 
     def stored_retained(self) -> Iterable[Message]:
-        """The retained messages that were read before there was a host."""
+        """The retained messages that were read before there was a host.
+
+        Those that clients cannot read, of before there was a rule, end here.
+        """
         retained, self._retained = self._retained, {}
-        for value in retained.values():
+        for topic, value in retained.items():
             message = self.message(self._message_decoder.decode(value))
-            if not message.expired(self._clock()):
+            if not is_sendable(message):
+                self.purged += 1
+                self._append(_key(RETAINED, topic), None)
+            elif not message.expired(self._clock()):
                 yield message
 
     def age_s(self, stored: StoredSession) -> float:
@@ -351,7 +367,11 @@ class Journal:
         session.received = set(stored.received) or None
         session.next_packet_id = stored.next_packet_id
         for each in stored.waiting:
-            delivery = Delivery(self.message(each.message), each.qos, each.retain, each.identifiers)
+            message = self.message(each.message)
+            if not is_sendable(message):
+                self.purged += 1
+                continue
+            delivery = Delivery(message, each.qos, each.retain, each.identifiers)
             if each.packet_id:
                 delivery.released = each.released
                 if session.in_flight is None:
@@ -407,3 +427,22 @@ def _alive(session: StoredSession, now_ms: int) -> bool:
 
 def _key(*parts: str) -> bytes:
     return "\0".join(parts).encode("utf-8", "surrogatepass")
+
+
+def is_sendable(message: Message) -> bool:
+    """Whether clients can read a message: libmosquitto ends its connection at a control character,
+    and earlier versions of the gateway took them.
+    """
+    if not string_is_valid(message.topic):
+        return False
+    for value in (message.properties or {}).values():
+        texts = (
+            [value]
+            if isinstance(value, str)
+            else [text for pair in value if isinstance(pair, tuple) for text in pair]
+            if isinstance(value, list)
+            else []
+        )
+        if not all(map(string_is_valid, texts)):
+            return False
+    return True

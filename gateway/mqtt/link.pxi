@@ -305,6 +305,10 @@ cdef class Link:
         cdef str topic = message.topic
         cdef dict properties = None
         cdef bytes data
+        if not is_sendable(topic):
+            # A device's name of before there was a rule: the client would end the connection.
+            self._router.counters["deliveries_dropped"] += 1
+            return False
         if self.version == 5:
             properties = dict(message.properties) if message.properties else {}
             if identifiers:

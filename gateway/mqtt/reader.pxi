@@ -61,14 +61,64 @@ cdef bytes read_binary(Reader* reader):
     return PyBytes_FromStringAndSize(<const char*> reader.position - size, size)
 
 
-cdef str decode_string(const uint8_t* start, Py_ssize_t size):
-    """Section 1.5.4: well-formed UTF-8, no surrogates, no U+0000."""
-    if memchr(start, 0, size) != NULL:
-        malformed("string has U+0000 in it")
+cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept:
+    """Whether UTF-8 that is well-formed has neither control characters nor non-characters.
+
+    Section 1.5.4 leaves it to the receiver; libmosquitto ends its connection when it reads one, so
+    that a single one in a retained topic would keep every such client and bridge away.
+    """
+    cdef const uint8_t* end = start + size
+    cdef uint8_t first
+    while start < end:
+        first = start[0]
+        if first < 0x80:
+            if first < 0x20 or first == 0x7F:
+                return False
+            start += 1
+        elif first < 0xE0:
+            if first == 0xC2 and start[1] < 0xA0:  # U+0080 to U+009F
+                return False
+            start += 2
+        elif first < 0xF0:
+            if first == 0xEF and (
+                (start[1] == 0xB7 and 0x90 <= start[2] <= 0xAF)  # U+FDD0 to U+FDEF
+                or (start[1] == 0xBF and start[2] >= 0xBE)  # U+FFFE, U+FFFF
+            ):
+                return False
+            start += 3
+        else:
+            if start[1] & 0x0F == 0x0F and start[2] == 0xBF and start[3] >= 0xBE:
+                return False
+            start += 4
+    return True
+
+
+cdef bint is_sendable(str text) except -1:
+    """The same of a string that came another way, which may be longer than MQTT allows."""
+    cdef Py_ssize_t size
+    cdef const char* start
     try:
-        return PyUnicode_DecodeUTF8(<char*> start, size, NULL)
+        start = PyUnicode_AsUTF8AndSize(text, &size)
+    except UnicodeEncodeError:
+        return False
+    return size <= 0xFFFF and is_printable(<const uint8_t*> start, size)
+
+
+def string_is_valid(str text):
+    """Whether a string may stand in a packet (section 1.5.4)."""
+    return is_sendable(text)
+
+
+cdef str decode_string(const uint8_t* start, Py_ssize_t size):
+    """Section 1.5.4: well-formed UTF-8 without surrogates, and what `is_printable` says."""
+    cdef str decoded
+    try:
+        decoded = PyUnicode_DecodeUTF8(<char*> start, size, NULL)
     except UnicodeDecodeError:
         malformed("string is not UTF-8")
+    if not is_printable(start, size):
+        malformed("string has a control character or a non-character in it")
+    return decoded
 
 
 cdef str read_string(Reader* reader):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
+from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.journal import Journal, StoredSession
 from gateway.mqtt.packets import (
     Connect,
@@ -32,6 +33,7 @@ from gateway.mqtt.topics import (
     filter_is_valid,
     split_share,
 )
+from waylog.topics import MQTT_STATE
 
 if TYPE_CHECKING:
     from gateway.mqtt.connection import Connection
@@ -83,6 +85,7 @@ class Router(Hub):
         for message in journal.stored_retained():
             self.retained.take(message)
         self.retained.on_put = journal.retained_changed
+        journal.purge()
         if not journal.shared:
             # Messages for a client that is away wait at the one worker there is.
             for (user, client_id), stored in journal.stored():
@@ -96,6 +99,12 @@ class Router(Hub):
                 session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
                 self._offline[session] = None
                 self.timers.schedule(session, session.deadline)
+        if journal.purged:
+            logger.warning(
+                "%d records of %s were removed: no MQTT client can read the names in them",
+                journal.purged,
+                MQTT_STATE,
+            )
         self._journal = journal
         journal.host = self
 
@@ -146,6 +155,8 @@ class Router(Hub):
 
     def _restore(self, session: Session, stored: StoredSession, journal: Journal) -> None:
         for each in stored.subscriptions:
+            if not string_is_valid(each.filter):
+                continue
             request = SubscriptionRequest(
                 each.filter, each.qos, each.no_local, each.retain_as_published
             )

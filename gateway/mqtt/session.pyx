@@ -8,7 +8,9 @@ shell takes them. Who may connect, subscribe and publish is decided in Python (`
 cimport cython
 from collections import deque
 
-from gateway.mqtt.codec cimport Acknowledgement, Decoder, Publish, encode_puback, encode_publish
+from gateway.mqtt.codec cimport (
+    Acknowledgement, Decoder, Publish, encode_puback, encode_publish, is_sendable,
+)
 from gateway.mqtt.topics cimport ElsewhereInterest, Subscription, SubscriptionTree
 
 from gateway.mqtt.codec import encode_acknowledgement, encode_pingresp
