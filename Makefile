@@ -37,6 +37,7 @@ lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
 	.venv/bin/ruff format --check
 	.venv/bin/mypy
 	.venv/bin/lint-imports
+	deploy/check_private_api.sh
 
 bench: setup-test  ## rates of the parts and CPU per fix, as docs/performance.md has them
 	$(PYTHON) -m load_tests.bench $(BENCH)

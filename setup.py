@@ -1,9 +1,11 @@
 """The list of Cython extensions; everything else about the build is in pyproject.toml."""
 
 import os
+from pathlib import Path
 
 from Cython.Build import cythonize
 from setuptools import Extension, setup
+from setuptools.command.bdist_wheel import bdist_wheel
 
 # Listed by hand: a glob would also compile Cython's own files inside .venv.
 EXTENSIONS = [
@@ -30,9 +32,27 @@ EXTENSIONS = [
     "waylog/record_batch.pyx",
 ]
 
+# Built by the set-up, not kept in git: a platform does not start, or has no map, without them.
+WORLD = ["geoservice/world/world.bin", "gateway/web/vendor", "gateway/web/world"]
+
+
+class CompleteWheel(bdist_wheel):
+    """Refuses to make a wheel that could not be started from."""
+
+    def run(self) -> None:
+        """Make the wheel; raises SystemExit with what is missing."""
+        missing = [path for path in WORLD if not Path(path).exists()]
+        if missing:
+            raise SystemExit(f"missing: {', '.join(missing)}; `make setup` builds them first")
+        if not self.distribution.has_ext_modules():
+            raise SystemExit("WAYLOG_SKIP_EXTENSIONS is for `pip install -e`, not for wheels")
+        super().run()
+
+
 # The set-up installs the packages first and compiles afterwards, so that a change of one .pyx does
 # not install everything again.
 setup(
+    cmdclass={"bdist_wheel": CompleteWheel},
     ext_modules=[]
     if os.environ.get("WAYLOG_SKIP_EXTENSIONS")
     else cythonize(
@@ -46,5 +66,5 @@ setup(
         ],
         build_dir="build/cython",
         compiler_directives={"language_level": 3},
-    )
+    ),
 )

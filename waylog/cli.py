@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
+from waylog.extras import extra_of, install_command
 from waylog.private_files import create_private_files
 
 EXIT_DONE = 0
@@ -104,6 +105,22 @@ def main(argv: Sequence[str] | None = None) -> int:
     words = list(sys.argv[1:] if argv is None else argv)
     name = next((word for word in words if not word.startswith("-")), None)
     command = next((each for each in COMMANDS if each.name == name), None)
+    try:
+        return _run(command, words)
+    except ModuleNotFoundError as error:
+        extra = extra_of(error.name or "", name or "")
+        if extra is None:
+            raise
+        print(
+            f"waylog {name}: {error.name} is not installed: {install_command(extra)}",
+            file=sys.stderr,
+        )
+        return EXIT_FAILED
+    finally:
+        logging.shutdown()
+
+
+def _run(command: Command | None, words: Sequence[str]) -> int:
     arguments = _parser(command).parse_args(words)
     assert command is not None
     if command.module.startswith("spark."):
@@ -122,8 +139,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         # The reader of our output (`| head`) has seen enough.
         sys.stderr.close()
         return EXIT_DONE
-    finally:
-        logging.shutdown()
 
 
 if __name__ == "__main__":

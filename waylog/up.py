@@ -29,6 +29,7 @@ from waylog.config import (
     Endpoint,
     parse_endpoint,
 )
+from waylog.extras import install_command, is_installed
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
@@ -246,6 +247,11 @@ class _Platform:
             first = _with_port(arguments.kafka)
             brokers = BrokerProcesses.plan(data.broker, first, arguments.brokers, _free_or_other)
         history = None if arguments.no_history else arguments.history or str(data.history)
+        if history is not None and not is_installed("spark"):
+            raise CommandError(
+                "the history needs Spark, which is not installed: "
+                f"{install_command('spark')}, or start with --no-history"
+            )
         return cls(
             data=data,
             http=_with_port(arguments.http),

