@@ -17,6 +17,7 @@ from gateway.addresses import is_loopback
 from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.formats.values import SECRET_PARAMETERS, parameters
+from gateway.permissions import may_see
 from gateway.services import SERVICES
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX
 
@@ -162,10 +163,9 @@ def require_device(identity: Identity, device: str) -> None:
     user, separator, name = device.partition("/")
     if not separator or not user or not name:
         raise Refused(404, f"{device[:200]!r} is not a device: USER%2FDEVICE is expected")
-    if identity.device is not None:
-        if device != f"{identity.user}/{identity.device}":
+    if not may_see(identity, device):
+        if user == identity.user:
             raise Refused(403, "this token is good for another device")
-    elif user != identity.user and not identity.admin and user not in identity.rights.friends:
         raise Refused(403, "this device belongs to another user")
 
 

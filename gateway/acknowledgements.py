@@ -170,15 +170,22 @@ def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
     """
     messages: list[dict[str, Any]] = []
     devices = [
-        device
-        for user in sorted(identity.rights.friends)
+        (device, since)
+        for user, since in sorted(identity.rights.friends.items())
         for device in services.location_view.devices(user)
     ]
-    for device in devices[:FRIENDS_MAX]:
-        fix = services.location_view.latest(device)
-        if fix is not None:
-            messages.append(location(fix))
-            address = services.address_view.latest(device)
+    tell = services.friend_filter
+    for device, since in devices[:FRIENDS_MAX]:
+        newest_fix = services.location_view.latest(device)
+        if newest_fix is None or newest_fix.time < since:
+            continue
+        fix = tell.fix(newest_fix)
+        if fix is None:
+            continue
+        messages.append(location(fix))
+        newest_address = services.address_view.latest(device)
+        if newest_address is not None and newest_address.time >= since:
+            address = tell.address(newest_address)
             if address is not None:
                 messages.append(card(address, fix, services.cards.of(device)))
     return messages

@@ -48,7 +48,7 @@ class Question(msgspec.Struct):
     limit: int
     #: Of a track: its format, what is not shown, and how many bytes of points follow the line.
     format: str = ""
-    circles: tuple[Circle, ...] = ()
+    circles: tuple[Circle, ...] | None = None
     recent: int = 0
 
 
@@ -85,19 +85,19 @@ class Archive:
         to_ms: int,
         *,
         recent: bytes,
-        circles: Sequence[Circle],
+        circles: Sequence[Circle] | None,
         name: str,
     ) -> bytes:
         """The way of a device with from_ms <= time <= to_ms, in the format of that name.
 
         `recent` are packed points that memory has; where there is no history they are all. Homes
-        within the circles are hidden. Raises ArchiveUnavailable, and ArchiveRefused for more than
-        POINTS_MAX.
+        within the circles are hidden, unless its owner asks (None). Raises ArchiveUnavailable, and
+        ArchiveRefused for more than POINTS_MAX.
         """
         if not self._urls[0]:
             return await asyncio.to_thread(_encode, name, device, recent, circles)
         question = Question(
-            *("track", device, from_ms, to_ms, POINTS_MAX, name, tuple(circles), len(recent))
+            *("track", device, from_ms, to_ms, POINTS_MAX, name, _tuple(circles), len(recent))
         )
         return await self._ask(question, recent)
 
@@ -195,7 +195,11 @@ class Archive:
             await process.wait()
 
 
-def _encode(name: str, device: str, recent: bytes, circles: Sequence[Circle]) -> bytes:
+def _tuple(circles: Sequence[Circle] | None) -> tuple[Circle, ...] | None:
+    return None if circles is None else tuple(circles)
+
+
+def _encode(name: str, device: str, recent: bytes, circles: Sequence[Circle] | None) -> bytes:
     # Only with the first track does a gateway without a history need what encodes it.
     from gateway.track_encoders import encode_track
     from gateway.track_points import unpacked

@@ -1,15 +1,17 @@
-"""What others than its owner learn of a device's home: about where it is, and not more.
+"""Around each home lies a circle, and whatever happens within it is told to others as its middle.
 
-Around each home lies a circle whose middle is not the home: it is moved by some way that follows
-from the place's id, which others are never told, so it is always the same way and nobody gets
-nearer by asking often. What happened within the circle is given as its middle.
+The middle is not the home. It is moved by a way that follows from a secret of the installation, so
+nobody can compute it, and the home may be anywhere in the circle with the same likelihood, apart
+from its rim. It is always the same way, so nobody gets nearer by asking often. Each run of the
+places job finds a home some metres away from where it was: so the way is that of a cell of a secret
+grid, and many runs give one circle, or two that differ by a cell where a home lies on an edge.
 """
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Iterable
+from hashlib import blake2b
 from typing import TYPE_CHECKING, Any, Final, NamedTuple
 
 if TYPE_CHECKING:
@@ -17,17 +19,20 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 RADIUS_M: Final = 500.0
-#: The home is within the circle, and hardly ever near its middle.
-_MOVED_M: Final = (100.0, 350.0)
+#: A home, with what its fixes scatter around it, stays within the circle: half the diagonal of a
+#: cell and the way make 356 m at most.
+_CELL_M: Final = 150.0
+_MOVED_M_MAX: Final = 250.0
+#: Cells that share a way. A home that is really another one, farther away, has another way, so that
+#: whoever knows the old one does not know the new one.
+_CELLS_OF_A_WAY: Final = 8
 
 _METRES_PER_DEGREE: Final = 111_195.0
-_HOME: Final = "home"
 
 
 class Circle(NamedTuple):
-    """About where somebody lives."""
+    """About where somebody lives: its middle, in degrees."""
 
-    place_id: str
     lat: float
     lon: float
 
@@ -46,58 +51,36 @@ class Circle(NamedTuple):
         return north**2 + east**2 <= (RADIUS_M / _METRES_PER_DEGREE) ** 2
 
 
-class HomeBlur:
-    """Hides the homes among some places of a device, as the gateway reads them."""
-
-    def __init__(self, places: Iterable[dict[str, Any]]) -> None:
-        known = list(places)
-        #: Around homes; what is within is not to be shown.
-        self.circles = [_circle(place) for place in known if place["label"] == _HOME]
-        self._inside = {
-            place["place_id"] for place in known if self._around(place["lat"], place["lon"])
-        }
-
-    def places(self, places: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same places; homes about where they are, without what tells more."""
-        shown = []
-        for place in places:
-            circle = self._around(place["lat"], place["lon"])
-            if circle is None:
-                shown.append(place)
-            elif place["label"] == _HOME:
-                hidden = {"place_id": _HOME, "name": None, "address": None}
-                shown.append(place | hidden | {"lat": circle.lat, "lon": circle.lon})
-            # A shop next door would tell as much as the home itself.
-        return shown
-
-    def visits(self, visits: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same visits; those within the circle are at home, as far as others can tell."""
-        shown = []
-        for visit in visits:
-            circle = self._around(visit["lat"], visit["lon"])
-            at_home = (
-                {} if circle is None else {"place_id": _HOME, "lat": circle.lat, "lon": circle.lon}
-            )
-            shown.append(visit | at_home)
-        return shown
-
-    def trips(self, trips: Iterable[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The same trips; those from or to places within the circle are from or to home."""
-        return [
-            trip | {end: _HOME for end in ("origin", "destination") if trip[end] in self._inside}
-            for trip in trips
-        ]
-
-    def _around(self, lat: float, lon: float) -> Circle | None:
-        return next((circle for circle in self.circles if circle.has(lat, lon)), None)
+def circles_around(
+    user: str, homes: Iterable[tuple[float, float]], key: bytes
+) -> tuple[Circle, ...]:
+    """The circles around the homes (lat, lon in degrees) of a user; `key` is the secret."""
+    return tuple(dict.fromkeys(_circle(user, lat, lon, key) for lat, lon in homes))
 
 
-def _circle(place: dict[str, Any]) -> Circle:
-    digest = hashlib.blake2b(f"home\0{place['place_id']}".encode(), digest_size=8).digest()
-    direction = int.from_bytes(digest[:4], "big") / 2**32 * 2 * math.pi
-    least, most = _MOVED_M
-    away = least + int.from_bytes(digest[4:], "big") / 2**32 * (most - least)
-    lat = float(place["lat"]) + away * math.cos(direction) / _METRES_PER_DEGREE
-    shrink = max(math.cos(math.radians(lat)), 1e-6)
-    lon = float(place["lon"]) + away * math.sin(direction) / _METRES_PER_DEGREE / shrink
-    return Circle(str(place["place_id"]), round(lat, 5), round((lon + 180) % 360 - 180, 5))
+def _circle(user: str, lat: float, lon: float, key: bytes) -> Circle:
+    north_phase, east_phase = _numbers(key, "grid", user)
+    row = math.floor(lat * _METRES_PER_DEGREE / _CELL_M + north_phase)
+    lat = (row + 0.5 - north_phase) * _CELL_M / _METRES_PER_DEGREE
+    # The width of a cell is that of its row, wherever in it the home is.
+    cell = _CELL_M / _METRES_PER_DEGREE / _shrink(lat)
+    column = math.floor(lon / cell + east_phase)
+    lon = (column + 0.5 - east_phase) * cell
+    way = f"{row // _CELLS_OF_A_WAY}\0{column // _CELLS_OF_A_WAY}"
+    turn, far = _numbers(key, "way", f"{user}\0{way}")
+    # The root makes all of a disc equally likely.
+    away = _MOVED_M_MAX * math.sqrt(far) / _METRES_PER_DEGREE
+    lat += away * math.cos(2 * math.pi * turn)
+    lon += away * math.sin(2 * math.pi * turn) / _shrink(lat)
+    return Circle(round(max(-90.0, min(90.0, lat)), 5), round((lon + 180) % 360 - 180, 5))
+
+
+def _shrink(lat: float) -> float:
+    return max(math.cos(math.radians(lat)), 1e-6)
+
+
+def _numbers(key: bytes, kind: str, text: str) -> tuple[float, float]:
+    """Two numbers in [0, 1) that nobody knows who has not the key."""
+    digest = blake2b(f"{kind}\0{text}".encode(), key=key, digest_size=16).digest()
+    one, other = digest[:8], digest[8:]
+    return int.from_bytes(one, "big") / 2**64, int.from_bytes(other, "big") / 2**64

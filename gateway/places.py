@@ -35,6 +35,8 @@ class Places:
         self._reading = asyncio.Lock()
         self._version: tuple[int, int] | None = None
         self._by_user: dict[str, list[dict[str, Any]]] = {}
+        #: Whether places have been looked up; there may be none.
+        self.looked_up = self._path is None
         self._subscribers: list[Callable[[], object]] = []
 
     async def of_device(self, device: str) -> list[dict[str, Any]]:
@@ -55,6 +57,14 @@ class Places:
             place
             for place in self._by_user.get(user, ())
             if place["device"] in (device, name, None)
+        ]
+
+    def homes(self, user: str) -> list[tuple[float, float]]:
+        """Where a user lives, as far as its places tell: degrees."""
+        return [
+            (place["lat"], place["lon"])
+            for place in self._by_user.get(user, ())
+            if place["label"] == "home"
         ]
 
     def has(self, user: str) -> bool:
@@ -81,6 +91,7 @@ class Places:
             try:
                 status = await asyncio.to_thread(path.stat)
             except FileNotFoundError:
+                self.looked_up = True
                 return
             except OSError as error:
                 raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
@@ -89,6 +100,7 @@ class Places:
                 return
             self._by_user = await _read(path)
             self._version = version
+            self.looked_up = True
         for subscriber in self._subscribers:
             subscriber()
 

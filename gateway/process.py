@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,6 +17,7 @@ from gateway.archive import Archive
 from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.friend_filter import FriendFilter
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.lifetime import Started, serve_until_stopped
@@ -28,12 +29,13 @@ from gateway.mqtt.options import MqttOptions, within_file_limit
 from gateway.notices import Notices, OncePerMachine, event_of
 from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
-from gateway.places import Places
+from gateway.places import Places, PlacesUnavailable
 from gateway.push import Pusher
 from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.services import Services
 from gateway.submit import Submitter
+from gateway.telling import Telling
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
@@ -54,6 +56,10 @@ logger = logging.getLogger(__name__)
 #: At 20,000 fixes a second phones may come again with the same one for 50 s at least: after a storm
 #: it took the last of 100,000 half of that. 16 to 32 bytes each, where there are so many.
 _KNOWN_FIXES_MAX: Final = 2_000_000
+
+
+#: So long a start waits for favourite places to be read.
+_PLACES_S: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -139,7 +145,16 @@ class _Gateway:
         self.address_view = AddressView()
         self.pusher = Pusher()
         self.address_view.on_address(self.pusher.address_changed)
-        self.viewers = Viewers((self.location_view, self.address_view), self.metrics)
+        self.places = Places(settings.places)
+        self.friend_filter = FriendFilter(self.places, store.rights.secret("friend-filter"))
+        self.places.on_change(self.friend_filter.homes_changed)
+        self.viewers = Viewers(
+            (self.location_view, self.address_view),
+            self.metrics,
+            self.permissions,
+            Telling(self.friend_filter),
+        )
+        self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
         self.address_view.watch(self.viewers)
         #: Where other workers meet this one.
@@ -160,7 +175,6 @@ class _Gateway:
                 metrics=self.metrics,
                 is_stored=partial(self.channel.request, "known"),
             )
-        self.places = Places(settings.places)
         self.archive = Archive(settings.history, settings.places)
         stack.push_async_callback(self.archive.close)
         once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
@@ -181,6 +195,9 @@ class _Gateway:
 
         Before that a repeated fix could not be told from a new one.
         """
+        # Friends are told of nobody's position before it is known where people live.
+        looking = asyncio.create_task(self._look_up_places())
+        self._stack.callback(looking.cancel)
         tail = self._settings.view_tail_records
         for view, topic, newest, fetching in (
             # At once: what another worker has stored must soon be known as a repeat here.
@@ -210,9 +227,9 @@ class _Gateway:
             len(self.location_view.known_fixes),
         )
         look_for_garbage_less_often()
+        await asyncio.wait({looking}, timeout=_PLACES_S)
         self._register_gauges()
         if not self._settings.open_mode:
-            self.revocations.subscribe(self.viewers.end_revoked)
             for watch in (self.revocations.watch, self.permissions.watch):
                 watching = asyncio.create_task(watch())
                 self._stack.callback(watching.cancel)
@@ -222,6 +239,10 @@ class _Gateway:
         server = await self._start_http()
         self.http_endpoint = server.endpoint
         self._stack.push_async_callback(server.close)
+
+    async def _look_up_places(self) -> None:
+        with suppress(PlacesUnavailable):
+            await self.places.refresh()
 
     async def _start_http(self) -> HttpServer:
         settings = self._settings
@@ -235,6 +256,7 @@ class _Gateway:
             metrics=self.metrics,
             pipeline=self.pipeline,
             places=self.places,
+            friend_filter=self.friend_filter,
             notices=self.notices,
             web_push=self.web_push,
             archive=self.archive,

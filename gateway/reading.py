@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
 from aiohttp import web
@@ -14,10 +14,11 @@ from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
 from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
 from gateway.formats.values import time_ms
-from gateway.home_blur import HomeBlur
+from gateway.permissions import Sight, friends_since, may_look_back, may_see, sight_of
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
+from waylog.messages import encode
 
 _Read = TypeVar("_Read")
 
@@ -39,19 +40,30 @@ def routes() -> list[web.RouteDef]:
     ]
 
 
-def _row(device: str, services: Services) -> dict[str, Any]:
-    """What is known of a device: newest fix and newest address, as the log has them."""
+def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
+    """What somebody is shown of a device: newest fix and newest address; None: nothing."""
     fix = services.location_view.latest(device)
     address = services.address_view.latest(device)
+    sight = sight_of(identity, device)
+    if sight is Sight.NOTHING:
+        return None
+    if sight is Sight.TOLD:
+        since = friends_since(identity, device.partition("/")[0]) or 0
+        fix = services.friend_filter.fix(fix) if fix and fix.time >= since else None
+        address = (
+            services.friend_filter.address(address) if address and address.time >= since else None
+        )
     place = fix or address
+    if place is None:
+        return None
     user, _, name = device.partition("/")
     return {
         "device": device,
         "user": user,
         "name": name,
-        "lat": place.lat if place else None,
-        "lon": place.lon if place else None,
-        "time": place.time if place else None,
+        "lat": place.lat,
+        "lon": place.lon,
+        "time": place.time,
         "fix": fix,
         "address": address,
     }
@@ -60,73 +72,100 @@ def _row(device: str, services: Services) -> dict[str, Any]:
 async def _devices(request: web.Request) -> web.Response:
     identity = await reader(request)
     services = request.app[SERVICES]
+    await _homes_known(services)
     limit = _whole_number(request, "limit", _DEVICES_MAX)
     after = request.query.get("after", "")
     names = [name for name in _visible(identity, services) if name > after]
-    answer = json_answer([_row(name, services) for name in names[:limit]])
+    rows = [_row(name, identity, services) for name in names[:limit]]
+    answer = json_answer([row for row in rows if row is not None])
     if len(names) > limit:
         answer.headers["Waylog-More-After"] = quote(names[limit - 1], safe="")
     return answer
 
 
 def _visible(identity: Identity, services: Services) -> list[str]:
-    if identity.device is not None:
-        own = f"{identity.user}/{identity.device}"
-        return [own] if own in services.location_view or own in services.address_view else []
-    users = [None] if identity.admin else [identity.user, *identity.rights.friends]
     # A device that has been silent for long may be known by its address alone.
     views = (services.location_view, services.address_view)
-    return sorted({device for user in users for view in views for device in view.devices(user)})
+    everybody = identity.admin and identity.device is None
+    users = [None] if everybody else [identity.user, *identity.rights.friends]
+    devices = {device for user in users for view in views for device in view.devices(user)}
+    return sorted(device for device in devices if may_see(identity, device))
 
 
-async def _allowed_device(request: web.Request) -> str:
+async def _homes_known(services: Services) -> None:
+    """Have what friends are told depend on the homes of now. Raises Refused."""
+    try:
+        await services.places.refresh()
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+async def _allowed_device(request: web.Request) -> tuple[str, Identity]:
     identity = await reader(request)
     device = request.match_info["device"]
     require_device(identity, device)
-    return device
+    if sight_of(identity, device) is Sight.TOLD:
+        await _homes_known(request.app[SERVICES])
+    return device, identity
 
 
 async def _device(request: web.Request) -> web.Response:
-    device = await _allowed_device(request)
-    services = request.app[SERVICES]
-    if device not in services.location_view and device not in services.address_view:
+    device, identity = await _allowed_device(request)
+    row = _row(device, identity, request.app[SERVICES])
+    if row is None:
         raise Refused(404, "nothing is known of this device")
-    return json_answer(_row(device, services))
+    return json_answer(row)
 
 
 async def _address(request: web.Request) -> web.Response:
-    device = await _allowed_device(request)
-    value = request.app[SERVICES].address_view.newest_raw(device)
+    device, identity = await _allowed_device(request)
+    services = request.app[SERVICES]
+    if sight_of(identity, device) is Sight.TOLD:
+        row = _row(device, identity, services)
+        value = encode(row["address"]) if row and row["address"] else None
+    else:
+        value = services.address_view.newest_raw(device)
     if value is None:
         raise Refused(404, "no address of this device is known yet")
     return raw_json_answer(value)
 
 
-async def _blur(request: web.Request) -> tuple[str, HomeBlur]:
-    """The device that is asked for, and what hides its owner's home from others."""
-    identity = await reader(request)
-    device = request.match_info["device"]
-    require_device(identity, device)
+class _Past(NamedTuple):
+    """Of which device somebody asks where it was, and within which times (ms)."""
+
+    device: str
+    owner: str
+    #: Since when it is told as to a friend; None: everything is told.
+    since: int | None
+    from_ms: int
+    to_ms: int
+
+
+async def _past(request: web.Request) -> _Past:
+    device, identity = await _allowed_device(request)
+    if not may_look_back(identity, device):
+        raise Refused(403, "the token of a device shows where friends are, not where they were")
     owner = device.partition("/")[0]
-    if identity.admin or identity.user == owner:
-        return device, HomeBlur(())
-    try:
-        return device, HomeBlur(await request.app[SERVICES].places.of_user(owner))
-    except PlacesUnavailable as error:
-        raise unavailable(str(error)) from error
+    since = None
+    if sight_of(identity, device) is Sight.TOLD:
+        since = friends_since(identity, owner) or 0
+    from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
+    return _Past(device, owner, since, from_ms, _time(request, "to", _LATEST_MS))
 
 
 async def _track(request: web.Request) -> web.Response:
-    device, blur = await _blur(request)
+    past = await _past(request)
+    device = past.device
     name = request.query.get("format", "geojson")
     track_format = FORMATS.get(name)
     if track_format is None:
         raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
     services = request.app[SERVICES]
-    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
+    times = past.from_ms, past.to_ms
+    circles = None if past.since is None else services.friend_filter.circles(past.owner)
     recent = services.location_view.packed_track(device, *times)
     body = await _archived(
-        services.archive.track(device, *times, recent=recent, circles=blur.circles, name=name)
+        services.archive.track(device, *times, recent=recent, circles=circles, name=name)
     )
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
@@ -138,25 +177,38 @@ async def _track(request: web.Request) -> web.Response:
 
 
 async def _places(request: web.Request) -> web.Response:
-    device, blur = await _blur(request)
+    past = await _past(request)
+    services = request.app[SERVICES]
     try:
-        return json_answer(blur.places(await request.app[SERVICES].places.of_device(device)))
+        places = await services.places.of_device(past.device)
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
+    if past.since is not None:
+        visits = await _archived(services.archive.visits(past.device, past.since, _LATEST_MS))
+        places = services.friend_filter.places(past.owner, places, visits, past.since)
+    return json_answer(places)
 
 
 async def _visits(request: web.Request) -> web.Response:
-    device, blur = await _blur(request)
-    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
-    visits = await _archived(request.app[SERVICES].archive.visits(device, *times))
-    return json_answer(blur.visits(visits))
+    past = await _past(request)
+    services = request.app[SERVICES]
+    visits = await _archived(services.archive.visits(past.device, past.from_ms, past.to_ms))
+    if past.since is not None:
+        visits = services.friend_filter.visits(past.owner, visits, past.since)
+    return json_answer(visits)
 
 
 async def _trips(request: web.Request) -> web.Response:
-    device, blur = await _blur(request)
-    times = _time(request, "from", -_LATEST_MS), _time(request, "to", _LATEST_MS)
-    trips = await _archived(request.app[SERVICES].archive.trips(device, *times))
-    return json_answer(blur.trips(trips))
+    past = await _past(request)
+    services = request.app[SERVICES]
+    trips = await _archived(services.archive.trips(past.device, past.from_ms, past.to_ms))
+    if past.since is not None:
+        try:
+            places = await services.places.of_user(past.owner)
+        except PlacesUnavailable as error:
+            raise unavailable(str(error)) from error
+        trips = services.friend_filter.trips(past.owner, trips, places, past.since)
+    return json_answer(trips)
 
 
 async def _archived(reading: Awaitable[_Read]) -> _Read:

@@ -140,13 +140,17 @@ class RightsTable:
             key_bytes(key)
         self._set(user, "encryption_key", key)
 
-    def befriend(self, user: str, friend: str) -> None:
-        """Let `friend` see the devices of `user`, from now on. Raises ValueError."""
+    def befriend(self, user: str, friend: str, since: int | None = None) -> None:
+        """Let `friend` see the devices of `user`, as they are from a time (ms) on: from now on,
+        or for as long as it does already, when none is given. Raises ValueError.
+        """
         if user == friend:
             raise ValueError("everybody sees their own devices")
+        known = "NOTHING" if since is None else "UPDATE SET since = excluded.since"
         self._write(
-            "INSERT OR IGNORE INTO friendships (user, friend, since) VALUES (?, ?, ?)",
-            *(user, friend, _now_ms()),
+            "INSERT INTO friendships (user, friend, since) VALUES (?, ?, ?) "  # noqa: S608
+            f"ON CONFLICT (user, friend) DO {known}",
+            *(user, friend, _now_ms() if since is None else since),
         )
 
     def unfriend(self, user: str, friend: str) -> None:

@@ -8,6 +8,7 @@ import secrets
 import sys
 from typing import Any
 
+from gateway.formats.values import time_ms
 from gateway.users import UnknownUser, UserStore
 
 ACTIONS = ("key", "friend", "limit", "allow")
@@ -23,7 +24,14 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     friend = actions.add_parser("friend", help="let another user see the devices of a user")
     friend.add_argument("name", metavar="NAME")
     friend.add_argument("friend", metavar="FRIEND", help="who may see them")
-    friend.add_argument("--remove", action="store_true")
+    how_long = friend.add_mutually_exclusive_group()
+    how_long.add_argument("--remove", action="store_true")
+    how_long.add_argument(
+        "--since",
+        type=_time,
+        metavar="TIME",
+        help="also where they have been since then, e.g. 2026-05-31 (default: from now on)",
+    )
     limit = actions.add_parser("limit", help="bound what a user may send")
     limit.add_argument("name", metavar="NAME")
     limit.add_argument("--fixes-per-minute", type=int, metavar="N")
@@ -37,6 +45,13 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     allow.add_argument("filter", metavar="FILTER", help="topic filter; + and # are wildcards")
     allow.add_argument("--remove", action="store_true")
     return [key, friend, limit, allow]
+
+
+def _time(text: str) -> int:
+    time = time_ms(text)
+    if time is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: ISO 8601 is expected")
+    return time
 
 
 def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
@@ -72,7 +87,7 @@ def _friend(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     if arguments.remove:
         store.rights.unfriend(arguments.name, arguments.friend)
     else:
-        store.rights.befriend(arguments.name, arguments.friend)
+        store.rights.befriend(arguments.name, arguments.friend, arguments.since)
     return {"friends": store.rights.friends_of(arguments.name)}
 
 

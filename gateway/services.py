@@ -13,6 +13,7 @@ from gateway.admission import Admission
 from gateway.archive import Archive
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.friend_filter import FriendFilter
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.notices import Notices
@@ -43,6 +44,7 @@ class Services:
     pipeline: Pipeline
     places: Places
     admission: Admission
+    friend_filter: FriendFilter
     cards: CardBook
     users: UserStore
     notices: Notices

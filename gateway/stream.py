@@ -15,10 +15,11 @@ from typing import Final
 from aiohttp import web
 
 from gateway.access import reader, require_device
-from gateway.answers import Refused, unavailable
+from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import Identity
 from gateway.log_range import LogRanges
 from gateway.services import SERVICES, Services
+from gateway.telling import Telling
 from gateway.viewers import (
     BadCursor,
     BoundingBox,
@@ -42,10 +43,7 @@ EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
 
 def filter_of(request: web.Request, identity: Identity) -> Filter:
     """What a viewer asks for in the URL: `bbox`, `device`, `topics`. Raises Refused."""
-    own = frozenset((identity.user,))
-    wanted = Filter(None if identity.admin else own | identity.rights.friends.keys())
-    if identity.device is not None:
-        wanted = Filter(own, frozenset((f"{identity.user}/{identity.device}",)))
+    wanted = Filter()
     try:
         if box := request.query.get("bbox"):
             wanted.box = BoundingBox.of(float(number) for number in box.split(","))
@@ -76,7 +74,12 @@ def cursor_of(request: web.Request) -> Cursor | None:
 async def viewing(services: Services, wanted: Filter, identity: Identity) -> AsyncIterator[Viewer]:
     """A viewer for as long as the connection lasts; raises Refused."""
     try:
-        viewer = services.viewers.add(wanted, identity.credential)
+        # Its rights may have changed since its credentials were looked at.
+        local = services.local_viewer and identity.credential is None
+        now = identity if local else services.permissions.now(identity)
+        if now is None:
+            raise unauthorized("the credentials have been revoked")
+        viewer = services.viewers.add(wanted, now)
     except TooManyViewers:
         raise unavailable("too many live viewers") from None
     try:
@@ -86,13 +89,16 @@ async def viewing(services: Services, wanted: Filter, identity: Identity) -> Asy
 
 
 async def missed(
-    ranges: LogRanges, viewer: Viewer, since: Cursor
+    ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
 ) -> AsyncIterator[list[ViewEvent]]:
     """What a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    telling = Telling(services.friend_filter)
     end = dict(viewer.cursor)
     viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
     async for events in ranges.read(since, end):
-        wanted = [event for event in events if viewer.wanted.passes(event)]
+        wanted = viewer.shown_of_before(events, telling)
+        if viewer.closed:
+            return
         if wanted:
             yield wanted
     viewer.cursor = end
@@ -119,7 +125,7 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
             start = dict(viewer.cursor) if since is None else since
             await response.write(f"retry: 1000\nid: {encode_cursor(start)}\n: ready\n\n".encode())
             if since is not None:
-                async for events in missed(ranges, viewer, since):
+                async for events in missed(ranges, viewer, since, services):
                     await response.write(encode_events(viewer, events))
                     services.metrics.pushed("sse", len(events))
             while await _news_or_silence(request, response, viewer):

@@ -18,11 +18,11 @@ from gateway.home_blur import Circle
 from gateway.track_points import (
     MEASURED,
     Points,
+    as_told,
     degrees,
     iso_times,
     measured,
     merged,
-    without_homes,
 )
 
 
@@ -136,10 +136,14 @@ _ENCODERS: Final[dict[str, Callable[[str, Points], bytes]]] = {
 
 
 def encode_track(
-    name: str, device: str, tracks: Sequence[Points], circles: Sequence[Circle] = ()
+    name: str, device: str, tracks: Sequence[Points], circles: Sequence[Circle] | None = None
 ) -> bytes:
-    """A track in one of the FORMATS, put together of several; what is within circles is hidden.
+    """A track in one of the FORMATS, put together of several; for others than its owner homes are
+    hidden within `circles`.
 
     Some 1 us a point.
     """
-    return _ENCODERS[name](device, without_homes(merged(*tracks), circles))
+    points = merged(*tracks)
+    if circles is not None:
+        points = as_told(points, circles)
+    return _ENCODERS[name](device, points)

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from gateway.friend_filter import HOME_MS
 from gateway.home_blur import RADIUS_M, Circle
 
 if TYPE_CHECKING:
@@ -55,8 +56,13 @@ def merged(*tracks: Points) -> Points:
     return points[is_last]
 
 
-def without_homes(points: Points, circles: Sequence[Circle]) -> Points:
-    """The same way, with its parts at homes in the middle of their circles, once each."""
+def as_told(points: Points, circles: Sequence[Circle]) -> Points:
+    """A way as friends are told it: to the metre, and with its parts at homes in the middle of
+    their circles, once each, to a quarter of an hour (see gateway.friend_filter).
+    """
+    points = points.copy()
+    for name in ("lat", "lon"):
+        points[name] = np.rint(points[name] / 100) * 100
     if not circles or not len(points):
         return points
     lat, lon = points["lat"] / 1e7, points["lon"] / 1e7
@@ -71,6 +77,11 @@ def without_homes(points: Points, circles: Sequence[Circle]) -> Points:
         shown["lat"][own], shown["lon"][own] = round(circle.lat * 1e7), round(circle.lon * 1e7)
         for name in MEASURED:
             shown[name][own] = RADIUS_M if name == "accuracy" else np.nan
+    times = points["time"]
+    rounded = times - times % HOME_MS
+    # Not before the point in front of it: a way has its points in order.
+    rounded[1:] = np.maximum(rounded[1:], times[:-1])
+    shown["time"][inside >= 0] = rounded[inside >= 0]
     return shown[(inside < 0) | begins]
 
 

@@ -3,14 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import re
-from collections.abc import Container, Iterable, Sequence
+import sqlite3
+from collections.abc import Iterable, Sequence, Set
 from dataclasses import dataclass
 from typing import Final, Protocol
 
+from gateway.auth import Identity
 from gateway.metrics import GatewayMetrics
+from gateway.permissions import Permissions, Sight, friends_since, may_look_back, may_see, sight_of
+from gateway.telling import Telling
 from gateway.views import ViewEvent
 from waylog.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
 
 #: Events that wait for one viewer in order; beyond it only the newest of each device waits.
 ORDERED_EVENTS_MAX: Final = 2_000
@@ -88,22 +95,12 @@ class BoundingBox:
 
 @dataclass
 class Filter:
-    """What a viewer wants, within what it may see."""
+    """What a viewer wants of what it may see."""
 
-    users: frozenset[str] | None  # None: all (admins)
     devices: frozenset[str] | None = None
     topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
     box: BoundingBox | None = None
-
-    def passes(self, event: ViewEvent) -> bool:
-        """Whether an event is for this viewer."""
-        if self.users is not None and event.device.partition("/")[0] not in self.users:
-            return False
-        if event.topic not in self.topics:
-            return False
-        if self.devices is not None and event.device not in self.devices:
-            return False
-        return self.box is None or self.box.contains(event.lat, event.lon)
+    own_only: bool = False  # not what friends show, nor what administrators see
 
 
 class Viewer:
@@ -113,12 +110,13 @@ class Viewer:
     instead, and learns how many it did not get.
     """
 
-    def __init__(self, wanted: Filter, positions: Cursor, credential: str | None = None) -> None:
+    def __init__(
+        self, wanted: Filter, positions: Cursor, identity: Identity, telling: Telling
+    ) -> None:
         self.wanted = wanted
-        #: Of whom it may see devices at most, whatever it wants later.
-        self.seen_users = wanted.users
-        #: What its connection rests on (gateway.users.Credential.hash); None for none.
-        self.credential = credential
+        #: Who watches, with the rights of now: `Viewers.rights_changed` keeps them.
+        self.identity = identity
+        self._telling = telling
         #: What has been taken: the id of the last event it was given.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
@@ -134,8 +132,7 @@ class Viewer:
         """Add what passes the filter."""
         if not self.wanted.topics:
             return
-        passes = self.wanted.passes
-        wanted = [event for event in events if passes(event)]
+        wanted = self.shown(events)
         if not wanted:
             return
         if self._newest is None:
@@ -147,6 +144,51 @@ class Viewer:
         else:
             self._coalesce(wanted)
         self.wake.set()
+
+    def shown(self, events: Iterable[ViewEvent]) -> list[ViewEvent]:
+        """What this viewer is shown of events that happen now."""
+        return [
+            shown for event in events if (shown := self._shown(event, self._telling)) is not None
+        ]
+
+    def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
+        """The same of what it has missed; `telling` is that of one catching up."""
+        return [
+            shown
+            for event in events
+            if may_look_back(self.identity, event.device)
+            and (shown := self._shown(event, telling)) is not None
+        ]
+
+    def _shown(self, event: ViewEvent, telling: Telling) -> ViewEvent | None:
+        wanted, identity = self.wanted, self.identity
+        if event.topic not in wanted.topics:
+            return None
+        if wanted.devices is not None and event.device not in wanted.devices:
+            return None
+        owner = event.device.partition("/")[0]
+        if wanted.own_only and owner != identity.user:
+            return None
+        sight = sight_of(identity, event.device)
+        if sight is Sight.NOTHING:
+            return None
+        if sight is Sight.TOLD:
+            told = telling.event(event)
+            if told is None or told.time < (friends_since(identity, owner) or 0):
+                return None
+            event = told.what
+        # Of what is told: a small box would else find out where somebody is who is told inexactly.
+        if wanted.box is not None and not wanted.box.contains(event.lat, event.lon):
+            return None
+        return event
+
+    def keep_visible(self) -> None:
+        """Throw away what waits and may not be seen any more."""
+        self._ordered = [each for each in self._ordered if may_see(self.identity, each.device)]
+        self._ordered_bytes = sum(len(event.value) for event in self._ordered)
+        for key in list(self._newest or ()):
+            if self._newest is not None and not may_see(self.identity, key[1]):
+                del self._newest[key]
 
     def _coalesce(self, events: Iterable[ViewEvent]) -> None:
         newest = self._newest
@@ -194,10 +236,17 @@ class Viewers:
     """All live viewers of this process; fed by the views."""
 
     def __init__(
-        self, views: Sequence[View], metrics: GatewayMetrics, viewers_max: int = VIEWERS_MAX
+        self,
+        views: Sequence[View],
+        metrics: GatewayMetrics,
+        permissions: Permissions,
+        telling: Telling,
+        viewers_max: int = VIEWERS_MAX,
     ) -> None:
         self._views = views
         self._metrics = metrics
+        self._permissions = permissions
+        self._telling = telling
         self._viewers_max = viewers_max
         self._viewers: set[Viewer] = set()
         # By whose devices they may see, so that a fix costs nothing for those who may not.
@@ -236,17 +285,30 @@ class Viewers:
             for viewer in self._of_user[user]:
                 viewer.offer(own)
 
-    def add(self, wanted: Filter, credential: str | None = None) -> Viewer:
-        """A new viewer, from now on; see `end_revoked` for `credential`. Raises TooManyViewers."""
+    def add(self, wanted: Filter, identity: Identity) -> Viewer:
+        """A new viewer, from now on. Raises TooManyViewers."""
         if len(self._viewers) >= self._viewers_max:
             raise TooManyViewers
-        viewer = Viewer(wanted, self.positions, credential)
+        viewer = Viewer(wanted, self.positions, identity, self._telling)
         self._viewers.add(viewer)
-        if wanted.users is None:
-            self._of_all.add(viewer)
-        for user in wanted.users or ():
-            self._of_user.setdefault(user, set()).add(viewer)
+        self._index(viewer)
         return viewer
+
+    def _index(self, viewer: Viewer) -> None:
+        users = _watched_users(viewer.identity)
+        if users is None:
+            self._of_all.add(viewer)
+        for user in users or ():
+            self._of_user.setdefault(user, set()).add(viewer)
+
+    def _remove_from_index(self, viewer: Viewer) -> None:
+        self._of_all.discard(viewer)
+        for user in _watched_users(viewer.identity) or ():
+            others = self._of_user.get(user)
+            if others is not None:
+                others.discard(viewer)
+                if not others:
+                    del self._of_user[user]
 
     def close(self) -> None:
         """End all connections of viewers, and take no more."""
@@ -255,21 +317,32 @@ class Viewers:
             viewer.closed = True
             viewer.wake.set()
 
-    def end_revoked(self, valid: Container[str]) -> None:
-        """End the connections whose credentials are not among the valid ones any more."""
-        for viewer in self._viewers:
-            if viewer.credential is not None and viewer.credential not in valid:
+    def rights_changed(self, users: Set[str]) -> None:
+        """For Permissions: show what may be seen now, and end what rests on nothing any more."""
+        for viewer in [each for each in self._viewers if each.identity.user in users]:
+            try:
+                identity = self._permissions.now(viewer.identity)
+            except sqlite3.Error as error:
+                logger.error("the rights of a viewer cannot be read: %s", error)
+                identity = None
+            if identity is None:
                 viewer.closed = True
                 viewer.wake.set()
+                continue
+            self._remove_from_index(viewer)
+            viewer.identity = identity
+            self._index(viewer)
+            viewer.keep_visible()
 
     def remove(self, viewer: Viewer) -> None:
         """It has gone."""
         self._viewers.discard(viewer)
-        self._of_all.discard(viewer)
-        for user in viewer.seen_users or ():
-            others = self._of_user.get(user)
-            if others is not None:
-                others.discard(viewer)
-                if not others:
-                    del self._of_user[user]
+        self._remove_from_index(viewer)
         self._metrics.skipped += viewer.skipped
+
+
+def _watched_users(identity: Identity) -> frozenset[str] | None:
+    """Whose devices somebody may see; None: everybody's."""
+    if identity.admin and identity.device is None:
+        return None
+    return frozenset((identity.user, *identity.rights.friends))

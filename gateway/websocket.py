@@ -38,6 +38,7 @@ from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.ingest import admit
 from gateway.limits import TokenBucket
 from gateway.log_range import LogRanges
+from gateway.permissions import may_send
 from gateway.receipts import BatchReceipt, Receipt
 from gateway.services import SERVICES, Services
 from gateway.stream import COALESCING_S, EVENT_NAMES, cursor_of, filter_of, missed, viewing
@@ -87,10 +88,9 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     services = request.app[SERVICES]
     identity = await reader(request)
     credentials = credentials_of(request.headers, request.query)
-    may_send = credentials is not None or services.authenticator.open_mode
+    sends = credentials is not None or services.authenticator.open_mode
     if credentials is not None:
         identity = await verify(request, credentials)
-    may_send = may_send and identity.rights.may_send
     wanted = filter_of(request, identity)
     since = cursor_of(request)
     socket = web.WebSocketResponse(
@@ -98,7 +98,7 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     )
     async with viewing(services, wanted, identity) as viewer:
         await socket.prepare(request)
-        connection = _Connection(socket, viewer, identity, may_send, services)
+        connection = _Connection(socket, viewer, sends, services)
         watching = asyncio.create_task(connection.watch(ranges, since))
         try:
             await connection.receive()
@@ -116,14 +116,12 @@ class _Connection:
         self,
         socket: web.WebSocketResponse,
         viewer: Viewer,
-        identity: Identity,
-        may_send: bool,
+        sends: bool,
         services: Services,
     ) -> None:
         self._socket = socket
         self._viewer = viewer
-        self._identity = identity
-        self._may_send = may_send
+        self._sends = sends
         self._services = services
         self._answers: deque[bytes] = deque()
         self._batch = False
@@ -131,10 +129,13 @@ class _Connection:
         self._room = asyncio.Event()
         self._room.set()
         self._rate = TokenBucket(services.limits.fixes_per_s_per_websocket)
-        admission = services.admission
-        plain = not admission.is_metered(identity) and not identity.admin
-        admits = partial(admission.admits_device, identity)
-        self._plain = PlainPositions(identity.user, identity.device, admits) if plain else None
+        self._plain: PlainPositions | None = None
+        self._plain_of: Identity | None = None
+
+    @property
+    def _identity(self) -> Identity:
+        """Who it is, with the rights of now."""
+        return self._viewer.identity
 
     # --- from the client ------------------------------------------------------------------------
 
@@ -188,25 +189,22 @@ class _Connection:
         wanted.box = box
         topics = frozenset(EVENT_NAMES if incoming.topics is None else incoming.topics)
         wanted.topics = topics & EVENT_NAMES.keys()
-        users = self._viewer.seen_users
-        if incoming.friends is False and self._identity.user:
-            users = frozenset((self._identity.user,))
-        wanted.users = users
-        if self._identity.device is None:
-            devices = incoming.devices
-            wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
+        wanted.own_only = incoming.friends is False and bool(self._identity.user)
+        devices = incoming.devices
+        wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
         self._batch = bool(incoming.batch)
         self._answer({"type": "subscribed"})
 
     def _fixes(self, body: bytes) -> None:
-        if not self._may_send:
+        if not (self._sends and may_send(self._identity)):
             reason = "sending needs credentials that may send"
             self._answer({"type": "error", "reason": reason, "retry": False})
             return
         received = now_ms()
         submitter = self._services.submitter
-        if self._plain is not None and not submitter.is_sample():
-            records = self._plain.records(body, received)
+        plain = self._plain_positions()
+        if plain is not None and not submitter.is_sample():
+            records = plain.records(body, received)
             if records is not None:
                 if not self._admit(len(records)):
                     self._not_stored(own_ids(records), _FLOOD)
@@ -242,6 +240,17 @@ class _Connection:
         for rejected in parsed.rejected:
             submitter.rejected_receipt(rejected).add_done_callback(waiting.one_done)
         waiting.one_done(_DONE)
+
+    def _plain_positions(self) -> PlainPositions | None:
+        """What reads plain positions of somebody of whom nothing but devices is counted."""
+        identity = self._identity
+        if identity is not self._plain_of:
+            self._plain_of, self._plain = identity, None
+            admission = self._services.admission
+            if not admission.is_metered(identity) and not identity.admin:
+                admits = partial(admission.admits_device, identity)
+                self._plain = PlainPositions(identity.user, identity.device, admits)
+        return self._plain
 
     def _admit(self, count: int) -> bool:
         """Count fixes that are under way; False if the client floods."""
@@ -297,7 +306,7 @@ class _Connection:
             start = dict(self._viewer.cursor) if since is None else since
             await self._send([_encode({"type": "ready", "cursor": encode_cursor(start)})])
             if since is not None:
-                async for events in missed(ranges, self._viewer, since):
+                async for events in missed(ranges, self._viewer, since, self._services):
                     await self._send_events(events)
             while True:
                 await self._viewer.wake.wait()

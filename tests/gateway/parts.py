@@ -10,6 +10,7 @@ from pathlib import Path
 from gateway.admission import Admission
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.friend_filter import FriendFilter
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.notices import Notices, OncePerMachine
@@ -18,6 +19,7 @@ from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places
 from gateway.services import Services
 from gateway.submit import Submitter
+from gateway.telling import Telling
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
@@ -36,18 +38,21 @@ async def parts(
     once = OncePerMachine(folder / "notices")
     lag = GroupLag("127.0.0.1:1", "test", "resolver")
     authenticator = Authenticator(store, open_mode=True)
+    permissions = Permissions(store, open_mode=True)
+    friend_filter = FriendFilter(places, b"secret")
     yield Services(
         submitter=Submitter(
             log or MemoryLog(), MemoryTelemetry(), asyncio.get_running_loop(), metrics=metrics
         ),
         authenticator=authenticator,
-        permissions=Permissions(store, open_mode=True),
+        permissions=permissions,
         address_view=addresses,
         location_view=locations,
-        viewers=Viewers((locations, addresses), metrics),
+        viewers=Viewers((locations, addresses), metrics, permissions, Telling(friend_filter)),
         metrics=metrics,
         pipeline=Pipeline(locations, addresses, metrics, lag),
         places=places,
+        friend_filter=friend_filter,
         notices=Notices(places, locations, once),
         admission=Admission.in_memory(),
         cards=CardBook(store),

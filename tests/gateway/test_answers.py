@@ -160,7 +160,7 @@ async def test_friends_come_in_owntracks_answers_with_their_tid(
     gateway: Gateway, user: Login
 ) -> None:
     friend, stranger = gateway.user(f"{user.name}-b"), gateway.user(f"{user.name}-c")
-    gateway.users.rights.befriend(friend.name, user.name)
+    gateway.users.rights.befriend(friend.name, user.name, since=0)
     gateway.users.rights.set_card(f"{friend.name}/phone", "Bea", "aGVsbG8=")
     message = {"_type": "location", "tid": "bb", "lat": 47.1, "lon": 9.5, "tst": NOW_S, "vel": 36}
     for other in (friend, stranger):

@@ -204,7 +204,7 @@ async def test_friends_are_seen_until_the_viewer_wants_them_no_more(
     gateway: Gateway, user: Login
 ) -> None:
     friend = gateway.user(f"{user.name}-friend")
-    gateway.users.rights.befriend(friend.name, user.name)
+    gateway.users.rights.befriend(friend.name, user.name, since=NOW)
     async with websocket(gateway, user) as connection:
         await send(gateway, friend, 1)
         (fix,) = await receive(connection, "fix")

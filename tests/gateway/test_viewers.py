@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from gateway import viewers as module
+from gateway.auth import Identity
+from gateway.friend_filter import FriendFilter
 from gateway.metrics import GatewayMetrics
+from gateway.permissions import Permissions
+from gateway.places import Places
+from gateway.telling import Telling
+from gateway.users import UserStore
 from gateway.viewers import (
     BadCursor,
     BoundingBox,
+    Cursor,
     Filter,
     TooManyViewers,
     Viewer,
@@ -20,7 +29,15 @@ from gateway.viewers import (
 )
 from gateway.views import ViewEvent
 
-ADA = frozenset(("ada",))
+TELLING = Telling(FriendFilter(Places(None), b"secret"))
+ADA = Identity("ada")
+ADMIN = Identity("root", admin=True)
+
+
+def viewer_of(
+    identity: Identity = ADMIN, wanted: Filter | None = None, positions: Cursor | None = None
+) -> Viewer:
+    return Viewer(wanted or Filter(), positions or {}, identity, TELLING)
 
 
 def event(device: str = "ada/phone", offset: int = 0, **members: object) -> ViewEvent:
@@ -30,15 +47,18 @@ def event(device: str = "ada/phone", offset: int = 0, **members: object) -> View
 
 def test_a_user_sees_own_devices_and_an_admin_all() -> None:
     events = [event("ada/phone"), event("adam/phone"), event("eve/phone")]
-    assert [e.device for e in events if Filter(ADA).passes(e)] == ["ada/phone"]
-    assert len([e for e in events if Filter(None).passes(e)]) == 3
+    assert [e.device for e in viewer_of(ADA).shown(events)] == ["ada/phone"]
+    assert len(viewer_of(ADMIN).shown(events)) == 3
 
 
 def test_filters_narrow_by_device_topic_and_box() -> None:
-    assert not Filter(ADA, devices=frozenset(["ada/bike"])).passes(event())
-    assert not Filter(ADA, topics=frozenset(["address"])).passes(event())
-    assert Filter(ADA, box=BoundingBox(9, 47, 10, 48)).passes(event())
-    assert not Filter(ADA, box=BoundingBox(9, 46, 10, 47)).passes(event())
+    for wanted, shown in (
+        (Filter(devices=frozenset(["ada/bike"])), False),
+        (Filter(topics=frozenset(["address"])), False),
+        (Filter(box=BoundingBox(9, 47, 10, 48)), True),
+        (Filter(box=BoundingBox(9, 46, 10, 47)), False),
+    ):
+        assert bool(viewer_of(ADA, wanted).shown([event()])) == shown
 
 
 def test_a_box_may_span_the_antimeridian() -> None:
@@ -55,7 +75,7 @@ def test_boxes_that_are_none_are_refused(numbers: list[float]) -> None:
 
 
 async def test_events_wait_in_order() -> None:
-    viewer = Viewer(Filter(None), {})
+    viewer = viewer_of()
     viewer.offer([event(offset=n) for n in range(5)])
     assert viewer.wake.is_set()
     assert [each.offset for each in viewer.take()] == [0, 1, 2, 3, 4]
@@ -68,7 +88,7 @@ async def test_a_slow_viewer_gets_the_newest_of_each_device(
 ) -> None:
     monkeypatch.setattr(module, "ORDERED_EVENTS_MAX", 10)
     monkeypatch.setattr(module, "NEWEST_EVENTS_MAX", 4)
-    viewer = Viewer(Filter(None), {})
+    viewer = viewer_of()
     for offset in range(300):
         viewer.offer([event(f"ada/{offset % 3}", offset)])
     taken = viewer.take()
@@ -81,20 +101,21 @@ async def test_a_slow_viewer_gets_the_newest_of_each_device(
     assert [each.offset for each in viewer.take()] == [1000]
 
 
-async def test_the_number_of_viewers_is_bounded() -> None:
-    viewers = Viewers((), GatewayMetrics(), viewers_max=2)
+async def test_the_number_of_viewers_is_bounded(tmp_path: Path) -> None:
+    permissions = Permissions(UserStore(tmp_path / "users.db"))
+    viewers = Viewers((), GatewayMetrics(), permissions, TELLING, viewers_max=2)
     assert not viewers.watching
-    first = viewers.add(Filter(None))
-    viewers.add(Filter(None))
+    first = viewers.add(Filter(), ADA)
+    viewers.add(Filter(), ADA)
     with pytest.raises(TooManyViewers):
-        viewers.add(Filter(None))
+        viewers.add(Filter(), ADA)
     viewers.remove(first)
-    viewers.add(Filter(None))
+    viewers.add(Filter(), ADA)
     assert viewers.watching
 
 
 async def test_the_id_of_an_event_tells_where_to_go_on() -> None:
-    viewer = Viewer(Filter(None), {("location", 0): 5, ("location", 1): 7})
+    viewer = viewer_of(positions={("location", 0): 5, ("location", 1): 7})
     assert viewer.advance(event(offset=6)) == "l0-7.l1-7"
     assert viewer.advance(event(offset=2, topic="address", partition=3)) == "l0-7.l1-7.a3-3"
     # Coalescing may give an older event after a newer one: the id does not go back.

@@ -1,0 +1,338 @@
+"""Friends, former friends and device tokens, against the streams and routes of a gateway."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import json
+import math
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import aiohttp
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from gateway.home_blur import RADIUS_M
+from tests.consumers.running import Broker
+from tests.gateway.records import address
+from tests.gateway.running import Gateway, Login, json_of
+from waylog.kafka import ensure_topics
+from waylog.telemetry import now_ms
+
+HOME: Final = (47.14, 9.52)
+AWAY: Final = (47.5, 9.9)
+#: What is promised, and what a busy machine may need beside it.
+REACHES_S: Final = 2.0
+_GRACE_S: Final = 8.0
+
+_numbers = itertools.count()
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
+    """A gateway that knows where ada0 to ada99 live."""
+    folder: Path = tmp_path_factory.mktemp("friends")
+    broker = Broker(tmp_path_factory.mktemp("friends-broker"))
+    ensure_topics(broker.address)
+    rows = [
+        {
+            **{"user": f"ada{number}", "device": f"ada{number}/phone", "place_id": "0123456789"},
+            **{"lat": HOME[0], "lon": HOME[1], "label": "home", "name": "At ours"},
+            **{"visits": 9, "dwell_s": 360_000.0, "address": "Hauptstrasse 5, Vaduz"},
+        }
+        for number in range(100)
+    ]
+    (folder / "places").mkdir()
+    pq.write_table(pa.Table.from_pylist(rows), folder / "places" / "places.parquet")
+    running = Gateway(folder, broker.address, "--places", str(folder / "places"))
+    yield running
+    running.close()
+    broker.process.stop()
+
+
+@pytest.fixture
+def ada(gateway: Gateway) -> Login:
+    return gateway.user(f"ada{next(_numbers)}")
+
+
+@pytest.fixture
+def bob(gateway: Gateway) -> Login:
+    return gateway.user(f"bob{next(_numbers)}")
+
+
+async def send(
+    gateway: Gateway, user: Login, at: tuple[float, float] = AWAY, **members: Any
+) -> None:
+    fix = {"device": "phone", "lat": at[0], "lon": at[1], "time": now_ms(), **members}
+    async with gateway.client(user) as client:
+        await json_of(await client.post("/v1/positions", json=fix))
+
+
+class Watching:
+    """What somebody has been shown, over SSE or a WebSocket."""
+
+    def __init__(self) -> None:
+        self.shown: list[dict[str, Any]] = []
+        self.news = asyncio.Event()
+
+    def take(self, record: dict[str, Any]) -> None:
+        self.shown.append(record)
+        self.news.set()
+
+    async def fix(self) -> dict[str, Any]:
+        """The next fix."""
+        async with asyncio.timeout(20):
+            while not self.shown:
+                self.news.clear()
+                await self.news.wait()
+            return self.shown.pop(0)
+
+
+@asynccontextmanager
+async def watching(
+    gateway: Gateway, user: Login, channel: str, query: str = ""
+) -> AsyncIterator[Watching]:
+    """A stream or a WebSocket that is ready."""
+    watch = Watching()
+    ready = asyncio.Event()
+
+    async def stream(client: aiohttp.ClientSession) -> None:
+        async with client.get(f"/v1/stream{query}") as answer:
+            async for line in answer.content:
+                if line == b": ready\n":
+                    ready.set()
+                elif line.startswith(b"data: "):
+                    watch.take(json.loads(line[6:]))
+
+    async def websocket(client: aiohttp.ClientSession) -> None:
+        async with client.ws_connect(f"/v1/ws{query}") as socket:
+            async for message in socket:
+                record = json.loads(message.data)
+                if record["type"] == "ready":
+                    ready.set()
+                elif record["type"] in ("fix", "address"):
+                    watch.take(record)
+
+    read = stream if channel == "sse" else websocket
+    async with gateway.client(user) as client:
+        reading = asyncio.create_task(read(client))
+        try:
+            async with asyncio.timeout(20):
+                await ready.wait()
+            yield watch
+        finally:
+            reading.cancel()
+            await asyncio.gather(reading, return_exceptions=True)
+
+
+@asynccontextmanager
+async def watching_both(
+    gateway: Gateway, user: Login, query: str = ""
+) -> AsyncIterator[tuple[Watching, Watching]]:
+    """A stream and a WebSocket."""
+    async with (
+        watching(gateway, user, "sse", query) as stream,
+        watching(gateway, user, "ws", query) as socket,
+    ):
+        yield stream, socket
+
+
+async def test_who_is_no_friend_any_more_sees_nothing_on_an_open_stream(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    gateway.users.rights.befriend(ada.name, bob.name)
+    async with watching_both(gateway, bob) as watches:
+        await send(gateway, ada)
+        for watch in watches:
+            assert (await watch.fix())["user"] == ada.name
+        gateway.users.rights.unfriend(ada.name, bob.name)
+        await asyncio.sleep(REACHES_S)
+        await send(gateway, ada)
+        await send(gateway, bob)
+        for watch in watches:
+            # What comes next is bob's own: ada's was sent before it.
+            assert (await watch.fix())["user"] == bob.name
+
+
+async def test_a_new_friend_is_seen_on_a_stream_that_is_open(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    async with watching_both(gateway, bob) as watches:
+        await send(gateway, ada)
+        gateway.users.rights.befriend(ada.name, bob.name)
+        deadline = time.monotonic() + REACHES_S + _GRACE_S
+        while not all(watch.shown for watch in watches):
+            assert time.monotonic() < deadline
+            await send(gateway, ada, (48.0, 9.0))
+            await asyncio.sleep(0.1)
+        for watch in watches:
+            assert (await watch.fix())["lat"] == 48.0
+
+
+async def test_an_administrator_that_is_none_any_more_sees_own_devices(
+    gateway: Gateway, ada: Login
+) -> None:
+    root = gateway.user(f"root{next(_numbers)}", admin=True)
+    async with watching_both(gateway, root) as watches:
+        await send(gateway, ada)
+        for watch in watches:
+            assert (await watch.fix())["user"] == ada.name
+        gateway.users.set_admin(root.name, False)
+        await asyncio.sleep(REACHES_S)
+        await send(gateway, ada)
+        await send(gateway, root)
+        for watch in watches:
+            assert (await watch.fix())["user"] == root.name
+
+
+async def test_who_may_only_look_sends_nothing_more_over_an_open_websocket(
+    gateway: Gateway, ada: Login
+) -> None:
+    async with gateway.client(ada) as client, client.ws_connect("/v1/ws") as socket:
+        await socket.receive_json()
+        fix = {"type": "fix", "device": "phone", "lat": 1, "lon": 2, "time": now_ms()}
+        await socket.send_json(fix)
+        while (await socket.receive_json(timeout=20))["type"] != "ack":
+            pass
+        gateway.users.rights.set_sending(ada.name, False)
+        await asyncio.sleep(REACHES_S)
+        await socket.send_json(fix | {"time": now_ms()})
+        while (answer := await socket.receive_json(timeout=20))["type"] != "error":
+            assert answer["type"] != "ack"
+        assert "may send" in answer["reason"]
+
+
+async def test_the_token_of_a_device_that_is_revoked_is_shown_nothing_more(
+    gateway: Gateway, ada: Login
+) -> None:
+    token = gateway.users.add_token(ada.name, "phone")
+    async with (
+        gateway.client(Login(ada.name, token)) as client,
+        client.get("/v1/stream") as answer,
+        client.ws_connect("/v1/ws") as socket,
+    ):
+        await answer.content.readline()
+        await socket.receive_json()
+        gateway.users.revoke_device(ada.name, "phone")
+        async with asyncio.timeout(REACHES_S + _GRACE_S):
+            await answer.content.read()
+            message = await socket.receive()
+        assert message.type in (aiohttp.WSMsgType.CLOSE, aiohttp.WSMsgType.CLOSING)
+
+
+async def test_nothing_from_before_the_friendship_is_told(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    await send(gateway, ada, (47.6, 9.0))
+    gateway.publish(address(f"{ada.name}/phone", now_ms()))
+    device = f"/v1/devices/{ada.name}%2Fphone"
+    async with gateway.client(ada) as client:
+        await json_of(await client.get(device))
+    gateway.users.rights.befriend(ada.name, bob.name)
+    await asyncio.sleep(REACHES_S)
+    async with gateway.client(bob) as client:
+        assert await json_of(await client.get("/v1/devices")) == []
+        for path in (device, f"{device}/address"):
+            assert (await client.get(path)).status == 404
+        assert (await json_of(await client.get(f"{device}/track")))["features"] == []
+        owntracks = {"_type": "location", "lat": 1, "lon": 2, "tst": now_ms() // 1000}
+        told = await json_of(await client.post("/owntracks?d=phone", json=owntracks))
+        assert [each for each in told if each["_type"] == "location"] == []
+    # A fix that a phone has kept is from before as well.
+    await send(gateway, ada, (47.7, 9.0), time=now_ms() - 60_000)
+    await send(gateway, ada, (47.8, 9.0))
+    async with watching_both(gateway, bob, "?since=l0-0") as watches:
+        for watch in watches:
+            shown = [await watch.fix()]
+            while shown[-1]["lat"] != 47.8:
+                shown.append(await watch.fix())
+            assert {each["lat"] for each in shown if each["user"] == ada.name} == {47.8}
+
+
+def metres(one: tuple[float, float], other: tuple[float, float]) -> float:
+    east = (one[1] - other[1]) * math.cos(math.radians(one[0]))
+    return math.hypot(one[0] - other[0], east) * 111_195
+
+
+async def test_a_live_stream_does_not_tell_where_a_friends_home_is(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    gateway.users.rights.befriend(ada.name, bob.name)
+    await asyncio.sleep(REACHES_S)
+    async with watching_both(gateway, bob) as (stream, socket):
+        door = HOME[0] + 0.0001, HOME[1]
+        await send(gateway, ada, door, accuracy=4, altitude=455.5, trigger="u")
+        live, other = await stream.fix(), await socket.fix()
+        assert live.items() < other.items()
+    async with gateway.client(bob) as client:
+        row = await json_of(await client.get(f"/v1/devices/{ada.name}%2Fphone"))
+        body = await (await client.get(f"/v1/devices/{ada.name}%2Fphone/track")).read()
+        [feature] = json.loads(body)["features"]
+        lon, lat, *_ = feature["geometry"]["coordinates"]
+        owntracks = {"_type": "location", "lat": 1, "lon": 2, "tst": now_ms() // 1000}
+        told = await json_of(await client.post("/owntracks?d=phone", json=owntracks))
+        [own_app] = [each for each in told if each["_type"] == "location"]
+    middles = {(each["lat"], each["lon"]) for each in (live, row, row["fix"], own_app)}
+    middles.add((lat, lon))
+    [middle] = middles
+    assert 1 < metres(HOME, middle) < RADIUS_M
+    assert live["time"] % 900_000 == row["time"] % 900_000 == own_app["tst"] % 900 == 0
+    assert "altitude" not in live
+    # A small box must not find out what the middle hides.
+    box = ",".join(str(round(each, 5)) for each in (9.519, 47.139, 9.521, 47.141))
+    async with (
+        watching_both(gateway, bob, f"?bbox={box}") as boxed,
+        watching_both(gateway, bob) as all_of_it,
+    ):
+        await send(gateway, ada, AWAY)
+        await send(gateway, ada, HOME)
+        for watch in all_of_it:
+            await watch.fix()
+            await watch.fix()
+        assert [watch.shown for watch in boxed] == [[], []]
+
+
+async def test_the_token_of_a_phone_shows_its_friends_where_they_are_and_nothing_else(
+    gateway: Gateway, ada: Login, bob: Login
+) -> None:
+    gateway.users.rights.befriend(ada.name, bob.name)
+    await asyncio.sleep(REACHES_S)
+    await send(gateway, ada)
+    await send(gateway, bob, device="tablet")
+    phone = Login(bob.name, gateway.users.add_token(bob.name, "phone"))
+    friends = f"/v1/devices/{ada.name}%2Fphone"
+    async with gateway.client(phone) as client:
+        rows = await json_of(await client.get("/v1/devices"))
+        assert [row["device"] for row in rows] == [f"{ada.name}/phone"]
+        owntracks = {"_type": "location", "lat": 1, "lon": 2, "tst": now_ms() // 1000}
+        told = await json_of(await client.post("/owntracks", json=owntracks))
+        assert [each["lat"] for each in told if each["_type"] == "location"] == [AWAY[0]]
+        await json_of(await client.get(friends))
+        for part in ("track", "places", "visits", "trips"):
+            assert (await client.get(f"{friends}/{part}")).status == 403
+        assert (await client.get(f"/v1/devices/{bob.name}%2Ftablet")).status == 403
+    for channel in ("sse", "ws"):
+        async with watching(gateway, phone, channel, "?since=l0-0") as watch:
+            assert (await watch.fix())["device"] == f"{bob.name}/phone"
+            await send(gateway, bob, device="tablet")
+            await send(gateway, ada)
+            assert (await watch.fix())["device"] == f"{ada.name}/phone"
+
+
+async def test_the_token_of_an_administrators_phone_sends_for_that_phone_alone(
+    gateway: Gateway, ada: Login
+) -> None:
+    root = gateway.user(f"root{next(_numbers)}", admin=True)
+    phone = Login(root.name, gateway.users.add_token(root.name, "phone"))
+    await send(gateway, phone, device=f"{ada.name}/phone")
+    async with gateway.client(ada) as client:
+        assert await json_of(await client.get("/v1/devices")) == []
+    async with gateway.client(phone) as client:
+        rows = await json_of(await client.get("/v1/devices"))
+        assert {row["user"] for row in rows} == {root.name}
+        assert (await client.get("/topics")).status == 403
