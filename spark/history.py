@@ -20,7 +20,7 @@ from spark.history_files import RECENT_IDS, Committed, HistoryFiles
 from spark.history_upkeep import Upkeep
 from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
-from spark.session import DEFAULT_MASTER, close_session, open_session
+from spark.session import DEFAULT_MASTER, close_session, open_session_unless
 from waylog.cli import CommandError
 from waylog.config import ConfigError
 from waylog.kafka import LogUnreachable
@@ -118,13 +118,16 @@ class HistoryJob:
             if self._settings.engine == "arrow":
                 self._run_arrow()
                 return self.total
-            session = open_session(
+            session = open_session_unless(
+                self._stopping,
                 "waylog history",
                 master=self._settings.master,
                 jars=self._settings.jars,
                 packages=self._settings.packages,
                 planning_only=self._settings.source == "python",
             )
+            if session is None:
+                return self.total
             try:
                 self._run_in(session)
             finally:

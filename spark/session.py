@@ -5,12 +5,14 @@ from __future__ import annotations
 import hashlib
 import logging
 import os
+import queue
 import subprocess
 import sys
 import tempfile
+import threading
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from spark.jvm import find_java, private_cache
 from waylog.config import ARROW_MEMORY_POOL
@@ -25,6 +27,7 @@ DEFAULT_MASTER: Final = "local[2]"
 DEFAULT_DRIVER_MEMORY: Final = "768m"
 
 _JVM_END_S: Final = 10.0
+_LOOK_S: Final = 0.1
 
 #: Spark's own lines start at this level; what our job has to say goes through Python's logging.
 _LOG4J: Final = """
@@ -77,6 +80,46 @@ def open_session(
     session: SparkSession = builder.getOrCreate()
     session.sparkContext.setLogLevel("ERROR")
     return session
+
+
+def open_session_unless(
+    stopping: threading.Event, name: str, **options: Any
+) -> SparkSession | None:
+    """`open_session`, or None when a stop is asked for before Spark has started.
+
+    A start takes five to thirty seconds, in which nothing is written yet that would have to be
+    ended in order: the JVM is killed.
+    """
+    # Not a SimpleQueue: its `get` waits for ever when a signal comes at the end of the time.
+    opened: queue.Queue[SparkSession | Exception] = queue.Queue()
+
+    def start() -> None:
+        try:
+            opened.put(open_session(name, **options))
+        except Exception as error:
+            opened.put(error)
+
+    threading.Thread(target=start, name="spark-start", daemon=True).start()
+    while not stopping.is_set():
+        try:
+            result = opened.get(timeout=_LOOK_S)
+        except queue.Empty:
+            continue
+        if isinstance(result, Exception):
+            raise result
+        return result
+    _kill_jvm()
+    return None
+
+
+def _kill_jvm() -> None:
+    from pyspark import SparkContext
+
+    process = getattr(SparkContext._gateway, "proc", None)
+    # A JVM that is not known here yet ends when its standard input does, with this process.
+    if process is not None:
+        process.kill()
+        process.wait()
 
 
 def _prepare_environment(master: str) -> None:

@@ -1,0 +1,41 @@
+"""A history job that is stopped while Spark is still starting."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.end_to_end.running import await_condition
+from tests.spark.running import Running
+
+
+@pytest.fixture
+def slow_java(tmp_path: Path) -> Path:
+    """A Java home whose Java takes for ever to start, and says that it has been called."""
+    home = tmp_path / "java"
+    (home / "bin").mkdir(parents=True)
+    (home / "release").write_text(
+        'JAVA_VERSION="21.0.1"\nMODULES="java.base jdk.incubator.vector"\n'
+    )
+    program = home / "bin" / "java"
+    program.write_text(f"#!/bin/sh\ntouch '{home}/called'\nread -r line\n")
+    program.chmod(0o755)
+    return home
+
+
+def test_a_stop_does_not_wait_for_a_spark_that_is_starting(
+    log: str, tmp_path: Path, slow_java: Path
+) -> None:
+    job = Running(
+        *("history", "run", "--bootstrap-servers", log, "--out", str(tmp_path / "history")),
+        environment=os.environ | {"WAYLOG_JAVA": str(slow_java)},
+    )
+    try:
+        await_condition((slow_java / "called").exists, 60, "the start of Spark")
+        assert job.terminate(timeout_s=8) == 0, job.said
+        assert "history stopped: 0 fixes" in job.said
+        assert "Traceback" not in job.said
+    finally:
+        job.close()
