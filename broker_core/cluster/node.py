@@ -94,6 +94,8 @@ class MetadataNode:
         elif self.controller is None and self.image.offset > role.start_offset:
             # Its own first entry is committed, and with it everything before.
             self._become_active(now)
+            # A voter that is alone has committed already what it has just appended.
+            self._apply_committed()
         self._answer()
         if self.image.offset - self.replica.log.start_offset >= self._snapshot_entries:
             self.take_snapshot()

@@ -82,3 +82,8 @@ def test_a_seed_of_the_platform_has_the_same_history_again() -> None:
 def test_the_simulation_of_the_platform_finds_an_error(name: str) -> None:
     ran = run_module("mutants", "--of", name, "--seeds", "100")
     assert not ran.returncode, ran.stdout + ran.stderr
+
+
+def test_a_cluster_of_one_broker_keeps_its_promises_whatever_the_seed_does_to_it() -> None:
+    ran = run_module("run", "--brokers", "1", "--seeds", "30", "--chaos", _CHAOS_S)
+    assert not ran.returncode, ran.stdout + ran.stderr

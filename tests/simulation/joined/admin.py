@@ -54,7 +54,7 @@ class Admin(Client):
                     {
                         "name": name,
                         "num_partitions": partitions,
-                        "replication_factor": 3,
+                        "replication_factor": -1,
                         "assignments": [],
                         "configs": [],
                     }
@@ -96,7 +96,7 @@ class Admin(Client):
         chance = self.world.random
         topic = chance.choice([self.topic, self.topic, "__consumer_offsets", "__transaction_state"])
         index = chance.randrange(PARTITIONS) if topic == self.topic else 0
-        replicas = chance.sample(sorted(self.brokers), 3)
+        replicas = chance.sample(sorted(self.brokers), min(len(self.brokers), 3))
         await self._reassign(topic, index, replicas)
 
     async def _reassign(self, topic: str, index: int, replicas: list[int] | None) -> bool:

@@ -65,6 +65,7 @@ class Node:
 
 def properties(world: World, node_id: int, nodes: int, *, flushes: bool) -> dict[str, str]:
     """The property file of a node: production's settings, with times that are ten times shorter."""
+    factor = min(nodes, 3)
     voters = ",".join(f"{each}@{host(each)}:9093" for each in range(1, nodes + 1))
     return {
         "node.id": str(node_id),
@@ -74,8 +75,11 @@ def properties(world: World, node_id: int, nodes: int, *, flushes: bool) -> dict
         "controller.quorum.voters": voters,
         "log.dirs": "/data",
         "broker.rack": f"rack-{node_id % 3}",
-        "default.replication.factor": "3",
-        "min.insync.replicas": "2",
+        "default.replication.factor": str(factor),
+        "min.insync.replicas": str(max(factor - 1, 1)),
+        "offsets.topic.replication.factor": str(factor),
+        "transaction.state.log.replication.factor": str(factor),
+        "share.coordinator.state.topic.replication.factor": str(factor),
         "auto.create.topics.enable": "false",
         "offsets.topic.num.partitions": "1",
         "transaction.state.log.num.partitions": "1",

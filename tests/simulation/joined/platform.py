@@ -58,7 +58,9 @@ class Platform:
         is_verbose: bool = False,
         chaos_s_max: float = max(CHAOS_S),
         has_share_group: bool = False,
+        brokers: int | None = None,
     ) -> None:
+        """`brokers`: how many; None: as the seed draws."""
         self.seed = seed
         self._has_share_group = has_share_group
         self._chaos_s_max = chaos_s_max
@@ -68,8 +70,9 @@ class Platform:
         self.is_verbose = is_verbose
         chance = world.random
         #: Whether what is acknowledged is on the media of all that are in sync.
-        self.flushes = chance.random() < 0.5
-        count = 5 if chance.random() < 0.2 else 3
+        self.flushes = chance.random() < 0.5 or brokers == 1
+        drawn = 5 if chance.random() < 0.2 else 3
+        count = brokers or drawn
         self.nodes = [
             Node(
                 world,

@@ -25,10 +25,14 @@ def search(seeds: Iterable[int], *, has_share_group: bool = False) -> int | None
     return None
 
 
-def explain(seed: int, chaos_s_max: float, *, has_share_group: bool) -> None:
+def explain(seed: int, chaos_s_max: float, *, has_share_group: bool, brokers: int | None) -> None:
     """Print a seed's history with what its brokers said, and what it was found to be."""
     platform = Platform(
-        seed, is_verbose=True, chaos_s_max=chaos_s_max, has_share_group=has_share_group
+        seed,
+        is_verbose=True,
+        chaos_s_max=chaos_s_max,
+        has_share_group=has_share_group,
+        brokers=brokers,
     )
     verdict = "clean"
     try:
@@ -55,13 +59,19 @@ def main() -> int:
     parser.add_argument(
         "--share-group", action="store_true", help="with two members of a share group"
     )
+    parser.add_argument("--brokers", type=int, help="how many (default: the seed draws 3 or 5)")
     arguments = parser.parse_args()
     if os.environ.get("PYTHONHASHSEED") != "0":
         # Sets of strings have an order that a seed does not know.
         command = [sys.executable, "-m", "tests.simulation.joined.run", *sys.argv[1:]]
         os.execve(sys.executable, command, os.environ | {"PYTHONHASHSEED": "0"})
     if arguments.history:
-        explain(arguments.first, arguments.chaos, has_share_group=arguments.share_group)
+        explain(
+            arguments.first,
+            arguments.chaos,
+            has_share_group=arguments.share_group,
+            brokers=arguments.brokers,
+        )
         return 0
     # Most of what there is lives as long as its seed: no need to look through it again and again.
     gc.freeze()
@@ -73,7 +83,10 @@ def main() -> int:
     seeds = arguments.only or range(arguments.first, arguments.first + arguments.seeds)
     for seed in seeds:
         platform = Platform(
-            seed, chaos_s_max=arguments.chaos, has_share_group=arguments.share_group
+            seed,
+            chaos_s_max=arguments.chaos,
+            has_share_group=arguments.share_group,
+            brokers=arguments.brokers,
         )
         try:
             platform.run()
@@ -82,6 +95,8 @@ def main() -> int:
             again = f"python -m tests.simulation.joined.run --history --first {seed}"
             if arguments.share_group:
                 again += " --share-group"
+            if arguments.brokers:
+                again += f" --brokers {arguments.brokers}"
             if arguments.chaos < max(CHAOS_S):
                 again += f" --chaos {arguments.chaos:g}"
             reason = str(error)[-_REASON_CHARACTERS:]
