@@ -134,6 +134,8 @@ class FileMetadataLog:
 
     def append(self, entries: Sequence[Entry]) -> None:
         """See MetadataLog."""
+        if not entries:
+            return  # a follower's answer without news: nothing is to be marked either
         position = self._size
         frames = bytearray()
         ends = []
@@ -172,7 +174,9 @@ class FileMetadataLog:
         self._disk.replace(self._directory / "snapshot", checksum + rest)
         kept = _behind(snapshot, self.start_offset, self._entries)
         self._snapshot = snapshot
+        former = self._file
         self._rewrite(kept)
+        former.close()
 
     def close(self) -> None:
         """Close the file."""
@@ -247,8 +251,10 @@ class FileMetadataLog:
             return
         self._file = self._disk.open(path, writable=True)
         self._entries, self._ends = entries, ends
-        if self._size != self._file.size():
+        if whole < len(data):
             logger.warning("%s: what was being written at the end is cut off", path)
+        if self._size < len(data):
+            # Also a mark that has no entry behind it.
             self._file.truncate(self._size)
         # What is read may have been written and never flushed.
         self._file.fdatasync()

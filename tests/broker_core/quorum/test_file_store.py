@@ -213,3 +213,18 @@ def test_large_entries_are_read_a_few_at_a_time(tmp_path: Path) -> None:
     log = opened(tmp_path)
     log.append([entry(1, bytes(3 << 20)) for _ in range(3)])
     assert len(log.read(0, 10)) == 1
+
+
+def test_a_log_that_was_told_of_no_news_is_whole_after_a_restart(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log = opened(tmp_path)
+    log.append([entry(1)])
+    log.flush()
+    size = (tmp_path / "entries-00000000000000000000").stat().st_size
+    log.append([])
+    log.flush()
+    log.close()
+    assert (tmp_path / "entries-00000000000000000000").stat().st_size == size
+    assert opened(tmp_path).end_offset == 1
+    assert not caplog.records
