@@ -74,6 +74,8 @@ def run(arguments: argparse.Namespace) -> int:
             raise CommandError(f"--override {override}: NAME=VALUE is expected")
         properties[name.strip()] = value.strip()
     config = BrokerConfig.from_properties(properties)
+    for warning in config.warnings:
+        logger.warning("%s: properties %s", arguments.config, warning)
     if arguments.add_scram:
         return _add_users(config, arguments.add_scram)
     return uvloop.run(_serve(config))

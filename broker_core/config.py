@@ -14,11 +14,13 @@ from broker_core.coordinator.migration_policy import MigrationPolicy
 from broker_core.listeners import (
     DEFAULT_LISTENERS,
     ListenerConfig,
+    addresses_of,
     controller_login,
     controller_tls,
     parse_controller_listener,
     parse_listeners,
 )
+from broker_core.property_names import check_names
 from broker_core.replication.throttle import UNLIMITED
 from broker_core.security.principal import ANONYMOUS, Principal
 from broker_core.security.sasl_client import SaslCredentials
@@ -359,14 +361,18 @@ class BrokerConfig:
     topic_defaults: Mapping[str, str] = field(default_factory=dict)
     #: All properties as they were given, for DescribeConfigs.
     properties: Mapping[str, str] = field(default_factory=dict)
+    #: What is to be said of names that have no effect.
+    warnings: tuple[str, ...] = ()
 
     @classmethod
     def from_properties(cls, properties: Mapping[str, str]) -> BrokerConfig:
-        """Read Kafka's property names; unknown ones are ignored as Kafka does.
+        """Read Kafka's property names; those without effect are in `warnings`.
 
-        Raises ConfigError when a value is malformed or out of its range.
+        Raises ConfigError when a value is malformed or out of its range, and where safety hangs on
+        a name that is not served.
         """
         given = dict(properties)
+        warnings = check_names(given, cls._served(), addresses_of(given))
         if "broker.id" in given:
             given.setdefault("node.id", given["broker.id"])
         if "log.dir" in given:
@@ -397,9 +403,16 @@ class BrokerConfig:
             controller_login=controller_login(given),
             topic_defaults=_topic_defaults(given),
             properties=given,
+            warnings=warnings,
         )
         config._check_quorum()
         return config
+
+    @classmethod
+    def _served(cls) -> frozenset[str]:
+        fields = {each.metadata.get("property") for each in cls.__dataclass_fields__.values()}
+        topics = {name for name, _, _ in TOPIC_DEFAULTS}
+        return frozenset(filter(None, fields | topics))
 
     @property
     def is_controller(self) -> bool:
@@ -418,6 +431,11 @@ class BrokerConfig:
 
     def _check_quorum(self) -> None:
         if not self.voters:
+            if self.properties.get("process.roles") and not self.is_controller:
+                raise ConfigError(
+                    "process.roles=broker without controller.quorum.voters is a broker of no "
+                    "cluster; give the voters, or no process.roles for a broker alone"
+                )
             # `process.roles=broker,controller` without voters: one node, as Kafka's quick start.
             return
         votes = self.node_id in dict(self.voters)

@@ -92,6 +92,15 @@ def parse_listeners(given: Mapping[str, str]) -> tuple[ListenerConfig, ...]:
     return listeners
 
 
+def addresses_of(given: Mapping[str, str]) -> Mapping[str, Endpoint]:
+    """Where each listener is, by its name, those of controllers too; raises ConfigError."""
+    named = _addresses("listeners", given.get("listeners") or "PLAINTEXT://127.0.0.1:9092")
+    # A broker that is no controller says here how it reaches those that are.
+    words = given.get("controller.listener.names", "").split(",")
+    others = {word.strip().upper(): Endpoint("", 0) for word in words if word.strip()}
+    return others | named
+
+
 def parse_controller_listener(given: Mapping[str, str]) -> ListenerConfig | None:
     """The listener on which this node is asked as a controller, if it has one.
 

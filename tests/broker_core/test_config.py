@@ -53,8 +53,93 @@ def test_the_finest_unit_of_the_retention_wins() -> None:
     }
 
 
-def test_unknown_properties_are_ignored_as_by_kafka() -> None:
-    assert BrokerConfig.from_properties({"process.roles": "broker"}).node_id == 0
+#: What Kafka 4's own config/server.properties sets.
+STOCK = {
+    "process.roles": "broker,controller",
+    "node.id": "1",
+    "controller.quorum.bootstrap.servers": "localhost:9093",
+    "listeners": "PLAINTEXT://127.0.0.1:9092,CONTROLLER://127.0.0.1:9093",
+    "inter.broker.listener.name": "PLAINTEXT",
+    "advertised.listeners": "PLAINTEXT://localhost:9092,CONTROLLER://localhost:9093",
+    "controller.listener.names": "CONTROLLER",
+    "listener.security.protocol.map": "CONTROLLER:PLAINTEXT,PLAINTEXT:PLAINTEXT,SSL:SSL",
+    "num.network.threads": "3",
+    "num.io.threads": "8",
+    "socket.send.buffer.bytes": "102400",
+    "socket.receive.buffer.bytes": "102400",
+    "socket.request.max.bytes": "104857600",
+    "log.dirs": "/tmp/kraft-combined-logs",
+    "num.partitions": "1",
+    "num.recovery.threads.per.data.dir": "2",
+    "offsets.topic.replication.factor": "1",
+    "share.coordinator.state.topic.replication.factor": "1",
+    "share.coordinator.state.topic.min.isr": "1",
+    "transaction.state.log.replication.factor": "1",
+    "transaction.state.log.min.isr": "1",
+    "log.retention.hours": "168",
+    "log.segment.bytes": "1073741824",
+    "log.retention.check.interval.ms": "300000",
+}
+
+
+def test_voters_that_are_known_by_address_alone_are_refused_and_not_passed_over() -> None:
+    with pytest.raises(ConfigError, match=r"bootstrap\.servers=localhost:9093.*quorum\.voters="):
+        BrokerConfig.from_properties(STOCK)
+
+
+def test_kafkas_own_file_with_voters_is_understood_and_what_has_no_effect_is_named() -> None:
+    config = BrokerConfig.from_properties(STOCK | {"controller.quorum.voters": "1@localhost:9093"})
+    (warning,) = config.warnings
+    assert warning.startswith("of no effect here: ")
+    assert "num.io.threads" in warning
+    assert "transaction.state.log.min.isr" in warning
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("proces.roles", "process.roles"),
+        ("node_id", "node.id"),
+        ("controller.quorum.voter", "controller.quorum.voters"),
+        ("controler.listener.names", "controller.listener.names"),
+        ("listener", "listeners"),
+        ("advertised.listener", "advertised.listeners"),
+        ("min.insync.replica", "min.insync.replicas"),
+        ("default.replication.factors", "default.replication.factor"),
+        ("ssl.client.autth", "ssl.client.auth"),
+        ("listener.name.plaintext.ssl.client.atuh", "ssl.client.auth"),
+        ("super.user", "super.users"),
+        ("authorizer.class", "authorizer.class.name"),
+    ],
+)
+def test_a_misspelt_name_on_which_safety_hangs_is_refused(name: str, meant: str) -> None:
+    with pytest.raises(ConfigError, match=rf"{name}: .*did you mean {meant}\?"):
+        BrokerConfig.from_properties({name: "1"})
+
+
+def test_another_misspelt_name_is_a_warning_with_the_name_that_was_meant() -> None:
+    config = BrokerConfig.from_properties({"log.retention.hour": "3", "colour": "red"})
+    assert config.warnings == (
+        "unknown, passed over: colour, log.retention.hour (did you mean log.retention.hours?)",
+    )
+
+
+@pytest.mark.parametrize(
+    ("properties", "message"),
+    [
+        ({"zookeeper.connect": "zoo:2181"}, "controller.quorum.voters"),
+        ({"process.roles": "broker"}, "without controller.quorum.voters"),
+        ({"controller.quorum.auto.join.enable": "true"}, "voters do not change"),
+        ({"security.inter.broker.protocol": "SSL"}, "inter.broker.listener.name"),
+        ({"principal.builder.class": "org.example.Mine"}, "DefaultKafkaPrincipalBuilder"),
+        ({"listener.name.clients.ssl.client.auth": "required"}, "no listener CLIENTS"),
+    ],
+)
+def test_what_would_silently_be_another_cluster_or_less_safe_is_refused(
+    properties: dict[str, str], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        BrokerConfig.from_properties(properties)
 
 
 @pytest.mark.parametrize(
