@@ -11,6 +11,7 @@ from setuptools.command.bdist_wheel import bdist_wheel
 EXTENSIONS = [
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "gateway/device_times.pyx",
     "gateway/fix_view.pyx",
     "gateway/formats/plain_positions.pyx",
     "gateway/known_fixes.pyx",
@@ -21,6 +22,7 @@ EXTENSIONS = [
     "gateway/mqtt/topics.pyx",
     "gateway/receipts.pyx",
     "gateway/siphash.pyx",
+    "gateway/stored_keys.pyx",
     "geoservice/address_json.pyx",
     "geoservice/index.pyx",
     "geoservice/street_check.pyx",

@@ -9,4 +9,6 @@ def take_fixes(
     known_fixes: KnownFixes,
     events: list[ViewEvent] | None,
     make_event: Callable[[int, int, str, float, float, bytes], ViewEvent],
+    positions: dict[int, int],
+    recent: bool = True,
 ) -> None: ...

@@ -6,16 +6,18 @@ from libc.math cimport llrint
 from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
-from gateway.known_fixes cimport KnownFixes, key_of
+from gateway.known_fixes cimport KnownFixes, key_of, key_of_device
 from gateway.mqtt.fixes cimport RecordHead, read_record
 from waylog.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import DAY_MS, YEAR_2000_MS
+from gateway.shares import WEIGHT_BYTES
 from gateway.track_store import CHUNK_BYTES
 
 cdef int64_t LATEST_AHEAD_MS = DAY_MS
 cdef int64_t EARLIEST_MS = YEAR_2000_MS
 cdef Py_ssize_t CHUNK_BYTES_MAX = CHUNK_BYTES
+cdef Py_ssize_t SIZE_CLASS_BYTES = WEIGHT_BYTES
 
 
 cdef packed struct Point:
@@ -29,11 +31,16 @@ cdef packed struct Point:
     float course
 
 
-def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
+def take_fixes(
+    view, records, KnownFixes known_fixes, list events, make_event, dict positions,
+    bint recent=True,
+):
     """Take records for a LocationView; `events` None where nobody watches.
 
+    The offsets behind them are left in `positions`. Tracks are of what is `recent`.
+
     What is not plain is left to `view.take_record`, and what is kept of devices that are new here
-    to its other methods.
+    or have values of another size to its other methods.
     """
     cdef RecordHead head
     cdef Point point
@@ -41,10 +48,9 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
     cdef str device
     cdef tuple entry
     cdef int64_t live, known
-    cdef Py_ssize_t grown = 0, tracked = 0, size
+    cdef Py_ssize_t tracked = 0, size
     cdef bytearray chunk
     cdef dict newest = view.newest
-    cdef dict positions = view.positions
     tracks = view.tracks
     cdef dict chunks = tracks.chunks
     for record in records:
@@ -60,13 +66,13 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
             type(raw_key) is not bytes or type(raw_value) is not bytes
             or not read_record(<bytes> raw_value, &head)
         ):
-            view.take_record(record, events)
+            view.take_record(record, events, recent=recent)
             continue
         key, value = raw_key, raw_value
         try:
             device = key.decode()
         except UnicodeDecodeError:
-            view.take_record(record, events)
+            view.take_record(record, events, recent=recent)
             continue
         known = key_of(key, head.identity.start, head.identity.size)
         known_fixes.prefetch(known)
@@ -80,9 +86,11 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
         point.accuracy = <float> head.accuracy
         point.speed = <float> head.speed
         point.course = <float> head.course
-        own = chunks.get(device)
+        own = chunks.get(device) if recent else None
         chunk = own[-1] if own is not None else None
-        if chunk is None or PyByteArray_GET_SIZE(chunk) >= CHUNK_BYTES_MAX:
+        if not recent:
+            pass
+        elif chunk is None or PyByteArray_GET_SIZE(chunk) >= CHUNK_BYTES_MAX:
             tracks.append_packed(device, PyBytes_FromStringAndSize(<char*> &point, sizeof(Point)))
         else:
             size = PyByteArray_GET_SIZE(chunk)
@@ -90,20 +98,21 @@ def take_fixes(view, records, KnownFixes known_fixes, list events, make_event):
             memcpy(PyByteArray_AS_STRING(chunk) + size, &point, sizeof(Point))
             tracked += sizeof(Point)
         known_fixes.add(known)
+        if known_fixes.times is not None:
+            known_fixes.times.note(key_of_device(key), head.time, head.received)
         entry = newest.pop(device, None)
         if entry is None:
-            view.index(device)
+            newest[device] = (live, value)
+            view.index(device, PyBytes_GET_SIZE(value))
         elif <int64_t> entry[0] > live:
             newest[device] = entry
-            value = None
         else:
-            grown -= PyBytes_GET_SIZE(<bytes> entry[1])
-        if value is not None:
             newest[device] = (live, value)
-            grown += PyBytes_GET_SIZE(value)
+            size = PyBytes_GET_SIZE(<bytes> entry[1])
+            if size // SIZE_CLASS_BYTES != PyBytes_GET_SIZE(value) // SIZE_CLASS_BYTES:
+                view.resized(device, size, PyBytes_GET_SIZE(value))
         if events is not None:
             events.append(
                 make_event(partition, offset, device, head.lat, head.lon, raw_value)
             )
     tracks.grew(tracked)
-    view.grew(grown)

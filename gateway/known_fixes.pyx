@@ -1,7 +1,7 @@
 """Which fixes are in the log already: what makes a repeated fix be stored once."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 
@@ -19,11 +19,23 @@ DEFAULT_CAPACITY = 500_000
 cdef enum:
     NAME_BYTES_MAX = 1024  # of device and id together; longer ones take a detour
     SLOTS_MIN = 1024
+    UNSAVED_MAX = 4 * 1024 * 1024  # keys that wait for the disk
 
 
 # As Python's own hash is keyed: once for the process, before the first key is made.
 cdef bytes _random_key = os.urandom(KEY_BYTES)
 cdef SipKey SECRET = sip_key(PyBytes_AS_STRING(_random_key))
+
+
+def use_secret(bytes secret):
+    """Key all hashes of this process with a secret that outlives it: before the first is made.
+
+    Raises ValueError for one that has not KEY_BYTES.
+    """
+    global SECRET
+    if PyBytes_GET_SIZE(secret) != KEY_BYTES:
+        raise ValueError(f"a secret has {KEY_BYTES} bytes")
+    SECRET = sip_key(PyBytes_AS_STRING(secret))
 
 
 cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -1:
@@ -52,6 +64,16 @@ def fix_key(str device, str fix_id):
         PyBytes_AS_STRING(encoded),
         PyBytes_GET_SIZE(encoded),
     )
+
+
+cdef int64_t key_of_device(bytes device) noexcept:
+    # No fix has this key: a name in UTF-8 has no zero at its end.
+    return <int64_t> siphash13(&SECRET, PyBytes_AS_STRING(device), PyBytes_GET_SIZE(device))
+
+
+def device_key(str device):
+    """The same for a device alone."""
+    return key_of_device(device.encode("utf-8", "surrogatepass"))
 
 
 cdef uint64_t* find(const Table* table, uint64_t key) noexcept nogil:
@@ -85,11 +107,15 @@ cdef int grow(Table* table) except -1:
 
 
 cdef class KnownFixes:
-    """A set of keys that forgets the oldest: two generations, each half of the capacity.
+    """Keys of the fixes that the log has.
 
-    When the younger generation is full it becomes the older, which is dropped whole; that costs
-    nothing a key, and at least half the capacity is always remembered. Open addressing: 16 to 32
-    bytes a key.
+    In memory there is a set of the newest, which forgets the oldest: two generations, each half of
+    the capacity. When the younger generation is full it becomes the older, which is dropped whole;
+    that costs nothing a key, and at least half the capacity is always remembered. Open addressing:
+    16 to 32 bytes a key.
+
+    Where the keys of all fixes are kept on disk (`keep`), those are asked about a fix that is not
+    newer than everything its device has sent: no other can be a repetition.
     """
 
     def __cinit__(self, capacity=DEFAULT_CAPACITY):
@@ -100,6 +126,25 @@ cdef class KnownFixes:
     def __dealloc__(self):
         PyMem_Free(self._younger.slots)
         PyMem_Free(self._older.slots)
+        PyMem_Free(self._unsaved)
+
+    def keep(self, StoredKeys stored not None, DeviceTimes times not None):
+        """Have `take_unsaved` give all keys that are added from now on, for `stored`."""
+        self.stored = stored
+        self.times = times
+
+    def take_unsaved(self):
+        """The keys that were added since the last call, unsigned 64 bits each."""
+        cdef bytes keys = (<char*> self._unsaved)[:self._unsaved_count * sizeof(uint64_t)]
+        PyMem_Free(self._unsaved)
+        self._unsaved = NULL
+        self._unsaved_count = self._unsaved_room = 0
+        return keys
+
+    @property
+    def unsaved(self):
+        """How many keys `take_unsaved` would give."""
+        return self._unsaved_count
 
     cdef void prefetch(self, int64_t key) noexcept:
         """Have the memory of a key fetched that is asked for soon: each is a cache miss or two."""
@@ -111,8 +156,17 @@ cdef class KnownFixes:
         cdef uint64_t sought = <uint64_t> key if key else 1
         return find(&self._younger, sought)[0] != 0 or find(&self._older, sought)[0] != 0
 
+    cdef bint is_stored(self, const FixKey* fix) noexcept:
+        """Whether the disk has the key of a fix that memory has not."""
+        if self.stored is None or not self.times.is_late(fix.device, fix.time):
+            return False
+        return self.stored.holds(<uint64_t> fix.key if fix.key else 1)
+
     def __contains__(self, int64_t key):
-        return self.holds(key)
+        """Whether the log has the fix, as far as is known in memory and on disk."""
+        return self.holds(key) or (
+            self.stored is not None and self.stored.holds(<uint64_t> key if key else 1)
+        )
 
     def __len__(self):
         return self._younger.filled + self._older.filled
@@ -124,9 +178,28 @@ cdef class KnownFixes:
         if not slot[0]:
             slot[0] = sought
             self._younger.filled += 1
+            if self.stored is not None and not find(&self._older, sought)[0]:
+                self._save(sought)
             if 2 * self._younger.filled > self._younger.mask:
                 grow(&self._younger)
         if self._younger.filled >= self._generation_size:
             PyMem_Free(self._older.slots)
             self._older = self._younger
             create(&self._younger, SLOTS_MIN)
+
+    cdef int _save(self, uint64_t key) except -1:
+        cdef void* grown
+        cdef Py_ssize_t room = max(2 * self._unsaved_room, <Py_ssize_t> SLOTS_MIN)
+        if self._unsaved_count == self._unsaved_room:
+            if self._unsaved_count >= UNSAVED_MAX:
+                # The disk takes nothing: what is lost is read from the log after the next start.
+                self.unsaved_lost += 1
+                return 0
+            grown = PyMem_Realloc(self._unsaved, room * sizeof(uint64_t))
+            if grown is NULL:
+                raise MemoryError
+            self._unsaved = <uint64_t*> grown
+            self._unsaved_room = room
+        self._unsaved[self._unsaved_count] = key
+        self._unsaved_count += 1
+        return 0

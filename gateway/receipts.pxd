@@ -1,6 +1,6 @@
 from libc.stdint cimport int64_t, uint64_t
 
-from gateway.known_fixes cimport KnownFixes
+from gateway.known_fixes cimport FixKey, KnownFixes
 from waylog.librdkafka cimport Delivery
 from waylog.record_batch cimport RecordAccumulator
 
@@ -52,7 +52,7 @@ cdef class FixAppender:
     cdef dict _fixes
     cdef list _latency_counts
 
-    cdef Receipt known(self, int64_t key)
+    cdef Receipt known(self, const FixKey* key)
     cdef bytes start_trace(self)
     cdef int _append_value(
         self, bytes device, const char* value, Py_ssize_t size, bytes traceparent, Receipt receipt

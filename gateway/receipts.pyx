@@ -11,7 +11,7 @@ from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
 from gateway.formats.plain_positions cimport PlainRecords, Written
-from gateway.known_fixes cimport KnownFixes
+from gateway.known_fixes cimport FixKey, KnownFixes, key_of_device
 from waylog.librdkafka cimport Delivery
 
 import os
@@ -181,13 +181,15 @@ cdef class FixAppender:
         """Fixes that wait for their acknowledgement."""
         return len(self._in_flight)
 
-    cdef Receipt known(self, int64_t key):
+    cdef Receipt known(self, const FixKey* key):
         """The receipt of a fix that the log has, or is about to have; None for a new one."""
         cdef Receipt receipt = self._stored
-        if not self.known_fixes.holds(key):
-            receipt = self._in_flight.get(key)
+        if not self.known_fixes.holds(key.key):
+            receipt = self._in_flight.get(key.key)
             if receipt is None:
-                return None
+                if not self.known_fixes.is_stored(key):
+                    return None
+                receipt = self._stored
         self.metrics.repeated += 1
         return receipt
 
@@ -241,12 +243,17 @@ cdef class FixAppender:
 
     def append_fix(self, int64_t key, fix, encode, bytes traceparent):
         """Append a fix, unless it is known by its key; `encode` makes its record."""
-        cdef Receipt receipt = self.known(key)
+        cdef FixKey name
+        cdef bytes device = fix.device.encode()
+        name.key = key
+        name.device = key_of_device(device)
+        name.time = fix.time
+        cdef Receipt receipt = self.known(&name)
         if receipt is not None:
             return receipt
         cdef bytes value = encode(fix)
         return self.append_new(
-            key, fix.device.encode(), PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value),
+            key, device, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value),
             fix.source or "", traceparent,
         )
 
@@ -260,9 +267,9 @@ cdef class FixAppender:
         cdef Written* written = records._written
         cdef Py_ssize_t index
         if records._count == 1:
-            receipt = self.known(written.key)
+            receipt = self.known(&written.key)
             return receipt if receipt is not None else self.append_new(
-                written.key, records._devices[0], records._bytes, written.size, source, traceparent
+                written.key.key, records._devices[0], records._bytes, written.size, source, traceparent
             )
         # One request is one trace.
         traceparent = self.start_trace() if traceparent is None else traceparent
@@ -274,12 +281,12 @@ cdef class FixAppender:
         # One more than there is, so that it is not done before all is submitted.
         batch._missing = 1
         for index in range(records._count):
-            self.known_fixes.prefetch(records._written[index].key)
+            self.known_fixes.prefetch(records._written[index].key.key)
         for index in range(records._count):
             written = &records._written[index]
-            receipt = self.known(written.key)
+            receipt = self.known(&written.key)
             if receipt is None:
-                key = written.key
+                key = written.key.key
                 self._in_flight[key] = batch
                 batch._keys.append(key)
                 batch._missing += 1

@@ -8,12 +8,20 @@ import struct
 from collections import deque
 from typing import Final
 
+from gateway.shares import UserShares
+
 _POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
 _TIME = struct.Struct("<q")
 CHUNK_BYTES: Final = 64 * _POINT.size
+#: What a chunk's objects take beside its points.
+_CHUNK_OVERHEAD: Final = 256
 _NAN: Final = math.nan
+#: Dropped chunks stay in the order of all until there are so many, and half of it.
+_DROPPED_MAX: Final = 1_000
 
-DEFAULT_BYTES_MAX: Final = 48 * 1024 * 1024
+DEFAULT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_Begun = tuple[str, bytearray]
 
 
 def pack_point(
@@ -38,23 +46,27 @@ def pack_point(
 
 
 class TrackStore:
-    """Points packed into chunks; the chunk begun longest ago goes first, whoever's it is.
+    """Points packed into chunks of one device each.
 
-    32 bytes a point: a day of one phone is small, and a fleet shares the bound fairly, since each
-    device's chunks age at the speed at which it sends.
+    At the bound the user with most chunks gives back the oldest of them; where nobody has many, the
+    one begun longest ago goes, whoever's it is: a fleet shares the bound fairly, since each device's
+    chunks age at the speed at which it sends.
     """
 
     def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:
         self._bytes_max = bytes_max
         self._bytes = 0
         #: Chunks of each device, oldest first: what is appended in place is told to `grew`.
-        self.chunks: dict[str, deque[bytearray]] = {}
-        # Chunks of all devices by the time they were begun: each device's oldest is its leftmost.
-        self._begun: deque[str] = deque()
+        self.chunks: dict[str, list[bytearray]] = {}
+        # All chunks in the order in which they were begun; those that were dropped are empty.
+        self._begun: deque[_Begun] = deque()
+        self._dropped = 0
+        self._of_user: dict[str, list[_Begun]] = {}
+        self._shares = UserShares()
 
     @property
     def bytes(self) -> int:
-        """Packed points, without the overhead of the containers."""
+        """Of packed points and of what keeps them."""
         return self._bytes
 
     def append(
@@ -75,18 +87,24 @@ class TrackStore:
         """Add a point as `pack_point` makes it."""
         chunks = self.chunks.get(device)
         if chunks is None:
-            chunks = self.chunks[device] = deque()
-        if not chunks or len(chunks[-1]) >= CHUNK_BYTES:
-            chunks.append(bytearray())
-            self._begun.append(device)
-        chunks[-1] += packed
-        self.grew(_POINT.size)
+            chunks = self.chunks[device] = []
+        if chunks and len(chunks[-1]) < CHUNK_BYTES:
+            chunks[-1] += packed
+            self.grew(_POINT.size)
+            return
+        begun = (device, bytearray(packed))
+        chunks.append(begun[1])
+        self._begun.append(begun)
+        user = device.partition("/")[0]
+        self._of_user.setdefault(user, []).append(begun)
+        self._shares.change(user, 1)
+        self.grew(_POINT.size + _CHUNK_OVERHEAD)
 
     def grew(self, size: int) -> None:
         """Count bytes that are in chunks now, and stay within the bound."""
         self._bytes += size
-        while self._bytes > self._bytes_max:
-            self._drop_oldest_chunk()
+        while self._bytes > self._bytes_max and self.chunks:
+            self._drop_one()
 
     def packed(self, device: str, from_ms: int, to_ms: int) -> builtins.bytes:
         """Packed points with from_ms <= time <= to_ms, in no order, some perhaps twice."""
@@ -100,13 +118,41 @@ class TrackStore:
 
     def forget(self, device: str) -> None:
         """Drop all points of a device."""
-        for chunk in self.chunks.pop(device, ()):
-            self._bytes -= len(chunk)
-        self._begun = deque(each for each in self._begun if each != device)
+        chunks = self.chunks.pop(device, None)
+        if chunks is None:
+            return
+        for chunk in chunks:
+            self._empty(device, chunk)
+        user = device.partition("/")[0]
+        left = [begun for begun in self._of_user[user] if begun[1]]
+        if left:
+            self._of_user[user] = left
+        else:
+            del self._of_user[user]
 
-    def _drop_oldest_chunk(self) -> None:
-        device = self._begun.popleft()
+    def _drop_one(self) -> None:
+        user = self._shares.heaviest()
+        if user is None:
+            while not self._begun[0][1]:
+                self._begun.popleft()
+                self._dropped -= 1
+            user = self._begun[0][0].partition("/")[0]
+        # The oldest of a user is the oldest of its device.
+        own = self._of_user[user]
+        device, chunk = own.pop(0)
+        if not own:
+            del self._of_user[user]
         chunks = self.chunks[device]
-        self._bytes -= len(chunks.popleft())
+        chunks.pop(0)
         if not chunks:
             del self.chunks[device]
+        self._empty(device, chunk)
+
+    def _empty(self, device: str, chunk: bytearray) -> None:
+        self._bytes -= len(chunk) + _CHUNK_OVERHEAD
+        chunk.clear()
+        self._shares.change(device.partition("/")[0], -1)
+        self._dropped += 1
+        if self._dropped > max(_DROPPED_MAX, len(self._begun) // 2):
+            self._begun = deque(begun for begun in self._begun if begun[1])
+            self._dropped = 0

@@ -1,7 +1,8 @@
 """What is known now: the newest fix and the newest address of every device.
 
 Views are fed by the log alone and can be thrown away at any time. Values are kept as the log has
-them and decoded when somebody asks: most never are.
+them and decoded when somebody asks: most never are. What is newest is decided by the times of fixes
+alone, so that records may be taken in any order, and twice.
 """
 
 from __future__ import annotations
@@ -11,23 +12,31 @@ import logging
 import struct
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
+from sortedcontainers import SortedList
 
+from gateway.erasures import Erasures
 from gateway.fix_view import take_fixes
 from gateway.formats.values import live_time
-from gateway.known_fixes import KnownFixes, fix_key
-from gateway.track_store import TrackStore
+from gateway.known_fixes import KnownFixes, device_key, fix_key
+from gateway.shares import WEIGHT_BYTES, UserShares
+from gateway.track_store import TrackStore, pack_point
 from waylog.messages import Address, Fix, decode_address, decode_fix
 from waylog.topics import ADDRESS, LOCATION
 
 logger = logging.getLogger(__name__)
 
+#: Devices of one view whose values have less than WEIGHT_BYTES; a larger one counts for several.
 DEVICES_MAX: Final = 200_000
-#: Values kept by one view: the newest of each device.
-VALUE_BYTES_MAX: Final = 96 * 1024 * 1024
+#: Of the user with most devices so many are looked at to find one that was heard of long ago.
+_SAMPLES: Final = 8
+_SAMPLE_STEP: Final = 7919
+#: "/" and what follows it: a user's devices are what is between.
+_AFTER_SLASH: Final = "0"
 
 
 class Record(Protocol):
@@ -125,9 +134,11 @@ class _View:
         self._devices_max = devices_max
         # (time by which "newest" is decided, value); the device heard of last is last.
         self.newest: dict[str, tuple[int, bytes]] = {}
-        # The devices of a user: mostly one, and then without a set of its own.
-        self._of_user: dict[str, str | set[str]] = {}
-        self._value_bytes = 0
+        self._names: SortedList[str] = SortedList()
+        self._shares = UserShares()
+        self._sampled = 0
+        #: Some device has been dropped for want of room.
+        self.evicted = False
         self._watcher: Watcher | None = None
 
     def __len__(self) -> int:
@@ -152,60 +163,89 @@ class _View:
 
     def devices(self, user: str | None = None) -> list[str]:
         """Names of the devices of a user, or of all, sorted."""
+        return list(self.devices_after("", user))
+
+    def devices_after(self, after: str, user: str | None = None) -> Iterator[str]:
+        """The same one by one, those behind a name alone; nothing may change meanwhile."""
         if user is None:
-            return sorted(self.newest)
-        found = self._of_user.get(user)
-        if found is None:
-            return []
-        return [found] if isinstance(found, str) else sorted(found)
+            return iter(self._names.irange(after, inclusive=(False, True)))
+        first, last = f"{user}/", f"{user}{_AFTER_SLASH}"
+        return iter(self._names.irange(max(first, after), last, inclusive=(False, False)))
+
+    def count_of(self, user: str) -> int:
+        """How many devices of a user are known."""
+        first, last = self._range(user)
+        return last - first
 
     def on_caught_up(self) -> None:
         """For LogReader."""
         self.caught_up.set()
 
+    def _range(self, user: str) -> tuple[int, int]:
+        return (
+            self._names.bisect_left(f"{user}/"),
+            self._names.bisect_left(f"{user}{_AFTER_SLASH}"),
+        )
+
+    def restore(self, device: str, live: int, value: bytes) -> None:
+        """Take what `newest` has had before."""
+        self._take(device, live, value)
+
     def _take(self, device: str, live: int, value: bytes) -> bool:
         """Keep a value unless a newer one is known; returns whether it was kept."""
         entry = self.newest.pop(device, None)
-        if entry is not None:
-            if entry[0] > live:
-                self.newest[device] = entry
-                return False
-            self._value_bytes -= len(entry[1])
-        else:
-            self.index(device)
+        if entry is None:
+            self.newest[device] = (live, value)
+            self.index(device, len(value))
+            return True
+        if entry[0] > live:
+            self.newest[device] = entry
+            return False
         self.newest[device] = (live, value)
-        self._value_bytes += len(value)
-        self._trim()
+        self.resized(device, len(entry[1]), len(value))
         return True
 
+    def index(self, device: str, size: int) -> None:
+        """Note a device that is new in `newest`, with the size of its value."""
+        self._names.add(device)
+        self._shares.change(device.partition("/")[0], 1 + size // WEIGHT_BYTES)
+        self._trim()
+
+    def resized(self, device: str, before: int, now: int) -> None:
+        """Note that the value of a device in `newest` has another size."""
+        change = now // WEIGHT_BYTES - before // WEIGHT_BYTES
+        if change:
+            self._shares.change(device.partition("/")[0], change)
+            self._trim()
+
     def _trim(self) -> None:
-        while len(self.newest) > self._devices_max or self._value_bytes > VALUE_BYTES_MAX:
-            self._drop(next(iter(self.newest)))
+        """Drop what is beyond the bound: of the user with most devices, one heard of long ago."""
+        while self._shares.weight > self._devices_max and self.newest:
+            self.evicted = True
+            user = self._shares.heaviest()
+            if user is not None:
+                self._drop(self._heard_of_long_ago(user))
+                continue
+            # Several at once: what was dropped in front of a dict is passed over each time.
+            for device in list(islice(self.newest, max(1, self._devices_max // 1000))):
+                self._drop(device)
+
+    def _heard_of_long_ago(self, user: str) -> str:
+        first, last = self._range(user)
+        count = last - first
+        self._sampled += 1
+        begin = self._sampled * _SAMPLE_STEP
+        names = [
+            self._names[first + (begin + each * _SAMPLE_STEP) % count]
+            for each in range(min(count, _SAMPLES))
+        ]
+        return min(names, key=lambda name: self.newest[name][0])
 
     def _drop(self, device: str) -> None:
         entry = self.newest.pop(device, None)
         if entry is not None:
-            self._value_bytes -= len(entry[1])
-            self._unindex(device)
-
-    def index(self, device: str) -> None:
-        """Note the user of a device that is new here."""
-        user = device.partition("/")[0]
-        others = self._of_user.get(user)
-        if others is None:
-            self._of_user[user] = device
-        elif isinstance(others, str):
-            self._of_user[user] = {others, device}
-        else:
-            others.add(device)
-
-    def _unindex(self, device: str) -> None:
-        user = device.partition("/")[0]
-        others = self._of_user[user]
-        if isinstance(others, set):
-            others.discard(device)
-        if not others or others == device:
-            del self._of_user[user]
+            self._names.remove(device)
+            self._shares.change(device.partition("/")[0], -1 - len(entry[1]) // WEIGHT_BYTES)
 
     def _counted(self, records: Sequence[Record]) -> None:
         self.records += len(records)
@@ -250,12 +290,40 @@ class LocationView(_View):
         """Take records of topic `location`; for LogReader."""
         watcher = self._watched_by()
         events: list[ViewEvent] | None = None if watcher is None else []
-        take_fixes(self, records, self.known_fixes, events, _location_event)
+        take_fixes(self, records, self.known_fixes, events, _location_event, self.positions)
         self._counted(records)
         if watcher is not None and events:
             watcher.on_events(events)
 
-    def take_record(self, record: Record, events: list[ViewEvent] | None) -> None:
+    def on_old_records(
+        self,
+        records: Sequence[Record],
+        erasures: Erasures,
+        positions: dict[int, int],
+        *,
+        recent: bool,
+    ) -> None:
+        """Take records from before those of `on_records`; `positions` are theirs.
+
+        Tracks are of what is `recent`.
+        """
+        for record in records:
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None and offset is not None
+            positions[partition] = offset + 1
+        take_fixes(
+            self,
+            _unerased(records, erasures),
+            self.known_fixes,
+            None,
+            _location_event,
+            {},
+            recent=recent,
+        )
+
+    def take_record(
+        self, record: Record, events: list[ViewEvent] | None, *, recent: bool = True
+    ) -> None:
         """Take one record that is not as our own gateway writes nearly all of them."""
         partition, offset = record.partition(), record.offset()
         assert partition is not None and offset is not None
@@ -266,20 +334,18 @@ class LocationView(_View):
             device = key.decode()
             head = _fix_head.decode(value)
             live = live_time(head.time, head.received)
-            self.tracks.append(
-                device,
-                live,
-                head.lat,
-                head.lon,
-                head.altitude,
-                head.accuracy,
-                head.speed,
-                head.course,
+            point = pack_point(
+                *(live, head.lat, head.lon),
+                *(head.altitude, head.accuracy, head.speed, head.course),
             )
         except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
             self._unreadable(record)
             return
         self.known_fixes.add(fix_key(device, head.id))
+        if self.known_fixes.times is not None:
+            self.known_fixes.times.add(device_key(device), head.time, head.received)
+        if recent:
+            self.tracks.append_packed(device, point)
         self._take(device, live, value)
         if events is not None:
             events.append(_location_event(partition, offset, device, head.lat, head.lon, value))
@@ -288,6 +354,7 @@ class LocationView(_View):
         """Drop what was received of a device until it was erased."""
         value = self.newest_raw(device)
         if value is None:
+            self.tracks.forget(device)
             return
         try:
             newer = _fix_head.decode(value).received > erased_ms
@@ -295,12 +362,19 @@ class LocationView(_View):
             newer = False
         if not newer:
             self._drop(device)
-            self.tracks.forget(device)
+        # When a point was received is not known any more.
+        self.tracks.forget(device)
 
-    def grew(self, size: int) -> None:
-        """Count bytes of values that were kept without `_take`, and stay within the bounds."""
-        self._value_bytes += size
-        self._trim()
+    def _drop(self, device: str) -> None:
+        super()._drop(device)
+        self.tracks.forget(device)
+
+
+def _unerased(records: Sequence[Record], erasures: Erasures) -> Sequence[Record]:
+    covers = erasures.filter()
+    if covers is None:
+        return records
+    return [each for each in records if not covers(each.key(), each.timestamp()[1])]
 
 
 def _location_event(
@@ -327,7 +401,8 @@ class AddressView(_View):
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
         self._subscribers: list[Callable[[str, bytes], None]] = []
-        self._erasures: dict[str, int] = {}
+        self.erasures = Erasures()
+        self._erased_before: dict[str, int] = {}
         self._on_erased: Callable[[str, int], None] | None = None
         self._waiting: dict[str, list[_Waiter]] = {}
 
@@ -346,9 +421,9 @@ class AddressView(_View):
         """Call `subscriber` with each device that has been erased, and when (ms), also those from
         before; to be called when all views have caught up.
         """
-        for device, erased_ms in self._erasures.items():
+        for device, erased_ms in self._erased_before.items():
             subscriber(device, erased_ms)
-        self._erasures.clear()
+        self._erased_before.clear()
         self._on_erased = subscriber
 
     def when(
@@ -413,7 +488,7 @@ class AddressView(_View):
             except (ValueError, RecursionError, msgspec.DecodeError):
                 self._unreadable(record)
                 continue
-            live = live_time(head.time, head.resolved) if head.resolved else head.time
+            live = _live_time_of(head)
             if not self._take(device, live, value):
                 continue
             if device in self._waiting:
@@ -429,9 +504,42 @@ class AddressView(_View):
         if watcher is not None and events:
             watcher.on_events(events)
 
+    def on_old_records(self, records: Sequence[Record], positions: dict[int, int]) -> None:
+        """Take records from before those of `on_records`; `positions` are theirs."""
+        for record in records:
+            partition, offset = record.partition(), record.offset()
+            assert partition is not None and offset is not None
+            positions[partition] = offset + 1
+            key, value, written = record.key(), record.value(), record.timestamp()[1]
+            try:
+                device = key.decode() if key is not None else ""
+                if value is None:
+                    if device:
+                        self._erased_until(device, written)
+                    continue
+                head = _address_head.decode(value)
+            except (ValueError, RecursionError, msgspec.DecodeError):
+                self._unreadable(record)
+                continue
+            if device and not self.erasures.covers(device, written):
+                self._take(device, _live_time_of(head), value)
+
+    def _erased_until(self, device: str, erased_ms: int) -> None:
+        """A tombstone that is older than what is known perhaps."""
+        entry = self.newest.get(device)
+        if entry is not None:
+            try:
+                newer = _address_head.decode(entry[1]).resolved > erased_ms
+            except msgspec.DecodeError:
+                newer = False
+            if not newer:
+                self._drop(device)
+        self._erased(device, erased_ms)
+
     def _erased(self, device: str, erased_ms: int) -> None:
+        self.erasures.note(device, erased_ms)
         if self._on_erased is None:
-            self._erasures[device] = erased_ms
+            self._erased_before[device] = erased_ms
         else:
             self._on_erased(device, erased_ms)
 
@@ -441,3 +549,7 @@ class AddressView(_View):
                 self._stop_waiting(device, waiter)
                 waiter.timer.cancel()
                 waiter.callback()
+
+
+def _live_time_of(head: _AddressHead) -> int:
+    return live_time(head.time, head.resolved) if head.resolved else head.time

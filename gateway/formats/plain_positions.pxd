@@ -1,8 +1,8 @@
-from libc.stdint cimport int64_t
+from gateway.known_fixes cimport FixKey
 
 
 cdef struct Written:
-    int64_t key            # for gateway.known_fixes
+    FixKey key
     size_t start           # where the record begins among the bytes of all
     size_t size
     size_t identity_size
@@ -19,7 +19,7 @@ cdef class PlainRecords:
     cdef list _devices
 
     cdef int add(
-        self, bytes device, const char* record, size_t size, size_t identity_size, int64_t key,
+        self, bytes device, const char* record, size_t size, size_t identity_size, const FixKey* key,
         bint named,
     ) except -1
     cdef bytes joined_ids(self, bint own)

@@ -9,6 +9,7 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from gateway.known_fixes cimport FixKey
 from gateway.mqtt.fixes cimport (
     FORM_POSITION,
     Position,
@@ -56,14 +57,14 @@ cdef class PlainRecords:
         for index in range(self._count):
             written = &self._written[index]
             yield (
-                written.key,
+                written.key.key,
                 self._devices[index],
                 self._bytes[written.start:written.start + written.size],
                 bool(written.named),
             )
 
     cdef int add(
-        self, bytes device, const char* record, size_t size, size_t identity_size, int64_t key,
+        self, bytes device, const char* record, size_t size, size_t identity_size, const FixKey* key,
         bint named,
     ) except -1:
         cdef void* grown
@@ -86,7 +87,7 @@ cdef class PlainRecords:
             self._places = places
         memcpy(self._bytes + self._size, record, size)
         written = &self._written[self._count]
-        written.key = key
+        written.key = key[0]
         written.start = self._size
         written.size = size
         written.identity_size = identity_size
@@ -179,7 +180,7 @@ cdef class PlainPositions:
         """Take the position that begins here; returns what follows it, NULL for an unusual one."""
         cdef Position position
         cdef const char* end = read_position(item, &position)
-        cdef int64_t key = 0
+        cdef FixKey key
         cdef bint named
         cdef TopicRoute route
         cdef char[RECORD_BYTES_MAX] record
@@ -201,7 +202,7 @@ cdef class PlainPositions:
         size = route.write_position(&position, received, &key, record)
         if not size:
             return NULL
-        records.add(route._device, record, size, position.identity.size, key, named)
+        records.add(route._device, record, size, position.identity.size, &key, named)
         return end
 
     cdef TopicRoute _route(self, bytes name):

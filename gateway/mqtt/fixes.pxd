@@ -1,5 +1,7 @@
 from libc.stdint cimport int64_t
 
+from gateway.known_fixes cimport FixKey
+
 cpdef enum:
     FORM_OTHER = 0
     FORM_POSITION = 1
@@ -59,15 +61,16 @@ cdef class TopicRoute:
     cdef readonly object rule
     cdef str _named
     cdef bytes _device
+    cdef int64_t _device_key
     cdef Py_ssize_t _user_size
     cdef int form
 
-    cdef bytes record(self, bytes payload, int64_t received, int64_t* key)
-    cdef bytes _position(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes record(self, bytes payload, int64_t received, FixKey* key)
+    cdef bytes _position(self, bytes payload, int64_t received, FixKey* key)
     cdef Py_ssize_t write_position(
-        self, Position* position, int64_t received, int64_t* key, char* out
+        self, Position* position, int64_t received, FixKey* key, char* out
     ) except -1
-    cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key)
+    cdef bytes _owntracks(self, bytes payload, int64_t received, FixKey* key)
     cdef bytes _made_id(
         self, int64_t time, const Text* lat_text, double lat, const Text* lon_text, double lon,
         const Text* trigger,

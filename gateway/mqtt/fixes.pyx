@@ -10,7 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memchr, memcmp, memcpy, memset
 from posix.time cimport CLOCK_REALTIME, clock_gettime, timespec
 
-from gateway.known_fixes cimport key_of
+from gateway.known_fixes cimport FixKey, key_of, key_of_device
 
 from hashlib import blake2b
 
@@ -149,6 +149,7 @@ cdef class TopicRoute:
             and is_plain(device) and len(device) <= DEVICE_BYTES_MAX
         ):
             self._device = device.encode()
+            self._device_key = key_of_device(self._device)
             self._user_size = device.index("/")
             self.form = form
 
@@ -167,7 +168,7 @@ cdef class TopicRoute:
         """Whether `record` reads what is ordinary of these messages."""
         return self.form != FORM_OTHER
 
-    cdef bytes record(self, bytes payload, int64_t received, int64_t* key):
+    cdef bytes record(self, bytes payload, int64_t received, FixKey* key):
         """The record of a fix and its key for `known_fixes`; None to have it read by `parse`."""
         if not self.form or not self.allowed or PyBytes_GET_SIZE(payload) > PAYLOAD_BYTES_MAX:
             return None
@@ -177,11 +178,11 @@ cdef class TopicRoute:
 
     def record_of(self, bytes payload, int64_t received):
         """The same for Python."""
-        cdef int64_t key = 0
+        cdef FixKey key
         record = self.record(payload, received, &key)
-        return None if record is None else (record, key)
+        return None if record is None else (record, key.key)
 
-    cdef bytes _position(self, bytes payload, int64_t received, int64_t* key):
+    cdef bytes _position(self, bytes payload, int64_t received, FixKey* key):
         cdef Position position
         cdef const char* end = read_position(PyBytes_AS_STRING(payload), &position)
         if end is NULL or not at_end(payload, end):
@@ -191,7 +192,7 @@ cdef class TopicRoute:
         return PyBytes_FromStringAndSize(out, size) if size else None
 
     cdef Py_ssize_t write_position(
-        self, Position* position, int64_t received, int64_t* key, char* out
+        self, Position* position, int64_t received, FixKey* key, char* out
     ) except -1:
         """Write the record of a position that was read, as `record`, at most RECORD_BYTES_MAX.
 
@@ -218,7 +219,9 @@ cdef class TopicRoute:
             identity.size = PyBytes_GET_SIZE(made)
         elif identity.size > ID_BYTES_MAX:
             return 0
-        key[0] = key_of(self._device, identity.start, identity.size)
+        key.key = key_of(self._device, identity.start, identity.size)
+        key.device = self._device_key
+        key.time = position.time
         cdef char* end = self._put_head(
             out, identity, &position.lat_text, &position.lon_text, position.time, received
         )
@@ -266,7 +269,7 @@ cdef class TopicRoute:
         out = put_integer(put(out, b',"time":', 8), time)
         return put_integer(put(out, b',"received":', 12), received)
 
-    cdef bytes _owntracks(self, bytes payload, int64_t received, int64_t* key):
+    cdef bytes _owntracks(self, bytes payload, int64_t received, FixKey* key):
         cdef Text lat_text, lon_text, identity, trigger, acc, alt, vac, cog, batt, tst, bs
         cdef Text[OTHERS_MAX] others  # with name, quotes and colon
         cdef int count = 0
@@ -383,7 +386,9 @@ cdef class TopicRoute:
             made = id_of(time, seed, end - seed)
         identity.start = PyBytes_AS_STRING(made)
         identity.size = PyBytes_GET_SIZE(made)
-        key[0] = key_of(self._device, identity.start, identity.size)
+        key.key = key_of(self._device, identity.start, identity.size)
+        key.device = self._device_key
+        key.time = time
         cdef char[RECORD_BYTES_MAX] out
         end = self._put_head(out, &identity, &lat_text, &lon_text, time, received)
         end = put_member(end, b',"accuracy":', 12, &acc)

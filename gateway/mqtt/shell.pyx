@@ -9,6 +9,7 @@ cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
 
+from gateway.known_fixes cimport FixKey
 from gateway.mqtt.codec cimport Publish
 from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute, wall_clock_ms
 from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Hub, Link
@@ -104,7 +105,7 @@ cdef class Shell:
         Some of them are, so that the interceptors of Submitter.submit_location see them too: as
         many as are recorded. All are counted there.
         """
-        cdef int64_t key = 0
+        cdef FixKey key
         cdef bytes record
         cdef Receipt receipt
         if now - self._sampled >= SAMPLE_S:
@@ -116,11 +117,11 @@ cdef class Shell:
         if record is None:
             return None
         self._unrecorded += 1
-        receipt = self._appender.known(key)
+        receipt = self._appender.known(&key)
         if receipt is not None:
             return receipt
         return self._appender.append_new(
-            key,
+            key.key,
             route._device,
             PyBytes_AS_STRING(record),
             PyBytes_GET_SIZE(record),

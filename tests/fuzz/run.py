@@ -22,6 +22,7 @@ ROOT = Path(__file__).parents[2]
 EXTENSIONS = (
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
+    "gateway/device_times.pyx",
     "gateway/formats/plain_positions.pyx",
     "gateway/known_fixes.pyx",
     "gateway/mqtt/codec.pyx",
@@ -29,6 +30,7 @@ EXTENSIONS = (
     "gateway/mqtt/session.pyx",
     "gateway/mqtt/topics.pyx",
     "gateway/siphash.pyx",
+    "gateway/stored_keys.pyx",
     "waylog/fetched_records.pyx",
     "waylog/librdkafka.pyx",
 )

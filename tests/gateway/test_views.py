@@ -186,12 +186,12 @@ def test_what_is_plain_is_taken_as_anything_else(fixes: list[Fix], watched: bool
     quick, complete = LocationView(), LocationView()
     events: list[ViewEvent] | None = [] if watched else None
     expected: list[ViewEvent] | None = [] if watched else None
-    take_fixes(quick, records, quick.known_fixes, events, _location_event)
+    take_fixes(quick, records, quick.known_fixes, events, _location_event, quick.positions)
     for stored in records:
         complete.take_record(stored, expected)
     assert quick.newest == complete.newest
     assert list(quick.newest) == list(complete.newest)
-    assert quick._value_bytes == complete._value_bytes
+    assert quick._shares.weight == complete._shares.weight
     assert events == expected
     for device in complete.devices():
         tracks = [view.packed_track(device, -(2**62), 2**62) for view in (quick, complete)]
@@ -216,3 +216,66 @@ def test_an_erased_device_is_in_no_view_also_when_views_are_built_again() -> Non
     assert locations.latest("ada/phone") is not None
     addresses.on_records([StoredRecord(b"ada/phone", None, 3, time=NOW + 9)])
     assert locations.latest("ada/phone") is None
+
+
+def test_a_user_with_invented_devices_evicts_its_own() -> None:
+    view = LocationView(devices_max=200)
+    honest = [f"user-{number}/phone" for number in range(90)]
+    view.on_records([record(fix(name), offset) for offset, name in enumerate(honest)])
+    eve = [fix("eve/phone", NOW + 3_600_000), *(fix(f"eve/{n}", NOW + n) for n in range(2000))]
+    view.on_records([record(each, offset) for offset, each in enumerate(eve)])
+    assert len(view) == 200
+    assert all(name in view for name in honest)
+    # Of its own, those that were heard of longest ago go first, more or less.
+    assert view.count_of("eve") == 110
+    assert "eve/phone" in view
+    assert not view.packed_track("eve/0", 0, NOW * 2)
+
+
+def test_large_values_count_for_several_devices() -> None:
+    view = LocationView(devices_max=100)
+    view.on_records([record(fix(f"user-{number}/phone"), number) for number in range(50)])
+    for number in range(50):
+        large = fix(f"eve/{number}", NOW + number, attributes={"note": "x" * 5000})
+        view.on_records([record(large, number)])
+    assert sum(f"user-{number}/phone" in view for number in range(50)) == 50
+    assert 1 <= view.count_of("eve") <= 5
+
+
+def test_devices_are_paged_without_looking_at_all() -> None:
+    view = LocationView()
+    names = ["ada-b/x", "ada/a", "ada/b", "ada/c", "adam/x", "bob/x"]
+    view.on_records([record(fix(name), offset) for offset, name in enumerate(names)])
+    assert list(view.devices_after("", "ada")) == ["ada/a", "ada/b", "ada/c"]
+    assert list(view.devices_after("ada/a", "ada")) == ["ada/b", "ada/c"]
+    assert list(view.devices_after("ada/c", "ada")) == []
+    assert list(view.devices_after("ada/b")) == ["ada/c", "adam/x", "bob/x"]
+
+
+def test_what_is_older_is_taken_in_any_order_and_what_was_erased_is_not() -> None:
+    locations, addresses = LocationView(), AddressView()
+    locations.on_records([record(fix(time=NOW), 10)])
+    addresses.on_records([record(address(time=NOW), 10)])
+    before: dict[int, int] = {}
+    locations.on_old_records(
+        [record(fix(time=NOW - 5), 3), record(fix("ada/bike"), 4)],
+        addresses.erasures,
+        before,
+        recent=False,
+    )
+    addresses.on_old_records([record(address(time=NOW - 5), 3)], before)
+    assert locations.latest("ada/phone") == fix(time=NOW)
+    assert locations.latest("ada/bike") is not None
+    assert addresses.latest("ada/phone") == address(time=NOW)
+    assert before == {0: 4}
+    assert locations.positions == {0: 11}
+    # A tombstone between: what came later stays, what came before does not come back.
+    addresses.on_old_records([StoredRecord(b"ada/phone", None, 5, time=NOW - 1)], before)
+    assert addresses.latest("ada/phone") is not None
+    addresses.on_records([StoredRecord(b"ada/bike", None, 11, time=NOW + 1)])
+    addresses.on_old_records([record(address("ada/bike"), 6)], before)
+    locations.on_old_records(
+        [record(fix("ada/bike", NOW - 1), 6)], addresses.erasures, before, recent=True
+    )
+    assert addresses.latest("ada/bike") is None
+    assert locations.packed_track("ada/bike", 0, NOW) == b""

@@ -1,0 +1,19 @@
+from collections.abc import Iterable, Sequence
+from mmap import mmap
+from typing import Final
+
+HEAD: Final = b"waylog-k"
+HEAD_BYTES: Final = 16
+KEY_SIZE: Final = 8
+
+class StoredKeys:
+    """The runs that count. Raises ValueError for a file that is none of ours."""
+
+    def use(self, mapped: Iterable[mmap | bytes]) -> None: ...
+    def __contains__(self, key: int) -> bool: ...
+    def __len__(self) -> int: ...
+    @property
+    def runs(self) -> int: ...
+
+def key_count(mapped: mmap | bytes, size: int) -> int: ...
+def merge(sources: Sequence[mmap | bytes], descriptor: int) -> int: ...
