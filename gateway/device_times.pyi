@@ -3,7 +3,7 @@ from typing import Final
 DEVICES_MAX: Final = 1_000_000
 
 class DeviceTimes:
-    """By keys of devices (gateway.known_fixes): 32 to 64 bytes a device, never more than a bound."""
+    """By keys of devices (gateway.known_fixes): 32 to 64 bytes a device, bounded."""
 
     forgot: bool
     def __init__(self, devices_max: int = DEVICES_MAX) -> None: ...

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import heapq
 import re
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterator
+from itertools import groupby, islice
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
@@ -18,6 +20,7 @@ from gateway.permissions import Sight, friends_since, may_look_back, may_see, si
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
+from gateway.views import newest_fix
 from waylog.messages import encode
 
 _Read = TypeVar("_Read")
@@ -42,8 +45,8 @@ def routes() -> list[web.RouteDef]:
 
 def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
     """What somebody is shown of a device: newest fix and newest address; None: nothing."""
-    fix = services.location_view.latest(device)
     address = services.address_view.latest(device)
+    fix = newest_fix(services.location_view, device, address)
     sight = sight_of(identity, device)
     if sight is Sight.NOTHING:
         return None
@@ -75,7 +78,7 @@ async def _devices(request: web.Request) -> web.Response:
     await _homes_known(services)
     limit = _whole_number(request, "limit", _DEVICES_MAX)
     after = request.query.get("after", "")
-    names = [name for name in _visible(identity, services) if name > after]
+    names = list(islice(_visible(identity, services, after), limit + 1))
     rows = [_row(name, identity, services) for name in names[:limit]]
     answer = json_answer([row for row in rows if row is not None])
     if len(names) > limit:
@@ -83,13 +86,16 @@ async def _devices(request: web.Request) -> web.Response:
     return answer
 
 
-def _visible(identity: Identity, services: Services) -> list[str]:
+def _visible(identity: Identity, services: Services, after: str) -> Iterator[str]:
+    """Names of the devices behind `after` that somebody may see, sorted."""
     # A device that has been silent for long may be known by its address alone.
     views = (services.location_view, services.address_view)
-    everybody = identity.admin and identity.device is None
-    users = [None] if everybody else [identity.user, *identity.rights.friends]
-    devices = {device for user in users for view in views for device in view.devices(user)}
-    return sorted(device for device in devices if may_see(identity, device))
+    if identity.device is not None:
+        own = f"{identity.user}/{identity.device}"
+        return iter([own] if own > after and any(own in view for view in views) else [])
+    users = [None] if identity.admin else [identity.user, *identity.rights.friends]
+    merged = heapq.merge(*(view.devices_after(after, user) for user in users for view in views))
+    return (name for name, _ in groupby(merged) if may_see(identity, name))
 
 
 async def _homes_known(services: Services) -> None:

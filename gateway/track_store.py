@@ -49,8 +49,8 @@ class TrackStore:
     """Points packed into chunks of one device each.
 
     At the bound the user with most chunks gives back the oldest of them; where nobody has many, the
-    one begun longest ago goes, whoever's it is: a fleet shares the bound fairly, since each device's
-    chunks age at the speed at which it sends.
+    one begun longest ago goes, whoever's it is: a fleet shares the bound fairly, since the chunks
+    of each device age at the speed at which it sends.
     """
 
     def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:

@@ -235,11 +235,14 @@ class _View:
         count = last - first
         self._sampled += 1
         begin = self._sampled * _SAMPLE_STEP
-        names = [
+        names: list[str] = [
             self._names[first + (begin + each * _SAMPLE_STEP) % count]
             for each in range(min(count, _SAMPLES))
         ]
-        return min(names, key=lambda name: self.newest[name][0])
+        return min(names, key=self._decided)
+
+    def _decided(self, device: str) -> int:
+        return self.newest[device][0]
 
     def _drop(self, device: str) -> None:
         entry = self.newest.pop(device, None)
@@ -553,3 +556,15 @@ class AddressView(_View):
 
 def _live_time_of(head: _AddressHead) -> int:
     return live_time(head.time, head.resolved) if head.resolved else head.time
+
+
+class LatestFixes(Protocol):
+    """The newest fix of each device."""
+
+    def latest(self, device: str) -> Fix | None: ...
+
+
+def newest_fix(locations: LatestFixes, device: str, address: Address | None) -> Fix | None:
+    """The newest fix of a device; None where its address is of a newer one, which is not known."""
+    fix = locations.latest(device)
+    return None if fix is not None and address is not None and address.time > fix.time else fix

@@ -17,6 +17,7 @@ from gateway.mqtt.application import AddressView, LocationView
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription, has_wildcard, matches
+from gateway.views import newest_fix
 from waylog.messages import Address, Fix, decode_address, encode
 
 _QOS: Final = 1
@@ -115,7 +116,7 @@ class MqttAddressChannel:
         return None if address is None else self._card_message(topic, address)
 
     def _latest_location(self, topic: str, device: str) -> Message | None:
-        fix = self._locations.latest(device)
+        fix = newest_fix(self._locations, device, self._addresses.latest(device))
         if fix is None:
             return None
         payload = msgspec.json.encode(location(fix))

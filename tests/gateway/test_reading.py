@@ -314,3 +314,20 @@ async def test_a_gateway_that_is_not_for_local_viewers_asks_everybody(gateway: G
             assert answer.status == 401
     finally:
         strict.close()
+
+
+async def test_a_late_fix_is_not_told_beside_the_address_of_a_newer_one(
+    gateway: Gateway, user: Login
+) -> None:
+    # The newest fix is not known: the log has lost it, or has not been read so far.
+    late = {"device": "phone", "lat": 1, "lon": 2, "time": NOW - 3_600_000}
+    await send(gateway, user, late)
+    gateway.publish(address(f"{user.name}/phone", NOW))
+    async with gateway.client(user) as client:
+        for _ in range(200):
+            rows = await json_of(await client.get("/v1/devices"))
+            if rows and rows[0]["address"]:
+                break
+            await asyncio.sleep(0.02)
+        assert rows[0]["fix"] is None
+        assert (rows[0]["lat"], rows[0]["lon"], rows[0]["time"]) == (47.14, 9.52, NOW)

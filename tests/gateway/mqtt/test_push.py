@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from gateway.cards import location
 from gateway.mqtt.packets import PacketType
@@ -163,3 +164,11 @@ def test_a_fix_of_any_app_is_an_owntracks_location() -> None:
         "bs": 2,
         "t": "p",
     }
+
+
+def test_no_last_position_is_retained_that_is_older_than_the_address() -> None:
+    world = Channel()
+    world.locations.by_device["alice/phone"] = FIX
+    world.addresses.by_device["alice/phone"] = replace(address(), time=FIX.time + 1)
+    _, received = world.client("owntracks/#")
+    assert [each.topic for each in received] == ["owntracks/alice/phone/info"]
