@@ -60,6 +60,8 @@ class ProcessSpec:
     argv: Sequence[str]
     environment: dict[str, str] = field(default_factory=dict)
     ready_timeout_s: float = 60.0
+    #: After SIGTERM, before SIGKILL.
+    stop_timeout_s: float = STOP_TIMEOUT_S
 
 
 class _Process:
@@ -157,7 +159,7 @@ class _Process:
         if child is not None and not child.has_ended:
             child.terminate()
             try:
-                await asyncio.wait_for(child.wait(), STOP_TIMEOUT_S)
+                await asyncio.wait_for(child.wait(), self.spec.stop_timeout_s)
             except TimeoutError:
                 logger.warning("%s did not stop in time and is killed", self.spec.name)
                 child.kill_group()

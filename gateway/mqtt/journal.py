@@ -5,14 +5,15 @@ a session that another worker has announced is given up here. Keys are `session`
 identifier, or `retained` and topic, with U+0000 between; a record without a value ends what its key
 names (where there are other workers, after one with a value that says who ended it).
 
-What waits for a client is written when the process stops in an orderly way. After a crash the
-client gets what the views know: its newest address, and what is retained.
+What waits for a client is written when the process stops in an orderly way, all of it: what is too
+long for the record of its session stands in records before that, whose keys end with a number.
+After a crash the client gets what the views know: its newest address, and what is retained.
 """
 
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -20,6 +21,18 @@ import msgspec
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.packets import Properties
 from gateway.mqtt.session import Delivery, Message, Session
+from gateway.mqtt.stored import (
+    WAITING_INLINE_BYTES,
+    LastRecord,
+    StoredDelivery,
+    StoredMessage,
+    StoredPart,
+    StoredSession,
+    StoredSubscription,
+    is_sendable,
+    parts_of,
+    size_of,
+)
 
 logger = logging.getLogger(__name__)
 
@@ -27,61 +40,9 @@ SESSION: Final = "session"
 RETAINED: Final = "retained"
 
 _SESSIONS_MAX: Final = 300_000
-#: Of what waits for one client, when the process stops.
-_WAITING_BYTES_MAX: Final = 256 * 1024
 _USER_PROPERTY: Final = 38
 
 SessionKey = tuple[str, str]
-
-
-class StoredMessage(msgspec.Struct, omit_defaults=True):
-    """A message. Properties are those of MQTT 5 by identifier, as MessagePack."""
-
-    topic: str
-    payload: bytes
-    qos: int = 0
-    retain: bool = False
-    properties: bytes | None = None
-    expires: int | None = None  # ms since 1970
-    latest_only: bool = False
-    worker: str = ""  # who wrote it, of a retained message
-
-
-class StoredDelivery(msgspec.Struct, omit_defaults=True):
-    """A message on its way to a client; `packet_id` 0: it was not sent yet."""
-
-    message: StoredMessage
-    qos: int
-    retain: bool = False
-    packet_id: int = 0
-    released: bool = False
-    identifiers: list[int] | None = None
-
-
-class StoredSubscription(msgspec.Struct, omit_defaults=True):
-    """A subscription as it was asked for; what is granted of it is decided again."""
-
-    filter: str
-    qos: int = 0
-    no_local: bool = False
-    retain_as_published: bool = False
-    identifier: int = 0
-
-
-class StoredSession(msgspec.Struct, omit_defaults=True):
-    """A session as the log has it."""
-
-    worker: str
-    at: int  # of this record, ms since 1970
-    expiry_interval_s: int
-    device: str | None = None
-    admin: bool = False
-    connected: bool = False
-    subscriptions: list[StoredSubscription] = []
-    received: list[int] = []
-    waiting: list[StoredDelivery] = []
-    next_packet_id: int = 1
-    ended: bool = False
 
 
 class Record(Protocol):
@@ -125,9 +86,12 @@ class Journal:
         #: unless there is a gateway.mqtt.neighbours.
         self.writes_all = shared
         self.host: Host | None = None
+        #: Appends the last records, which may be more than the log takes at once.
+        self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
         self.unreadable = 0
         self.failed = 0  # appends
         self.purged = 0  # records that no client could read
+        self.dropped = 0  # messages that waited, and for which there is no room any more
         self._append = append
         self._schedule = schedule
         self._scheduled = False
@@ -136,9 +100,12 @@ class Journal:
         self._clock = clock
         self._sessions: dict[SessionKey, bytes] = {}
         self._retained: dict[str, bytes] = {}  # until the host has taken them
+        self._parts: dict[SessionKey, dict[int, bytes]] = {}
+        self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
         self._decoder = msgspec.json.Decoder(StoredSession)
         self._message_decoder = msgspec.json.Decoder(StoredMessage)
+        self._part_decoder = msgspec.msgpack.Decoder(StoredPart)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -152,7 +119,11 @@ class Journal:
             try:
                 if kind == SESSION:
                     user, _, client_id = name.partition("\0")
-                    self._session_read((user, client_id), record.value())
+                    client_id, _, part = client_id.partition("\0")
+                    if part:
+                        self._part_read((user, client_id), int(part), record.value())
+                    else:
+                        self._session_read((user, client_id), record.value())
                 elif kind == RETAINED:
                     self._retained_read(name, record.value())
             except msgspec.DecodeError:
@@ -162,6 +133,7 @@ class Journal:
         if value is None:
             if self.host is None:
                 self._sessions.pop(key, None)
+                self._parts.pop(key, None)
             return
         session = self._decoder.decode(value)
         if session.worker == self.worker:
@@ -170,8 +142,15 @@ class Journal:
             self._sessions.pop(key, None)
         else:
             self._remember(key, value)
+        if not session.parts:
+            self._parts.pop(key, None)
         if self.host is not None:
             self.host.give_up(key)
+
+    def _part_read(self, key: SessionKey, number: int, value: bytes | None) -> None:
+        if value is not None:
+            self._parts.setdefault(key, {})[number] = value
+            self._parts_written[key] = max(self._parts_written.get(key, 0), number + 1)
 
     def _retained_read(self, topic: str, value: bytes | None) -> None:
         if self.host is None:
@@ -232,15 +211,16 @@ class Journal:
         """Another worker has handed over a session, with what waits for its client."""
         stored = self._decoder.decode(value)
         stored.worker = self.worker
-        value = msgspec.json.encode(stored)
-        self._remember(key, value)
-        self._append(_key(SESSION, *key), value)
+        self._remember(key, msgspec.json.encode(stored))
+        # What waits would be too long for one record; only an orderly stop writes all of it.
+        stored.waiting = []
+        self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
     def hand_over(self, key: SessionKey, session: Session | None) -> bytes | None:
         """The record of a session for the worker that its client has come to now."""
         if session is not None:
             self._changed.pop(session, None)
-            return msgspec.json.encode(self._stored_session(session, True))
+            return msgspec.json.encode(self._stored_session(session, self._waiting(session)))
         # Claimed before, by a client that went before it was connected.
         return self._sessions.get(key) if self.owner_of(key) is None else None
 
@@ -264,14 +244,17 @@ class Journal:
 
     def changed(self, session: Session) -> bool:
         """Write a session soon, if it is one that is kept, or was; returns whether it is."""
-        key = (session.identity.user, session.client_id)
-        if not (session.expiry_interval_s or self.writes_all or key in self._sessions):
+        if not self._is_kept(session):
             return False
         self._changed[session] = None
         if not self._scheduled:
             self._scheduled = True
             self._schedule(self.flush)
         return True
+
+    def _is_kept(self, session: Session) -> bool:
+        key = (session.identity.user, session.client_id)
+        return bool(session.expiry_interval_s or self.writes_all or key in self._sessions)
 
     def ended(self, key: SessionKey) -> None:
         """There is no such session any more."""
@@ -281,6 +264,11 @@ class Journal:
             last = StoredSession(self.worker, self._wall_ms(), 0, ended=True)
             self._append(_key(SESSION, *key), msgspec.json.encode(last))
         self._append(_key(SESSION, *key), None)
+        self._end_parts(key)
+
+    def _end_parts(self, key: SessionKey) -> None:
+        for number in range(self._parts_written.pop(key, 0)):
+            self._append(_key(SESSION, *key, str(number)), None)
 
     def retained_changed(self, message: Message) -> None:
         """Write a retained message, or that there is none any more.
@@ -298,14 +286,43 @@ class Journal:
         if not message.payload:
             self._append(key, None)
 
-    def stop(self, sessions: Iterable[Session]) -> None:
-        """Write all that are kept, with what waits for them; later changes are the stop's own."""
-        for session in sessions:
-            self.changed(session)
-        self.flush(stopping=True)
-        self._stopped = True
+    def last_records(self, sessions: Iterable[Session]) -> Iterator[LastRecord]:
+        """What an orderly stop writes: all sessions that are kept, and what waits for them.
 
-    def flush(self, *, stopping: bool = False) -> None:
+        Nothing else is written from now on. Each session is looked at when its turn comes; the
+        record that stands for it comes after those of what waits.
+        """
+        self._stopped = True
+        for session in list(sessions):
+            if session.ended or not self._is_kept(session):
+                continue
+            key = (session.identity.user, session.client_id)
+            waiting = self._waiting(session)
+            parts: list[list[StoredDelivery]] = []
+            if sum(map(size_of, waiting)) > WAITING_INLINE_BYTES:
+                parts, waiting = list(parts_of(waiting)), []
+            stored = self._stored_session(session, waiting)
+            stored.connected = False
+            stored.parts = len(parts)
+            for number, part in enumerate(parts):
+                value = msgspec.msgpack.encode(StoredPart(self.worker, stored.at, part))
+                yield LastRecord(_key(SESSION, *key, str(number)), value, len(part), False)
+            for number in range(len(parts), self._parts_written.get(key, 0)):
+                yield LastRecord(_key(SESSION, *key, str(number)), None, 0, False)
+            value = msgspec.json.encode(stored)
+            yield LastRecord(_key(SESSION, *key), value, len(waiting), True)
+
+    async def stop(self, sessions: Iterable[Session]) -> None:
+        """Write what is to outlive this process; `on_stop` sees to it that the log has it."""
+        self._changed.clear()
+        records = self.last_records(sessions)
+        if self.on_stop is not None:
+            await self.on_stop(records)
+            return
+        for record in records:
+            self._append(record.key, record.value)
+
+    def flush(self) -> None:
         """Write what has changed."""
         self._scheduled = False
         changed, self._changed = self._changed, {}
@@ -313,20 +330,21 @@ class Journal:
             if session.ended:
                 continue
             key = (session.identity.user, session.client_id)
-            value = msgspec.json.encode(self._stored_session(session, stopping))
+            value = msgspec.json.encode(self._stored_session(session, []))
             self._remember(key, value)
             self._append(_key(SESSION, *key), value)
+            self._end_parts(key)
 
     # --- forms ----------------------------------------------------------------------------------
 
-    def _stored_session(self, session: Session, stopping: bool) -> StoredSession:
+    def _stored_session(self, session: Session, waiting: list[StoredDelivery]) -> StoredSession:
         return StoredSession(
             worker=self.worker,
             at=self._wall_ms(),
             expiry_interval_s=session.expiry_interval_s,
             device=session.identity.device,
             admin=session.identity.admin,
-            connected=session.connection is not None and not stopping,
+            connected=session.connection is not None,
             subscriptions=[
                 StoredSubscription(
                     each.topic_filter,
@@ -338,35 +356,42 @@ class Journal:
                 for each in session.subscriptions.values()
             ],
             received=sorted(session.received or ()),
-            waiting=self._waiting(session) if stopping else [],
+            waiting=waiting,
             next_packet_id=session.next_packet_id,
         )
 
     def _waiting(self, session: Session) -> list[StoredDelivery]:
-        waiting: list[StoredDelivery] = []
-        room = _WAITING_BYTES_MAX
         sent = list((session.in_flight or {}).items())
-        for packet_id, delivery in [*sent, *((0, each) for each in session.queue or ())]:
-            room -= len(delivery.message.payload) + len(delivery.message.topic)
-            if room < 0:
-                break
-            waiting.append(
-                StoredDelivery(
-                    self.stored_message(delivery.message),
-                    delivery.qos,
-                    delivery.retain,
-                    packet_id,
-                    delivery.released,
-                    delivery.identifiers,
-                )
+        return [
+            StoredDelivery(
+                self.stored_message(delivery.message),
+                delivery.qos,
+                delivery.retain,
+                packet_id,
+                delivery.released,
+                delivery.identifiers,
             )
-        return waiting
+            for packet_id, delivery in [*sent, *((0, each) for each in session.queue or ())]
+        ]
+
+    def _waiting_of(self, key: SessionKey, stored: StoredSession) -> Iterator[StoredDelivery]:
+        """What waits for a client, in order; records of another stop than its session's do not."""
+        yield from stored.waiting
+        parts = self._parts.pop(key, {})
+        for number in range(stored.parts):
+            value = parts.get(number)
+            part = None if value is None else self._part_decoder.decode(value)
+            if part is None or (part.worker, part.at) != (stored.worker, stored.at):
+                logger.error("what waits for a client of %r is not in the log whole", key[0])
+                return
+            yield from part.waiting
 
     def restore_waiting(self, session: Session, stored: StoredSession) -> None:
         """Put what waited for a client back into its session."""
         session.received = set(stored.received) or None
         session.next_packet_id = stored.next_packet_id
-        for each in stored.waiting:
+        key = (session.identity.user, session.client_id)
+        for each in self._waiting_of(key, stored):
             message = self.message(each.message)
             if not is_sendable(message):
                 self.purged += 1
@@ -377,8 +402,8 @@ class Journal:
                 if session.in_flight is None:
                     session.in_flight = {}
                 session.in_flight[each.packet_id] = delivery
-            else:
-                session.enqueue(delivery)
+            elif not session.enqueue(delivery):
+                self.dropped += 1
 
     def stored_message(self, message: Message) -> StoredMessage:
         """A message as the log has it."""
@@ -427,22 +452,3 @@ def _alive(session: StoredSession, now_ms: int) -> bool:
 
 def _key(*parts: str) -> bytes:
     return "\0".join(parts).encode("utf-8", "surrogatepass")
-
-
-def is_sendable(message: Message) -> bool:
-    """Whether clients can read a message: libmosquitto ends its connection at a control character,
-    and earlier versions of the gateway took them.
-    """
-    if not string_is_valid(message.topic):
-        return False
-    for value in (message.properties or {}).values():
-        texts = (
-            [value]
-            if isinstance(value, str)
-            else [text for pair in value if isinstance(pair, tuple) for text in pair]
-            if isinstance(value, list)
-            else []
-        )
-        if not all(map(string_is_valid, texts)):
-            return False
-    return True

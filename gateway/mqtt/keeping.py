@@ -11,6 +11,7 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from gateway.mqtt.journal import Journal
+from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
 from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
 from waylog.sealing import LogProducer
@@ -19,6 +20,8 @@ from waylog.topics import MQTT_STATE
 
 #: Changes of one session within this time are one record.
 _GATHER_S: Final = 0.02
+#: For what an orderly stop writes; the supervisor waits longer (waylog.up).
+STOP_TIMEOUT_S: Final = 40.0
 
 
 async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule, ...]) -> None:
@@ -69,6 +72,7 @@ async def open_journal(
         partial(loop.call_later, _GATHER_S),
         shared=shared,
     )
+    journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
     caught_up = asyncio.Event()
     reader = LogReader(
         bootstrap_servers,

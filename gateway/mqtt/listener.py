@@ -147,8 +147,6 @@ class MqttServer(Shell):
             await asyncio.sleep(0.01)
         for task in list(self._authentications):
             task.cancel()
-        if self._journal is not None:
-            self._journal.stop(self.router.sessions.values())
         goodbye = ReasonCode.SERVER_SHUTTING_DOWN
         if self.settings.other_server is not None:
             goodbye = ReasonCode.USE_ANOTHER_SERVER
@@ -164,6 +162,8 @@ class MqttServer(Shell):
         if self._tick_handle is not None:
             self._tick_handle.cancel()
         await asyncio.sleep(0)
+        if self._journal is not None:
+            await self._journal.stop(self.router.sessions.values())
 
     def _tick(self) -> None:
         self._tick_handle = self._loop.call_later(TimerWheel.TICK_S, self._tick)

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Final, NamedTuple
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
-from gateway.mqtt.journal import Journal, StoredSession
+from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import (
     Connect,
     PropertyId,
@@ -27,6 +27,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.retained import RetainedStore
 from gateway.mqtt.session import NEVER, Hub, Message, Session
 from gateway.mqtt.settings import Settings
+from gateway.mqtt.stored import StoredSession
 from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,

@@ -74,7 +74,8 @@ class Worker:
             worker.journal.on_records(news)
 
     def stop(self) -> None:
-        self.journal.stop(self.router.sessions.values())
+        for record in self.journal.last_records(self.router.sessions.values()):
+            self.log.records.append(Record(record.key, record.value))
         self.log.workers.remove(self)
 
     def crash(self) -> None:
@@ -115,6 +116,38 @@ def test_a_session_and_its_subscriptions_survive_a_crash() -> None:
     assert payloads(wire.first) == [b"while away"]  # type: ignore[attr-defined]
     publish(second.router, b"now")
     assert payloads(wire.received()) == [b"now"]
+
+
+def test_a_queue_that_is_too_long_for_one_record_survives_an_orderly_stop_whole() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    sent = [b"%04d" % number + bytes(5000) for number in range(200)]
+    for payload in sent:
+        publish(first.router, payload)
+    first.turn()
+    first.stop()
+    assert max(len(record.value() or b"") for record in log.records) < 900_000
+    parts = sum(record.key().count(b"\0") == 3 for record in log.records)
+    assert parts > 1
+    second = Worker(log, "b")
+    wire, present = second.client()
+    received: list[bytes] = []
+    data = wire.first  # type: ignore[attr-defined]
+    while data:
+        received += payloads(data)
+        for first_byte, body in split_packets(data):
+            assert first_byte >> 4 == PacketType.PUBLISH
+            identifier = int.from_bytes(body[2 + len(TOPIC) : 4 + len(TOPIC)], "big")
+            wire.send(encode_puback(identifier))
+        data = wire.received() + wire.received()
+    assert present and received == sent
+    # Once the session is written again, nothing of that is left.
+    second.turn()
+    left = [record for record in log.compacted() if record.key().count(b"\0") == 3]
+    assert len(left) == parts and not any(record.value() for record in left)
 
 
 def test_what_waits_for_a_client_survives_an_orderly_stop() -> None:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import signal
+import time
 from pathlib import Path
 from typing import Final
+
+import pytest
 
 from tests.consumers.running import Broker, Process
 from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
@@ -65,6 +69,64 @@ async def test_a_session_outlives_its_gateway(gateway_broker: Broker, tmp_path: 
         news = await phone.message()
         assert news.topic == "devices/ada/phone/address"
         await phone.close()
+    finally:
+        gateway.close()
+
+
+async def fill(gateway: MqttGateway, user: str, sessions: int, messages: int) -> None:
+    """Have messages wait for clients that are away."""
+    topic = f"devices/{user}/all/note"
+    for number in range(sessions):
+        client = PahoClient(gateway.port, f"c{number}", clean_session=False)
+        await client.connect(user)
+        await client.subscribe(topic)
+        await client.close()
+    sender = PahoClient(gateway.port, "sender")
+    await sender.connect(user)
+    for number in range(messages):
+        sender.client.publish(topic, b"%06d" % number + bytes(1000), 1)
+    for _ in range(messages):
+        await sender.published.get()
+    await sender.close()
+
+
+async def everything_is_there(
+    gateway: MqttGateway, user: str, sessions: int, messages: int
+) -> None:
+    for number in range(sessions):
+        client = PahoClient(gateway.port, f"c{number}", clean_session=False)
+        assert (await client.connect(user))[1] is True
+        received = [int((await client.message()).payload[:6]) for _ in range(messages)]
+        assert received == list(range(messages))
+        await client.close()
+        assert client.messages.empty()
+
+
+@pytest.mark.parametrize(
+    ("users", "sessions"), [(2, 2), pytest.param(20, 15, marks=pytest.mark.long)]
+)
+async def test_all_that_waits_for_clients_outlives_an_orderly_stop(
+    gateway_broker: Broker, tmp_path: Path, users: int, sessions: int
+) -> None:
+    gateway = MqttGateway(tmp_path, gateway_broker.address)
+    names = [f"user{number}" for number in range(users)]
+    try:
+        for name in names:
+            await fill(gateway, name, sessions, 1000)
+        started = time.monotonic()
+        assert gateway.process.stop() == 0
+        stopped = time.monotonic()
+        written = re.search(
+            r"(\d+) MQTT sessions, with (\d+) messages that wait", gateway.process.output
+        )
+        assert written is not None
+        # The broker has sessions of other tests, too.
+        assert int(written.group(1)) >= users * sessions
+        assert int(written.group(2)) == users * sessions * 1000
+        gateway.start()
+        print(f"stop {stopped - started:.1f} s, start {time.monotonic() - stopped:.1f} s")
+        for name in names:
+            await everything_is_there(gateway, name, sessions, 1000)
     finally:
         gateway.close()
 

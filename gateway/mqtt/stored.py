@@ -1,0 +1,128 @@
+"""What topic `mqtt-state` has of sessions and retained messages: the forms of its records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+
+from gateway.mqtt.codec import string_is_valid
+from gateway.mqtt.session import Message
+
+#: Of what waits for one client: in the record of its session, and in one of the records before it.
+#: A message has no more than Settings.packet_bytes_max, and a record of the log 1 MB.
+WAITING_INLINE_BYTES: Final = 64 * 1024
+_WAITING_PART_BYTES: Final = 512 * 1024
+_DELIVERY_BYTES: Final = 64  # beside payload and topic
+
+
+class StoredMessage(msgspec.Struct, omit_defaults=True):
+    """A message. Properties are those of MQTT 5 by identifier, as MessagePack."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    properties: bytes | None = None
+    expires: int | None = None  # ms since 1970
+    latest_only: bool = False
+    worker: str = ""  # who wrote it, of a retained message
+
+
+class StoredDelivery(msgspec.Struct, omit_defaults=True):
+    """A message on its way to a client; `packet_id` 0: it was not sent yet."""
+
+    message: StoredMessage
+    qos: int
+    retain: bool = False
+    packet_id: int = 0
+    released: bool = False
+    identifiers: list[int] | None = None
+
+
+class StoredSubscription(msgspec.Struct, omit_defaults=True):
+    """A subscription as it was asked for; what is granted of it is decided again."""
+
+    filter: str
+    qos: int = 0
+    no_local: bool = False
+    retain_as_published: bool = False
+    identifier: int = 0
+
+
+class StoredPart(msgspec.Struct, omit_defaults=True):
+    """What waits for the client of one session, in part; MessagePack."""
+
+    worker: str
+    at: int  # as in the record of the session
+    waiting: list[StoredDelivery]
+
+
+class StoredSession(msgspec.Struct, omit_defaults=True):
+    """A session as the log has it."""
+
+    worker: str
+    at: int  # of this record, ms since 1970
+    expiry_interval_s: int
+    device: str | None = None
+    admin: bool = False
+    connected: bool = False
+    subscriptions: list[StoredSubscription] = []
+    received: list[int] = []
+    waiting: list[StoredDelivery] = []
+    next_packet_id: int = 1
+    ended: bool = False
+    parts: int = 0  # records with the rest of `waiting`
+
+
+class LastRecord(NamedTuple):
+    """A record of an orderly stop."""
+
+    key: bytes
+    value: bytes | None
+    messages: int  # that wait for a client, in it
+    is_session: bool
+
+
+def size_of(delivery: StoredDelivery) -> int:
+    message = delivery.message
+    return (
+        len(message.payload)
+        + 4 * len(message.topic)
+        + len(message.properties or b"")
+        + _DELIVERY_BYTES
+    )
+
+
+def parts_of(waiting: list[StoredDelivery]) -> Iterator[list[StoredDelivery]]:
+    """Deliveries by records, none of which is too long."""
+    part: list[StoredDelivery] = []
+    room = _WAITING_PART_BYTES
+    for delivery in waiting:
+        size = size_of(delivery)
+        if part and size > room:
+            yield part
+            part, room = [], _WAITING_PART_BYTES
+        part.append(delivery)
+        room -= size
+    yield part
+
+
+def is_sendable(message: Message) -> bool:
+    """Whether clients can read a message: libmosquitto ends its connection at a control character,
+    and earlier versions of the gateway took them.
+    """
+    if not string_is_valid(message.topic):
+        return False
+    for value in (message.properties or {}).values():
+        texts = (
+            [value]
+            if isinstance(value, str)
+            else [text for pair in value if isinstance(pair, tuple) for text in pair]
+            if isinstance(value, list)
+            else []
+        )
+        if not all(map(string_is_valid, texts)):
+            return False
+    return True
