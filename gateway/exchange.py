@@ -14,6 +14,7 @@ from gateway.formats import Parsed, positions
 from gateway.formats.plain_positions import PlainRecords
 from gateway.formats.plain_positions import answer as plain_answer
 from gateway.formats.values import live_time
+from gateway.limits import OVERHEAD_BYTES
 from gateway.request_head import RequestHead
 from waylog.kafka import AppendError
 
@@ -55,6 +56,7 @@ class Exchange:
         "_identity",
         "_parsed",
         "_records",
+        "_size",
         "_waiting",
         "answer",
         "started",
@@ -70,10 +72,19 @@ class Exchange:
         self._parsed = parsed
         self._records: PlainRecords | None = None
         self._waiting = 0
+        self._size = 0
         self._error: BaseException | None = None
         self.started = time.monotonic()
         self.answer: bytes | None = None
         self.status = 0
+
+    def begin(self, body_bytes: int) -> bool:
+        """Take what is sent out of the user's share of what may be under way; False: too much."""
+        size = body_bytes + OVERHEAD_BYTES
+        if not self._connection.server.services.under_way.take(self._identity.user, size):
+            return False
+        self._size = size
+        return True
 
     def submit(self, traceparent: str | None) -> None:
         """Append everything; the answer follows when the log has all of it."""
@@ -110,7 +121,10 @@ class Exchange:
         self._waiting -= 1
         if completion is not None and self._error is None:
             self._error = completion.exception()
-        if self._waiting or self.answer is not None:
+        if self._waiting:
+            return
+        self._connection.server.services.under_way.give_back(self._identity.user, self._size)
+        if self.answer is not None:
             return
         if self._error is not None:
             self.refuse(unavailable(f"not stored: {self._error}"))

@@ -15,13 +15,14 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.access import credentials_of, kept_of, without_secrets
-from gateway.addresses import is_loopback
+from gateway.addresses import is_loopback, party_of
 from gateway.answers import Refused, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.exchange import Exchange, response
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions
 from gateway.ingest import admit, named_device
+from gateway.limits import TOO_MUCH_UNDER_WAY
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import (
     HEAD_BYTES_MAX,
@@ -42,8 +43,6 @@ logger = logging.getLogger(__name__)
 BODY_BYTES_MAX: Final = 64 * 1024
 #: Requests of one connection that wait for the log; no more is read meanwhile.
 PIPELINED_MAX: Final = 64
-#: Bytes of requests that have not come whole, over all connections.
-_PARTIAL_BYTES_MAX: Final = 64 * 1024 * 1024
 
 _STARTS: Final = (b"GET /", b"POST /")
 _LONGEST_START: Final = b"POST /"
@@ -73,6 +72,7 @@ class FrontConnection(asyncio.Protocol):
         "_inner",
         "_key",
         "_length_span",
+        "_party",
         "_pending",
         "_plain",
         "_proxy",
@@ -87,7 +87,7 @@ class FrontConnection(asyncio.Protocol):
         self.server = server
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
-        self._address = ""
+        self._address = self._party = ""
         self._counted = False
         self._proxy: ProxyHeaderReader | None = None
         # Bytes that are no whole request yet, or wait for their turn.
@@ -115,7 +115,7 @@ class FrontConnection(asyncio.Protocol):
         self._transport = cast(asyncio.Transport, transport)
         self._since = server._loop.time()
         peer = transport.get_extra_info("peername")
-        self._address = peer[0] if isinstance(peer, tuple) and peer else ""
+        self._comes_from(peer[0] if isinstance(peer, tuple) and peer else "")
         if server.full():
             server.services.metrics.connections_refused += 1
             self._refuse_connection("too many connections")
@@ -125,6 +125,11 @@ class FrontConnection(asyncio.Protocol):
         elif not self._count():
             return
         server.connections.add(self)
+
+    def _comes_from(self, address: str) -> None:
+        self._address = address
+        # Who is behind a proxy on this machine is not known yet.
+        self._party = f"{address} {id(self)}" if is_loopback(address) else party_of(address)
 
     def _count(self) -> bool:
         """Count the connection for its address; False when it has been refused."""
@@ -240,7 +245,7 @@ class FrontConnection(asyncio.Protocol):
         self._keep(b"")
         if isinstance(header, ProxyHeader):
             if header.address is not None:
-                self._address = header.address
+                self._comes_from(header.address)
                 self.server.services.remotes[self._transport] = header.address
             if self._count() and header.size < len(data):
                 self._process(data[header.size :])
@@ -285,14 +290,15 @@ class FrontConnection(asyncio.Protocol):
 
     def _keep(self, data: bytes) -> None:
         server = self.server
-        if data:
-            if server.partial_bytes + len(data) - len(self._pending) > _PARTIAL_BYTES_MAX:
-                assert self._transport is not None
+        more = len(data) - len(self._pending)
+        if more > 0:
+            if not server.partial.take(self._party, more):
                 self._refuse_connection("too many incomplete requests at once")
-                data = b""
+                data, more = b"", -len(self._pending)
             elif not self._pending:
                 self._since = server._loop.time()
-        server.partial_bytes += len(data) - len(self._pending)
+        if more < 0:
+            server.partial.give_back(self._party, -more)
         self._pending = data
 
     def _differs_in_length(self, head_bytes: bytes) -> bool:
@@ -401,6 +407,9 @@ class FrontConnection(asyncio.Protocol):
             records = self._plain.records(body, received)
             if records is not None:
                 exchange = Exchange(self, head, identity, _NOTHING)
+                if not exchange.begin(len(body)):
+                    self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
+                    return
                 self._exchanges.append(exchange)
                 exchange.submit_records(records, head.headers.get("traceparent"))
                 return
@@ -431,6 +440,9 @@ class FrontConnection(asyncio.Protocol):
             self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
             return
         exchange = Exchange(self, head, identity, parsed)
+        if not exchange.begin(len(body)):
+            self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
+            return
         self._exchanges.append(exchange)
         exchange.submit(head.headers.get("traceparent"))
 

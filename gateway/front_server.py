@@ -8,9 +8,12 @@ from email.utils import formatdate
 from typing import Final
 
 from gateway.front import FrontConnection
+from gateway.pools import Shares
 from gateway.services import Services
 
 _SWEEP_S: Final = 0.5
+_PARTIAL_BYTES_MAX: Final = 64 * 1024 * 1024
+_PARTIAL_BYTES_EACH_MAX: Final = 16 * 1024 * 1024
 
 Accept = Callable[[], asyncio.Protocol]
 
@@ -23,7 +26,8 @@ class FrontServer:
         self.addresses = services.addresses
         self.accept = accept
         self.connections: set[FrontConnection] = set()
-        self.partial_bytes = 0
+        #: Bytes of requests that have not come whole: by address, and of loopback by connection.
+        self.partial = Shares(_PARTIAL_BYTES_MAX, _PARTIAL_BYTES_EACH_MAX)
         self.closing = False
         self.date = b""
         self._loop = asyncio.get_running_loop()

@@ -144,6 +144,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
         services.viewers.close()
 
     async def close(_: web.Application) -> None:
+        await ranges.close()
         await proxy.close()
         await kafka_rest.close()
 

@@ -8,6 +8,7 @@ its queue for ever, or deletes it. What cannot be accepted now is 503.
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from contextlib import nullcontext
 from functools import partial
@@ -18,16 +19,19 @@ from aiohttp import web
 from gateway.access import (
     kept_headers,
     parameters_without_secrets,
+    remote_of,
     sender,
 )
 from gateway.acknowledgements import Receiving, newest
+from gateway.addresses import party_of
 from gateway.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
-from gateway.limits import BudgetExceeded, ByteBudget, TokenBucket
+from gateway.limits import OVERHEAD_BYTES, TOO_MUCH_UNDER_WAY, TokenBucket
 from gateway.paths import AT_ROOT, PATHS, Format
+from gateway.pools import ShareExceeded, Shares
 from gateway.services import Services
 from waylog.kafka import AppendError
 from waylog.telemetry import now_ms
@@ -37,7 +41,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: A body up to this size does not count against the common budget.
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
-_SUBMITTED_AT_ONCE: Final = 500
+_SUBMITTED_AT_ONCE: Final = 200
 
 
 class Ingest:
@@ -45,7 +49,6 @@ class Ingest:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._bodies = ByteBudget(services.limits.all_body_bytes_max)
         self._refusals = TokenBucket(services.limits.refusals_recorded_per_s)
 
     def routes(self) -> list[web.RouteDef]:
@@ -73,13 +76,18 @@ class Ingest:
                 if device_format.gone_for_unknown:
                     raise Refused(410, "this webhook is not registered (any more)") from refusal
             raise
-        body = await self.read_body(request)
-        parsed = device_format.parse(body, self.context(request, identity))
-        if parsed.refused is not None:
-            raise Refused(413, parsed.refused)
-        if parsed.malformed is not None:
-            raise Refused(400, parsed.malformed)
-        await self.store(parsed, identity, request.headers.get("traceparent"), device_format)
+        body = await self.read_body(request, identity)
+        try:
+            with self._services.under_way.hold(identity.user, len(body) + OVERHEAD_BYTES):
+                parsed = device_format.parse(body, self.context(request, identity))
+                if parsed.refused is not None:
+                    raise Refused(413, parsed.refused)
+                if parsed.malformed is not None:
+                    raise Refused(400, parsed.malformed)
+                trace = request.headers.get("traceparent")
+                await self.store(parsed, identity, trace, device_format)
+        except ShareExceeded:
+            raise unavailable(TOO_MUCH_UNDER_WAY) from None
         if device_format.tells_address:
             await self.address_of(parsed)
         answer = device_format.answer(Receiving(parsed, identity, self._services))
@@ -100,8 +108,10 @@ class Ingest:
             encryption_key=identity.rights.encryption_key,
         )
 
-    async def read_body(self, request: web.Request) -> bytes:
-        """The body, within all limits; raises Refused."""
+    async def read_body(self, request: web.Request, identity: Identity | None = None) -> bytes:
+        """The body, within all limits; raises Refused. Whose share of them it takes is who sends,
+        or the address of somebody who is not known.
+        """
         if not request.can_read_body:
             return b""
         limits = self._services.limits
@@ -114,12 +124,16 @@ class Ingest:
                 # It is all here: no timer for what cannot take any time.
                 return await request.read()
             reserved = (
-                nullcontext() if small else self._bodies.reserve(size or limits.body_bytes_max)
+                nullcontext()
+                if small
+                else self._bodies(identity).hold(
+                    _party(request, identity), size or limits.body_bytes_max
+                )
             )
             with reserved:
                 async with asyncio.timeout(limits.body_timeout_s):
                     return await request.read()
-        except BudgetExceeded:
+        except ShareExceeded:
             raise unavailable("too many large requests at once") from None
         except TimeoutError:
             raise Refused(408, "the body did not come in time", {"Connection": "close"}) from None
@@ -128,6 +142,11 @@ class Ingest:
         except web.RequestPayloadError as error:
             reason = f"the body is not what its headers say: {error}"
             raise Refused(400, reason, {"Connection": "close"}) from error
+
+    def _bodies(self, identity: Identity | None) -> Shares:
+        # What strangers send does not take the place of users.
+        services = self._services
+        return services.bodies_of_strangers if identity is None else services.bodies
 
     async def store(
         self,
@@ -141,14 +160,16 @@ class Ingest:
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
         futures: list[asyncio.Future[None]] = []
-        for start in range(0, len(parsed.fixes), _SUBMITTED_AT_ONCE):
-            if start:
+        submissions = itertools.chain(
+            (submitter.location_stored(fix, trace) for fix in parsed.fixes),
+            (submitter.submit_event(event, trace) for event in parsed.events),
+            (submitter.submit_rejected(rejected, trace) for rejected in parsed.rejected),
+        )
+        while part := list(itertools.islice(submissions, _SUBMITTED_AT_ONCE)):
+            futures += part
+            if len(part) == _SUBMITTED_AT_ONCE:
                 # Ten thousand fixes of one must not keep the others waiting.
                 await asyncio.sleep(0)
-            part = parsed.fixes[start : start + _SUBMITTED_AT_ONCE]
-            futures += [submitter.location_stored(fix, trace) for fix in part]
-        futures += [submitter.submit_event(event, trace) for event in parsed.events]
-        futures += [submitter.submit_rejected(rejected, trace) for rejected in parsed.rejected]
         try:
             await all_appended(futures, self._services.limits.append_timeout_s)
         except AppendError as error:
@@ -180,6 +201,10 @@ class Ingest:
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nobody waits for it: a log that is away must not delay the refusal.
         self._services.submitter.submit_rejected(rejected)
+
+
+def _party(request: web.Request, identity: Identity | None) -> str:
+    return party_of(remote_of(request)) if identity is None else identity.user
 
 
 def admit(

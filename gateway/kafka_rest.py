@@ -226,7 +226,9 @@ class KafkaRest:
 
     async def _produce(self, request: web.Request) -> web.Response:
         format_ = _format_of(request.content_type)
-        body = msgspec.json.decode(await self._ingest.read_body(request), type=_Records)
+        body = msgspec.json.decode(
+            await self._ingest.read_body(request, request[_IDENTITY]), type=_Records
+        )
         if not 0 < len(body.records) <= _RECORDS_PER_REQUEST_MAX:
             raise RestError(42202, f"1 to {_RECORDS_PER_REQUEST_MAX} records are expected")
         await self._described(request)
@@ -292,10 +294,12 @@ class KafkaRest:
         return self._consumers.instance(request.match_info["group"], request.match_info["instance"])
 
     async def _decoded(self, request: web.Request, type_: Any) -> Any:
-        return msgspec.json.decode(await self._ingest.read_body(request), type=type_)
+        return msgspec.json.decode(
+            await self._ingest.read_body(request, request[_IDENTITY]), type=type_
+        )
 
     async def _create(self, request: web.Request) -> web.Response:
-        body = await self._ingest.read_body(request)
+        body = await self._ingest.read_body(request, request[_IDENTITY])
         asked = msgspec.json.decode(body or b"{}", type=_NewInstance)
         if asked.format not in ("json", "binary"):
             raise RestError(42204, "format is json or binary")
@@ -310,6 +314,7 @@ class KafkaRest:
                     "auto.offset.reset": asked.reset,
                     "enable.auto.commit": "true" if commits else "false",
                 },
+                request[_IDENTITY].user,
             )
         except InstanceExists:
             raise RestError(40902, "Consumer instance already exists.") from None
@@ -386,7 +391,7 @@ class KafkaRest:
 
     async def _commit(self, request: web.Request) -> web.Response:
         instance = self._instance(request)
-        body = await self._ingest.read_body(request)
+        body = await self._ingest.read_body(request, request[_IDENTITY])
         offsets = None
         if body.strip() not in (b"", b"{}"):
             # The offset of the last record, says the interface; Kafka's is the next one's.

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
 MEBIBYTE: Final = 1024 * 1024
+
+#: What a request under way takes beside its body, about.
+OVERHEAD_BYTES: Final = 1024
+
+#: Why a request is refused whose user has too many under way.
+TOO_MUCH_UNDER_WAY: Final = "too much that you have sent waits for the log"
 
 
 @dataclass(frozen=True)
@@ -16,8 +21,13 @@ class HttpLimits:
     """What the listener allows; sizes are bytes, times seconds."""
 
     body_bytes_max: int = 8 * MEBIBYTE
-    #: Bodies being received at one time, over all connections.
+    #: Large bodies being received at one time, over all connections; those of one user, or of one
+    #: address before its credentials are known.
     all_body_bytes_max: int = 64 * MEBIBYTE
+    body_bytes_each_max: int = 24 * MEBIBYTE
+    #: What has been received and waits for the log, over all connections; that of one user.
+    under_way_bytes_max: int = 64 * MEBIBYTE
+    under_way_bytes_each_max: int = 16 * MEBIBYTE
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the next request's headers:
     #: who sends them byte by byte is disconnected.
@@ -34,6 +44,11 @@ class HttpLimits:
     append_timeout_s: float = 10.0
     #: How long an answer waits for the address of the fix it acknowledges.
     address_timeout_s: float = 0.05
+    #: Live viewers: SSE and WebSocket. Those of one address, unless it is loopback.
+    viewers_per_user_max: int = 50
+    viewers_per_address_max: int = 200
+    #: A viewer that takes nothing for so long is disconnected.
+    stalled_viewer_timeout_s: float = 30.0
     #: Of one WebSocket, with bursts of five seconds' worth.
     fixes_per_s_per_websocket: float = 2_000.0
     #: Refused requests that are kept in topic `error`; all are counted.
@@ -71,26 +86,3 @@ class TokenBucket:
     def give_back(self, count: float = 1) -> None:
         """Undo `take`."""
         self._tokens += count
-
-
-class BudgetExceeded(Exception):
-    """So many bytes are on their way already that no more are taken."""
-
-
-class ByteBudget:
-    """Bounds the bytes that many requests hold together."""
-
-    def __init__(self, bytes_max: int) -> None:
-        self._bytes_max = bytes_max
-        self.used = 0
-
-    @contextmanager
-    def reserve(self, size: int) -> Iterator[None]:
-        """Hold `size` bytes of the budget. Raises BudgetExceeded."""
-        if self.used + size > self._bytes_max:
-            raise BudgetExceeded
-        self.used += size
-        try:
-            yield
-        finally:
-            self.used -= size

@@ -43,7 +43,7 @@ class GeocoderProxy:
             await self._session.close()
 
     async def _pass_on(self, request: web.Request) -> web.StreamResponse:
-        await reader(request)
+        identity = await reader(request)
         if self._url is None:
             raise Refused(503, "this gateway has no geocoder (--geo-url)")
         if self._session is None:
@@ -52,7 +52,7 @@ class GeocoderProxy:
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
                 auto_decompress=False,
             )
-        body = await self._ingest.read_body(request)
+        body = await self._ingest.read_body(request, identity)
         query = [
             (name, value) for name, value in request.query.items() if name not in SECRET_PARAMETERS
         ]

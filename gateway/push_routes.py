@@ -56,7 +56,7 @@ class PushRoutes:
         push = self._push()
         identity = await self._user(request)
         try:
-            body = await self._ingest.read_body(request)
+            body = await self._ingest.read_body(request, identity)
             subscription = msgspec.json.decode(body, type=Subscription)
             await asyncio.to_thread(push.subscribe, identity.user, subscription)
         except (msgspec.DecodeError, BadSubscription) as error:
@@ -67,7 +67,9 @@ class PushRoutes:
         push = self._push()
         identity = await self._user(request)
         try:
-            asked = msgspec.json.decode(await self._ingest.read_body(request), type=_Endpoint)
+            asked = msgspec.json.decode(
+                await self._ingest.read_body(request, identity), type=_Endpoint
+            )
         except msgspec.DecodeError as error:
             raise Refused(400, f"the endpoint is missing: {error}") from error
         await asyncio.to_thread(push.unsubscribe, identity.user, asked.endpoint)

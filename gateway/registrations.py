@@ -53,7 +53,8 @@ class Registrations:
         if not await asyncio.to_thread(users.exists, identity.user):
             raise Refused(403, "only users of this platform can register a device")
         try:
-            asked = msgspec.json.decode(await self._ingest.read_body(request), type=_Registration)
+            body = await self._ingest.read_body(request, identity)
+            asked = msgspec.json.decode(body, type=_Registration)
         except msgspec.DecodeError as error:
             raise Refused(400, f"not a registration: {error}") from error
         name = _FORBIDDEN.sub("_", asked.device_name.strip())[:_NAME_CHARACTERS_MAX]

@@ -23,9 +23,15 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from gateway.pools import Turns
 from waylog.kafka import consumer_config
 
 INSTANCES_MAX: Final = 16
+#: Of one user.
+INSTANCES_EACH_MAX: Final = 8
+#: Calls at the same time, and those of one user.
+_CALLS_MAX: Final = 4
+_CALLS_EACH_MAX: Final = 2
 #: An instance that nobody asks for anything is closed.
 IDLE_S: Final = 300.0
 _SWEEP_S: Final = 5.0
@@ -51,8 +57,9 @@ class UnknownInstance(Exception):
 class Instance:
     """One consumer."""
 
-    def __init__(self, name: str, consumer: Consumer, format_: str) -> None:
+    def __init__(self, name: str, consumer: Consumer, format_: str, user: str) -> None:
         self.name = name
+        self.user = user
         self.consumer = consumer
         self.format = format_
         self.lock = asyncio.Lock()
@@ -121,20 +128,22 @@ class RestConsumers:
         self._bootstrap_servers = bootstrap_servers
         self._client_id = client_id
         self._instances: dict[tuple[str, str], Instance] = {}
-        self._threads = ThreadPoolExecutor(4, thread_name_prefix="kafka-rest")
+        self._threads = ThreadPoolExecutor(_CALLS_MAX, thread_name_prefix="kafka-rest")
+        self._calls = Turns(_CALLS_MAX, _CALLS_EACH_MAX)
         self._sweeping: asyncio.Task[None] | None = None
 
     def __len__(self) -> int:
         return len(self._instances)
 
     async def create(
-        self, group: str, name: str | None, format_: str, settings: dict[str, str]
+        self, group: str, name: str | None, format_: str, settings: dict[str, str], user: str
     ) -> Instance:
         """A new instance. Raises TooManyInstances, InstanceExists, KafkaException."""
         name = name or f"rest-{secrets.token_hex(8)}"
         if (group, name) in self._instances:
             raise InstanceExists(name)
-        if len(self._instances) >= INSTANCES_MAX:
+        own = sum(instance.user == user for instance in self._instances.values())
+        if len(self._instances) >= INSTANCES_MAX or own >= INSTANCES_EACH_MAX:
             raise TooManyInstances
         if self._sweeping is None:
             self._sweeping = asyncio.create_task(self._sweep())
@@ -145,7 +154,7 @@ class RestConsumers:
             queued_max_messages_kbytes=_QUEUED_KBYTES,
             enable_auto_offset_store=True,
         )
-        instance = Instance(name, Consumer(config | settings), format_)
+        instance = Instance(name, Consumer(config | settings), format_, user)
         self._instances[group, name] = instance
         return instance
 
@@ -159,7 +168,7 @@ class RestConsumers:
 
     async def run(self, instance: Instance, call: Callable[..., T], *arguments: Any) -> T:
         """One of the instance's blocking calls, in a thread. Raises KafkaException."""
-        async with instance.lock:
+        async with instance.lock, self._calls.turn(instance.user):
             result = await asyncio.get_running_loop().run_in_executor(
                 self._threads, call, *arguments
             )

@@ -20,6 +20,7 @@ from gateway.notices import Notices
 from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
 from gateway.places import Places
+from gateway.pools import Shares
 from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
@@ -62,13 +63,23 @@ class Services:
     #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
     mqtt: MqttServer | None = None
     addresses: Addresses = field(init=False)
+    #: Large bodies being received: by user, and by address of those who are nobody yet.
+    bodies: Shares = field(init=False)
+    bodies_of_strangers: Shares = field(init=False)
+    #: Bytes that wait for the log, by user.
+    under_way: Shares = field(init=False)
     #: Which places a device in HTTP mode has been sent last, by device.
     waypoints_sent: dict[str, int] = field(default_factory=dict)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.addresses = Addresses(self.limits)
+        limits = self.limits
+        self.addresses = Addresses(limits)
+        each = limits.body_bytes_each_max
+        self.bodies = Shares(limits.all_body_bytes_max, each)
+        self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
+        self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
 
 
 SERVICES = web.AppKey("services", Services)

@@ -95,7 +95,7 @@ async def missed(
     telling = Telling(services.friend_filter)
     end = dict(viewer.cursor)
     viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
-    async for events in ranges.read(since, end):
+    async for events in ranges.read(since, end, viewer.identity.user):
         wanted = viewer.shown_of_before(events, telling)
         if viewer.closed:
             return

@@ -8,10 +8,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from gateway.http import HttpServer, start_http
-from gateway.limits import BudgetExceeded, ByteBudget, HttpLimits, TokenBucket
+from gateway.limits import HttpLimits, TokenBucket
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from waylog.config import Endpoint
@@ -123,13 +121,3 @@ def test_a_bucket_allows_so_many_a_second() -> None:
     assert sum(bucket.take() for _ in range(200)) == 10
     now = 1000.0
     assert sum(bucket.take() for _ in range(200)) == 50
-
-
-def test_a_budget_is_given_back() -> None:
-    budget = ByteBudget(100)
-    with budget.reserve(60):
-        with pytest.raises(BudgetExceeded), budget.reserve(60):
-            pass
-        with budget.reserve(40):
-            assert budget.used == 100
-    assert budget.used == 0

@@ -167,9 +167,9 @@ async def test_consumers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_consumers, "INSTANCES_MAX", 2)
     consumers = RestConsumers("127.0.0.1:1", "test")
     for _ in range(2):
-        await consumers.create("g", None, "json", {})
+        await consumers.create("g", None, "json", {}, "root")
     with pytest.raises(TooManyInstances):
-        await consumers.create("g", None, "json", {})
+        await consumers.create("g", None, "json", {}, "root")
     assert len(consumers) == 2
     await consumers.close()
     assert len(consumers) == 0

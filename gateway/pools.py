@@ -1,0 +1,145 @@
+"""Pools that one party cannot take from the others: a party is a user, or an address.
+
+`Shares` refuses what is beyond a party's share; `Turns` lets it wait, and takes turns between the
+parties that wait.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict, deque
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager, contextmanager
+
+
+class ShareExceeded(Exception):
+    """A party has its share of a pool already, or the pool is as good as empty."""
+
+
+class Shares:
+    """So many units for all, of which a party holds at most `each`, and no more than is left free.
+
+    The second bound is a dynamic threshold (Choudhury and Hahne, 1998): alone a party may have half
+    of the pool; the more of it others hold, the less, so that there is always something left for
+    one more.
+    """
+
+    def __init__(self, total: int, each: int) -> None:
+        self._total = total
+        self._each = each
+        self._held: dict[str, int] = {}
+        self.used = 0
+
+    def held_by(self, party: str) -> int:
+        """How much a party holds."""
+        return self._held.get(party, 0)
+
+    def take(self, party: str, amount: int = 1) -> bool:
+        """Have a party hold so much more; False, and then no more, where that is too much."""
+        held = self._held.get(party, 0) + amount
+        if held > self._each or held > self._total - self.used:
+            return False
+        self._held[party] = held
+        self.used += amount
+        return True
+
+    def give_back(self, party: str, amount: int = 1) -> None:
+        """Undo `take`, or a part of it."""
+        left = self._held[party] - amount
+        if left:
+            self._held[party] = left
+        else:
+            del self._held[party]
+        self.used -= amount
+
+    @contextmanager
+    def hold(self, party: str, amount: int = 1) -> Iterator[None]:
+        """Hold so much meanwhile. Raises ShareExceeded."""
+        if not self.take(party, amount):
+            raise ShareExceeded
+        try:
+            yield
+        finally:
+            self.give_back(party, amount)
+
+
+class Turns:
+    """So many at a time, at most `each` of one party; used on one event loop.
+
+    Who has to wait gets a turn after at most one of every other party that waits. Waiting costs a
+    future: whoever waits here is bounded elsewhere, or by `waiting_each`.
+    """
+
+    def __init__(self, total: int, each: int, waiting_each: int | None = None) -> None:
+        self._free = total
+        self._each = each
+        self._waiting_each = waiting_each
+        self._running: dict[str, int] = {}
+        # The party that has waited longest for a turn is the first.
+        self._waiting: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
+
+    @asynccontextmanager
+    async def turn(self, party: str) -> AsyncIterator[None]:
+        """Wait for a turn, and have it meanwhile. Raises ShareExceeded where too many wait."""
+        if not self._begin(party):
+            await self._wait(party)
+        try:
+            yield
+        finally:
+            self._end(party)
+
+    def _begin(self, party: str) -> bool:
+        running = self._running.get(party, 0)
+        if not self._free or running >= self._each:
+            return False
+        self._free -= 1
+        self._running[party] = running + 1
+        return True
+
+    async def _wait(self, party: str) -> None:
+        waiting = self._waiting.get(party)
+        if waiting is None:
+            waiting = self._waiting[party] = deque()
+        elif self._waiting_each is not None and len(waiting) >= self._waiting_each:
+            raise ShareExceeded
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        waiting.append(future)
+        try:
+            await future
+        except asyncio.CancelledError:
+            if future.done() and not future.cancelled():
+                self._end(party)  # its turn had just come
+            else:
+                self._leave(party, future)
+            raise
+
+    def _leave(self, party: str, future: asyncio.Future[None]) -> None:
+        waiting = self._waiting.get(party)
+        if waiting is not None and future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[party]
+
+    def _end(self, party: str) -> None:
+        running = self._running[party] - 1
+        if running:
+            self._running[party] = running
+        else:
+            del self._running[party]
+        self._free += 1
+        for other in list(self._waiting):
+            if not self._free:
+                return
+            if self._begin(other):
+                self._call(other)
+
+    def _call(self, party: str) -> None:
+        """Tell the first of a party that waits that its turn has come; the next party is first."""
+        waiting = self._waiting.pop(party)
+        future = waiting.popleft()
+        if waiting:
+            self._waiting[party] = waiting
+        if not future.done():
+            future.set_result(None)
+        else:
+            self._end(party)

@@ -1,0 +1,120 @@
+"""Pools with a share for each party: what nobody can take from the others."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from gateway.pools import ShareExceeded, Shares, Turns
+
+
+def test_a_share_is_held_as_long_as_it_is_used() -> None:
+    shares = Shares(100, 60)
+    with shares.hold("ada", 40):
+        with pytest.raises(ShareExceeded), shares.hold("ada", 40):
+            pass
+        with shares.hold("bob", 30):
+            assert shares.used == 70
+    assert shares.used == shares.held_by("ada") == 0
+
+
+@given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30)), max_size=200))
+def test_a_pool_is_never_overdrawn_and_always_has_something_for_one_more(
+    asked: list[tuple[int, int]],
+) -> None:
+    shares = Shares(1_000, 400)
+    held: dict[str, int] = {}
+    for party, amount in asked:
+        name = f"party {party}"
+        if shares.take(name, amount):
+            held[name] = held.get(name, 0) + amount
+            assert held[name] <= 400
+        assert shares.used == sum(held.values()) <= 1_000
+    # Five may have taken what they could: the sixth still gets as much as half of a fifth's share.
+    assert shares.take("late", 15)
+
+
+def test_one_party_alone_cannot_have_more_than_half() -> None:
+    shares = Shares(100, 100)
+    while shares.take("greedy"):
+        pass
+    assert shares.held_by("greedy") == 50
+    assert shares.take("late", 25)
+
+
+async def test_turns_go_round_between_those_who_wait() -> None:
+    turns = Turns(2, 2)
+    served: list[str] = []
+    go_on = asyncio.Event()
+
+    async def ask(party: str) -> None:
+        async with turns.turn(party):
+            served.append(party)
+            await go_on.wait()
+
+    greedy = [asyncio.create_task(ask("greedy")) for _ in range(20)]
+    await asyncio.sleep(0)
+    late = [asyncio.create_task(ask(name)) for name in ("ada", "bob")]
+    await asyncio.sleep(0)
+    assert served == ["greedy"] * 2
+    go_on.set()
+    async with asyncio.timeout(10):
+        await asyncio.gather(*greedy, *late)
+    # One of the greedy one's at most for each of the others'.
+    assert set(served[2:6]) >= {"ada", "bob"}
+    assert len(served) == 22
+
+
+async def test_a_party_has_no_more_turns_at_a_time_than_its_share() -> None:
+    turns = Turns(4, 2)
+    go_on = asyncio.Event()
+    running = 0
+
+    async def ask() -> None:
+        nonlocal running
+        async with turns.turn("greedy"):
+            running += 1
+            await go_on.wait()
+            running -= 1
+
+    tasks = [asyncio.create_task(ask()) for _ in range(5)]
+    await asyncio.sleep(0)
+    assert running == 2
+    async with asyncio.timeout(10), turns.turn("late"):
+        assert running == 2
+    go_on.set()
+    await asyncio.gather(*tasks)
+
+
+async def test_who_gives_up_waiting_leaves_no_hole() -> None:
+    turns = Turns(1, 1, waiting_each=2)
+    async with turns.turn("ada"):
+        waiting = [asyncio.create_task(_once(turns, "bob")) for _ in range(2)]
+        await asyncio.sleep(0)
+        with pytest.raises(ShareExceeded):
+            await _once(turns, "bob")
+        waiting[0].cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting[0]
+    async with asyncio.timeout(10):
+        await waiting[1]
+        await _once(turns, "ada")
+    # Cancelled in the very moment in which its turn has come.
+    for _ in range(3):
+        async with turns.turn("ada"):
+            task = asyncio.create_task(_once(turns, "bob"))
+            await asyncio.sleep(0)
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+    async with asyncio.timeout(10):
+        await _once(turns, "ada")
+
+
+async def _once(turns: Turns, party: str) -> None:
+    async with turns.turn(party):
+        await asyncio.sleep(0)
