@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
 import re
 import shutil
 import signal
@@ -21,14 +20,13 @@ from typing import IO, Final
 from load_tests.own_platform import environment
 from waylog.cli import CommandError
 from waylog.config import save_properties
+from waylog.free_ports import free_ports
 
 WAYLOG: Final = "Waylog"
 APACHE_KAFKA: Final = "Apache Kafka"
 
 #: Linux: the clock of a process's processor time is ~pid << 3 | 2, see clock_getcpuclockid(3).
 _CPUCLOCK_SCHED: Final = 2
-_EPHEMERAL: Final = Path("/proc/sys/net/ipv4/ip_local_port_range")
-_UNPRIVILEGED: Final = 10_000
 _START_S: Final = 120.0
 _STOP_S: Final = 60.0
 #: ApiVersions, version 0, which every broker answers.
@@ -247,34 +245,6 @@ def _apache_kafka(jars: Path, config: Path, cluster_id: str) -> list[str]:
     if done.returncode != 0:
         raise CommandError(f"Apache Kafka's storage cannot be formatted: {done.stderr[-500:]}")
     return [java[0], *_JVM_OPTIONS, *java[1:], "kafka.Kafka", str(config)]
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports on loopback that nobody uses now.
-
-    They are not of those that the system gives to outgoing connections: a broker that is started
-    again finds its port free.
-    """
-    lowest = int(_EPHEMERAL.read_text(encoding="ascii").split()[0])
-    probes: list[socket.socket] = []
-    try:
-        while len(probes) < count:
-            probe = socket.socket()
-            try:
-                probe.bind(("127.0.0.1", random.randrange(_UNPRIVILEGED, lowest)))
-            except OSError:
-                probe.close()
-            else:
-                probes.append(probe)
-        return [probe.getsockname()[1] for probe in probes]
-    finally:
-        for probe in probes:
-            probe.close()
-
-
-def free_port() -> int:
-    """A port on loopback that nobody uses now."""
-    return free_ports(1)[0]
 
 
 def answers(port: int) -> bool:

@@ -19,10 +19,10 @@ from typing import ClassVar, Self
 import uvloop
 from aiohttp import web
 
-from load_tests.broker_processes import free_port
 from load_tests.own_platform import environment
 from load_tests.processor_time import read_process
 from waylog.cli import CommandError
+from waylog.free_ports import free_ports
 
 
 class Server:
@@ -63,7 +63,7 @@ class Gateways(Server):
         ]
         self._workers = workers
         self.processes = []
-        self.http_port, self.mqtt_port = free_port(), free_port()
+        self.http_port, self.mqtt_port = free_ports(2)
 
     def __enter__(self) -> Gateways:
         try:
@@ -114,7 +114,8 @@ class Peer(Server):
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.http_port = self.mqtt_port = free_port()
+        (port,) = free_ports(1)
+        self.http_port = self.mqtt_port = port
         self.processes = []
 
     def __enter__(self) -> Self:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import subprocess
 import tempfile
 import time
@@ -11,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import maven
+from waylog.free_ports import free_ports
 
 VERSION = "4.3.1"
 
@@ -53,17 +53,6 @@ _CONTROLLER_LOGIN = {
     ),
     "super.users": "User:controller",
 }
-
-
-def _free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    try:
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-    finally:
-        for each in sockets:
-            each.close()
 
 
 def _properties(
@@ -126,7 +115,7 @@ def apache_kafka(
     Names of `more` have `_` where a property has a dot, a value is for all nodes or one for each;
     `listeners` is put behind the two listeners that there are always, PLAINTEXT and CONTROLLER.
     """
-    ports = _free_ports(2 * brokers)
+    ports = free_ports(2 * brokers)
     listeners, controllers = ports[:brokers], ports[brokers:]
     processes: list[subprocess.Popen[bytes]] = []
     with tempfile.TemporaryDirectory() as text:

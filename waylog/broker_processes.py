@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from waylog.cli import CommandError
 from waylog.config import Endpoint, save_properties
+from waylog.free_ports import FreePorts
 from waylog.supervisor import ProcessSpec
 
 #: So many of the brokers vote about the metadata: three bear the loss of one.
@@ -35,36 +35,23 @@ class BrokerProcesses:
     brokers: tuple[BrokerProcess, ...]
 
     @classmethod
-    def plan(
-        cls, folder: Path, first: Endpoint, count: int, free: Callable[[Endpoint], Endpoint]
-    ) -> BrokerProcesses:
+    def plan(cls, folder: Path, first: Endpoint, count: int, ports: FreePorts) -> BrokerProcesses:
         """Settle addresses, the further ones at the ports behind the first where those are free.
 
-        `free` gives an address that nobody has, the one asked for if possible. Raises CommandError.
+        `first` has been settled. Raises CommandError and PortTaken.
         """
-        if count == 1:
-            _check_folder(folder, 1)
-            alone = BrokerProcess(0, first, free(Endpoint("127.0.0.1", 0)))
-            return cls(folder, (alone,))
         _check_folder(folder, count)
-        taken: set[Endpoint] = {first}
-
-        def another(wanted: Endpoint) -> Endpoint:
-            endpoint = free(wanted)
-            while endpoint in taken:
-                endpoint = free(Endpoint(wanted.host, 0))
-            taken.add(endpoint)
-            return endpoint
-
+        metrics, controllers = Endpoint("127.0.0.1", 0), Endpoint(first.host, 0)
+        if count == 1:
+            return cls(folder, (BrokerProcess(0, first, ports.settle(metrics)),))
         brokers = []
         for number in range(count):
-            port = first.port + number
+            listener = first
+            if number > 0:
+                listener = ports.settle_near(Endpoint(first.host, first.port + number))
             brokers.append(
                 BrokerProcess(
-                    number + 1,
-                    first if number == 0 else another(Endpoint(first.host, port)),
-                    another(Endpoint("127.0.0.1", 0)),
-                    another(Endpoint(first.host, 0)),
+                    number + 1, listener, ports.settle(metrics), ports.settle(controllers)
                 )
             )
         return cls(folder, tuple(brokers))

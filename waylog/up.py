@@ -11,10 +11,8 @@ import asyncio
 import fcntl
 import logging
 import os
-import random
 import shlex
 import signal
-import socket
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,15 +28,12 @@ from waylog.config import (
     parse_endpoint,
 )
 from waylog.extras import install_command, is_installed
+from waylog.free_ports import FreePorts, PortTaken
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
 DEMO_USER: Final = "demo"
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
-
-#: Below the range from which the system takes the ports of outgoing connections, so that a broker
-#: that is started again finds its port free.
-_FREE_PORTS: Final = range(20_000, 32_000)
 
 _EXAMPLES: Final = """examples:
   waylog up                                  broker, gateway, resolver, history; data in ./data
@@ -184,40 +179,16 @@ def _lock(path: Path) -> IO[str]:
     return handle
 
 
-def _free_or_other(endpoint: Endpoint) -> Endpoint:
-    """The address if it is free, else one with another port."""
-    try:
-        return _with_port(str(endpoint))
-    except CommandError:
-        return _with_port(f"{endpoint.host}:0")
-
-
-def _with_port(text: str) -> Endpoint:
-    """The address with a free port in place of port 0: it must stay the same over restarts."""
+def _settle(ports: FreePorts, option: str, text: str) -> Endpoint:
+    """The address that an option names, with a free port in place of port 0."""
     endpoint = parse_endpoint(text)
-    if endpoint.port:
-        _check_free(endpoint)
-        return endpoint
-    for port in random.sample(_FREE_PORTS, 200):
-        candidate = Endpoint(endpoint.host, port)
-        try:
-            _check_free(candidate)
-        except CommandError:
-            continue
-        return candidate
-    raise CommandError(f"no free port found for {text}")
-
-
-def _check_free(endpoint: Endpoint) -> None:
-    family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    with socket.socket(family, socket.SOCK_STREAM) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((endpoint.host, endpoint.port))
-        except OSError as error:
-            raise CommandError(
-                f"cannot listen on {endpoint}: {error.strerror}; is another program there?"
-            ) from None
+    try:
+        return ports.settle(endpoint)
+    except PortTaken as error:
+        raise CommandError(
+            f"cannot listen on {endpoint}: {error.strerror}; is another program there? "
+            f"{option} chooses another address"
+        ) from None
 
 
 @dataclass(frozen=True)
@@ -242,10 +213,13 @@ class _Platform:
     @classmethod
     def plan(cls, arguments: argparse.Namespace, data: DataDirectory) -> _Platform:
         """Settle addresses and folders; raises CommandError when a port is taken."""
+        ports = FreePorts()
+        http = _settle(ports, "--http", arguments.http)
+        mqtt = _settle(ports, "--mqtt", arguments.mqtt)
         brokers = None
         if not arguments.bootstrap_servers:
-            first = _with_port(arguments.kafka)
-            brokers = BrokerProcesses.plan(data.broker, first, arguments.brokers, _free_or_other)
+            first = _settle(ports, "--kafka", arguments.kafka)
+            brokers = BrokerProcesses.plan(data.broker, first, arguments.brokers, ports)
         history = None if arguments.no_history else arguments.history or str(data.history)
         if history is not None and not is_installed("spark"):
             raise CommandError(
@@ -254,13 +228,13 @@ class _Platform:
             )
         return cls(
             data=data,
-            http=_with_port(arguments.http),
-            mqtt=_with_port(arguments.mqtt),
+            http=http,
+            mqtt=mqtt,
             brokers=brokers,
             bootstrap_servers=(
                 arguments.bootstrap_servers if brokers is None else brokers.bootstrap_servers
             ),
-            geo_http=_with_port("127.0.0.1:0"),
+            geo_http=ports.settle(Endpoint("127.0.0.1", 0)),
             geo=arguments.geo,
             resolver_options=tuple(_words("--resolver-options", arguments.resolver_options)),
             gateway_options=tuple(_gateway_options(arguments)),

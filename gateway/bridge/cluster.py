@@ -7,7 +7,9 @@ is delivered again on the next connection: the session is kept by the cluster.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
+import socket
 import ssl
 from collections import deque
 from collections.abc import Callable, Sequence
@@ -132,9 +134,11 @@ class Cluster:
     def reconnect(self) -> None:
         """Have the cluster deliver again what was not acknowledged."""
         sock = self._client.socket()
-        if sock is not None:
-            # paho notices the end of the stream, and connects again after its delay.
-            sock.close()
+        if isinstance(sock, socket.socket):
+            # paho's thread sees the end of the stream at once, and connects again after its delay.
+            # Closed here, the socket's number could be another's while that thread waits for it.
+            with contextlib.suppress(OSError):
+                sock.shutdown(socket.SHUT_RDWR)
 
     def publish(self, topic: str, payload: bytes, *, retain: bool) -> bool:
         """Publish with QoS 1; False while there is no connection or too much waits."""

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
-
-
-def free_port() -> int:
-    """A port that nobody listens on now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+from waylog.free_ports import free_ports
 
 
 class Workers(Gateway):
@@ -24,7 +17,7 @@ class Workers(Gateway):
     def __init__(self, folder: Path, bootstrap_servers: str, count: int, *options: str) -> None:
         self._count = count
         self._edges: list[Process] = []
-        self.mqtt_port = free_port()
+        self.mqtt_port = free_ports(1)[0]
         super().__init__(folder, bootstrap_servers, *options)
 
     def start(self) -> None:

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from load_tests.broker_processes import free_ports
 from tests.contract.broker_process import BrokerProcess
+from waylog.free_ports import free_ports
 
 NODES = (1, 2, 3)
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import socket
 import time
 import uuid
 from collections.abc import Callable, Iterator
@@ -36,6 +35,7 @@ from tests.apache_kafka import apache_kafka
 from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
 from waylog.config import Endpoint, parse_endpoint
+from waylog.free_ports import free_ports
 
 _LOGGER = logging.getLogger("librdkafka")
 _SECURITY = {
@@ -64,13 +64,6 @@ class Secured(NamedTuple):
     login: str
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @pytest.fixture(
     scope="module", params=["waylog", pytest.param("apache-kafka", marks=pytest.mark.kafka)]
 )
@@ -78,14 +71,14 @@ def secured(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Secured]:
     """A broker that lets in only whom it knows."""
-    login = f"127.0.0.1:{_free_port()}"
+    login = f"127.0.0.1:{free_ports(1)[0]}"
     listener = f"LOGIN://{login}"
     if request.param == "apache-kafka":
         options = _SECURITY | {"listeners": listener, "advertised_listeners": listener}
         with apache_kafka(more=options) as servers:
             yield Secured(servers, login)
         return
-    plaintext = f"127.0.0.1:{_free_port()}"
+    plaintext = f"127.0.0.1:{free_ports(1)[0]}"
     broker = BrokerProcess(
         tmp_path_factory.mktemp("secured"),
         **_SECURITY | {"listeners": f"PLAINTEXT://{plaintext},{listener}"},

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
 import subprocess
 import time
 import urllib.error
@@ -18,6 +17,7 @@ import pytest
 
 from tests import maven
 from tests.apache_kafka import VERSION
+from waylog.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -78,17 +78,10 @@ def eventually(check: Callable[[], Any], what: str) -> Any:
     return value
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
 @contextmanager
 def worker(folder: Path, bootstrap_servers: str, group: str) -> Iterator[Worker]:
     """A worker that runs until the block ends, which it does not see coming."""
-    port = _free_port()
+    port = free_ports(1)[0]
     config = folder / f"worker-{port}.properties"
     settings = {
         "bootstrap.servers": bootstrap_servers,

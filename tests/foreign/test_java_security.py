@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +9,7 @@ import pytest
 
 from tests.apache_kafka import tool
 from tests.contract.broker_process import BrokerProcess
+from waylog.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
 
@@ -18,14 +18,7 @@ _CONFIGS = "kafka.admin.ConfigCommand"
 _TOPICS = "org.apache.kafka.tools.TopicCommand"
 
 
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port
-
-
-LOGIN = f"127.0.0.1:{_free_port()}"
+LOGIN = f"127.0.0.1:{free_ports(1)[0]}"
 
 
 @pytest.fixture(scope="module")

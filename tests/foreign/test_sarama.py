@@ -22,9 +22,9 @@ from typing import Final
 import pytest
 from confluent_kafka.admin import AdminClient
 
-from load_tests.broker_processes import free_ports
 from tests.apache_kafka import VERSION, apache_kafka
 from tests.contract.cluster_processes import ClusterProcesses
+from waylog.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3600)]
 

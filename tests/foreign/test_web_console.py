@@ -20,7 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from load_tests.broker_processes import free_ports
+from waylog.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

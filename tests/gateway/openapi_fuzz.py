@@ -18,9 +18,10 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Final
 
-from load_tests.broker_processes import MeasuredBroker, free_port
+from load_tests.broker_processes import MeasuredBroker
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
+from waylog.free_ports import free_ports
 from waylog.kafka import ensure_topics
 
 _CHECKS: Final = (
@@ -46,7 +47,7 @@ def main() -> int:
         MeasuredBroker("Waylog", Path(folder) / "broker") as broker,
     ):
         ensure_topics(broker.bootstrap_servers)
-        geocoder = f"127.0.0.1:{free_port()}"
+        geocoder = f"127.0.0.1:{free_ports(1)[0]}"
         geo = Process("geo", "serve", "--listen", geocoder)
         gateway = Gateway(Path(folder), broker.bootstrap_servers, "--geo-url", f"http://{geocoder}")
         admin = gateway.user("root", admin=True)

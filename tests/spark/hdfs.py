@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import signal
-import socket
 import subprocess
 import time
 import urllib.request
@@ -14,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.maven import jars
+from waylog.free_ports import free_ports
 
 #: Of the line of the Hadoop client inside pyspark.
 MINICLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"
@@ -27,7 +27,7 @@ class Hdfs:
         self._path = f"{folder}:" + ":".join(
             str(each) for each in sorted(jars("hdfs", MINICLUSTER).glob("*.jar"))
         )
-        rpc, self._http = _free_port(), _free_port()
+        rpc, self._http = free_ports(2)
         self.url = f"webhdfs://127.0.0.1:{self._http}"
         self.spark_url = f"hdfs://127.0.0.1:{rpc}"
         _write(folder / "core-site.xml", {"fs.defaultFS": f"hdfs://127.0.0.1:{rpc}"})
@@ -97,12 +97,6 @@ class Hdfs:
         for process in self._processes:
             process.kill()
             process.wait(30)
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def _write(path: Path, settings: dict[str, str]) -> None:

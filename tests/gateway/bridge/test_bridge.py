@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
-import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -29,6 +28,7 @@ from tests.gateway.mqtt.in_memory import (
     eventually,
 )
 from waylog.config import Endpoint
+from waylog.free_ports import free_ports
 from waylog.messages import encode
 
 FILTERS = ("owntracks/+/+", "devices/+/+/position")
@@ -45,9 +45,7 @@ def location(number: int) -> bytes:
 async def mosquitto(folder: Path) -> AsyncIterator[int]:
     if MOSQUITTO is None:
         pytest.skip("mosquitto is not installed: apt-get install mosquitto")
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = int(free.getsockname()[1])
+    (port,) = free_ports(1)
     configuration = folder / "mosquitto.conf"
     configuration.write_text(f"listener {port} 127.0.0.1\nallow_anonymous true\nuser root\n")
     process = await asyncio.create_subprocess_exec(

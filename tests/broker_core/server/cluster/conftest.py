@@ -11,7 +11,7 @@ import uvloop
 
 from broker_core.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
-from load_tests.broker_processes import free_ports
+from waylog.free_ports import free_ports
 
 TIMEOUT_S = 30.0
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from broker_core.config import BrokerConfig
 from broker_core.server.runtime import start_broker
-from load_tests.broker_processes import free_ports
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S
+from waylog.free_ports import free_ports
 
 
 async def test_a_cluster_of_one_voter_serves_on_its_first_start_and_on_the_next(
