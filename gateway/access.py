@@ -87,7 +87,7 @@ async def verify(request: web.Request, credentials: Credentials) -> Identity:
             identity = await services.authenticator.authenticate_token(credentials.secret)
         else:
             identity = await services.authenticator.authenticate(
-                credentials.user, credentials.secret
+                credentials.user, credentials.secret, address
             )
     except AuthenticationUnavailable as error:
         raise unavailable(str(error)) from error

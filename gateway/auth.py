@@ -17,13 +17,13 @@ import sqlite3
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from gateway.password_queue import PasswordQueue, QueueFull
 from gateway.rights import USUAL_RIGHTS, Rights
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
 
@@ -34,8 +34,6 @@ VERDICTS_MAX: Final = 20_000
 REFUSALS_MAX: Final = 2_000
 #: How long a refusal is remembered: a phone with a wrong password repeats it every few seconds.
 REFUSAL_S: Final = 5.0
-#: Password verifications that wait; one runs at a time.
-VERIFICATIONS_WAITING_MAX: Final = 64
 _SECRET_CHARACTERS_MAX: Final = 512
 
 ANONYMOUS: Final = "anonymous"
@@ -88,25 +86,26 @@ class Authenticator:
         self._data_version = store.data_version()
         self._version_checked = clock()
         self._verifying: dict[bytes, asyncio.Future[Identity | None]] = {}
-        self._threads = ThreadPoolExecutor(1, thread_name_prefix="argon2")
+        self._passwords = PasswordQueue(_password_fits)
         # Verified in place of the hash of a user that does not exist.
         self._nobodys_hash = password_hasher.hash(os.urandom(16).hex())
 
     def close(self) -> None:
         """Stop verifying."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
+        self._passwords.close()
 
-    async def authenticate(self, user: str, password: str) -> Identity | None:
+    async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
         """The identity of a user by password or by one of its tokens; None if refused.
 
-        In open mode everybody is who they say. Raises AuthenticationUnavailable.
+        `address` is where it comes from: each has its turn. In open mode everybody is who they
+        say. Raises AuthenticationUnavailable.
         """
         if self.open_mode:
             name = user or ANONYMOUS
             return Identity(name) if DEVICE_NAME.fullmatch(name) else None
         if len(user) > _SECRET_CHARACTERS_MAX or len(password) > _SECRET_CHARACTERS_MAX:
             return None
-        return await self._identity(user, password)
+        return await self._identity(user, password, address)
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
         """The identity of a verified certificate's common name, `user` or `user/device`.
@@ -141,6 +140,10 @@ class Authenticator:
             text.encode("utf-8", "surrogatepass"), key=self._cache_key, digest_size=16
         ).digest()
 
+    def remembers(self, user: str | None, secret: str) -> bool:
+        """Whether somebody has shown these credentials before, and they are still good."""
+        return self.open_mode or self.recall(self.key_of(user, secret)) is not None
+
     def recall(self, key: bytes) -> Identity | None:
         """The identity that a remembered, still valid verdict gives; None: ask for a new one."""
         try:
@@ -150,7 +153,7 @@ class Authenticator:
             return None
         return None if verdict is None else verdict.identity
 
-    async def _identity(self, user: str | None, secret: str) -> Identity | None:
+    async def _identity(self, user: str | None, secret: str, address: str = "") -> Identity | None:
         key = self.key_of(user, secret)
         try:
             self._notice_changes()
@@ -159,7 +162,7 @@ class Authenticator:
                 return verdict.identity
             if self._refused(key):
                 return None
-            return await self._verify(key, user, secret)
+            return await self._verify(key, user, secret, address)
         except sqlite3.Error as error:
             logger.error("the user database cannot be read: %s", error)
             raise AuthenticationUnavailable("the user database cannot be read") from error
@@ -191,16 +194,18 @@ class Authenticator:
         self._refusals.pop(key, None)
         return False
 
-    async def _verify(self, key: bytes, user: str | None, secret: str) -> Identity | None:
+    async def _verify(
+        self, key: bytes, user: str | None, secret: str, address: str
+    ) -> Identity | None:
         # Read before the credential: a change while we verify must make the verdict an old one.
         data_version = self._data_version
         if user is None or secret.startswith(TOKEN_PREFIX):
             return self._keep(key, self._by_token(user, secret), data_version)
         verifying = self._verifying.get(key)
         if verifying is None:
-            if len(self._verifying) >= VERIFICATIONS_WAITING_MAX:
-                raise AuthenticationUnavailable("too many passwords wait to be verified")
-            verifying = asyncio.ensure_future(self._by_password(key, user, secret, data_version))
+            verifying = asyncio.ensure_future(
+                self._by_password(key, user, secret, address, data_version)
+            )
             self._verifying[key] = verifying
             verifying.add_done_callback(lambda _: self._verifying.pop(key, None))
         return await asyncio.shield(verifying)
@@ -216,13 +221,15 @@ class Authenticator:
         return credential
 
     async def _by_password(
-        self, key: bytes, user: str, password: str, data_version: int
+        self, key: bytes, user: str, password: str, address: str, data_version: int
     ) -> Identity | None:
         credential = self._store.password_of_user(user)
         hashed = self._nobodys_hash if credential is None else credential.hash
-        good = await asyncio.get_running_loop().run_in_executor(
-            self._threads, _password_fits, hashed, password
-        )
+        known = user if credential is not None else ""
+        try:
+            good = await self._passwords.verify(address, known, hashed, password)
+        except QueueFull as error:
+            raise AuthenticationUnavailable("too many passwords wait to be verified") from error
         return self._keep(key, credential if good else None, data_version)
 
     def _keep(

@@ -111,7 +111,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add(
         "--proxy-protocol",
         action="store_true",
-        help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2)",
+        help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2), "
+        "those for MQTT may",
     )
     add(
         "--workers-share-port",

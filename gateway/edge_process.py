@@ -10,9 +10,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, open_admission
 from gateway.auth import Authenticator
 from gateway.lifetime import Started, serve_until_stopped
+from gateway.limits import HttpLimits
 from gateway.mqtt.certificates import listen_with_tls
 from gateway.mqtt.edge import NoAddresses, RelayClient
 from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
@@ -104,6 +106,8 @@ async def _start(
         mapping=options.mapping,
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
         admission=admission,
+        addresses=Addresses(HttpLimits()),
+        proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         reuse_port=settings.share_ports,
     )
     server.channel.chooses_members = False

@@ -375,7 +375,7 @@ class FrontConnection(asyncio.Protocol):
                     identity = await authenticator.authenticate_token(credentials.secret)
                 else:
                     identity = await authenticator.authenticate(
-                        credentials.user, credentials.secret
+                        credentials.user, credentials.secret, address
                     )
             except AuthenticationUnavailable:
                 identity = None

@@ -102,7 +102,10 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
         raise Refused(404, "this gateway does not speak MQTT")
     from gateway.mqtt.websocket import serve_mqtt_websocket
 
-    return await serve_mqtt_websocket(server, request)
+    services = request.app[SERVICES]
+    address = remote_of(request)
+    counted = address == (services.remotes.get(request.transport) or request.remote)
+    return await serve_mqtt_websocket(server, request, address, counted=counted)
 
 
 async def _openapi(_: web.Request) -> web.Response:

@@ -6,7 +6,7 @@ collector turns them into metrics when they are asked for.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
@@ -48,6 +48,8 @@ class GatewayMetrics:
         #: From the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
         self.latency_counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
         self.latency_sum = 0.0
+        #: What the MQTT listener counts, by event.
+        self.mqtt: Mapping[str, int] = {}
         #: Gauges: read when they are asked for.
         self.gauges: dict[str, tuple[str, Callable[[], float]]] = {}
 
@@ -76,7 +78,7 @@ class GatewayMetrics:
             return CounterMetricFamily(f"waylog_gateway_{name}", documentation, value=value)
 
         def labelled(
-            name: str, documentation: str, label: str, values: dict[str, int]
+            name: str, documentation: str, label: str, values: Mapping[str, int]
         ) -> CounterMetricFamily:
             family = CounterMetricFamily(f"waylog_gateway_{name}", documentation, labels=[label])
             for value, count in values.items():
@@ -94,6 +96,7 @@ class GatewayMetrics:
         yield labelled("pushes", "Messages to devices and viewers.", "channel", self.pushes)
         yield labelled("view_records", "Records read by views.", "topic", self.view_records)
         yield counter("viewer_events_skipped", "Not sent to slow viewers.", self.skipped)
+        yield labelled("mqtt", "What the MQTT listener has counted.", "event", self.mqtt)
         requests = CounterMetricFamily(
             "waylog_gateway_requests", "HTTP requests.", labels=["route", "status"]
         )

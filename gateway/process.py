@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway.addresses import TrustedProxies
+from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import DEVICES_PER_USER, Admission, open_admission
 from gateway.archive import Archive
 from gateway.arrivals import Arrival
@@ -132,6 +132,10 @@ class _Gateway:
             else open_admission(settings.users, store, settings.devices_per_user)
         )
         stack.callback(self.admission.close)
+        self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
+        #: Of HTTP and MQTT together: who guesses has no second door.
+        self.addresses = Addresses(self._limits)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
         self.authenticator = Authenticator(store, open_mode=settings.open_mode)
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
@@ -266,8 +270,9 @@ class _Gateway:
             bootstrap_servers=settings.bootstrap_servers,
             geo_url=settings.geo_url,
             local_viewer=settings.local_viewer,
-            limits=HttpLimits(append_timeout_s=settings.append_timeout_s),
-            proxies=TrustedProxies(settings.trusted_proxies),
+            limits=self._limits,
+            proxies=self._proxies,
+            shared_addresses=self.addresses,
             proxy_protocol=settings.proxy_protocol,
             mqtt=self.mqtt,
         )
@@ -307,9 +312,14 @@ class _Gateway:
             mapping=options.mapping,
             mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
             admission=self.admission,
+            addresses=self.addresses,
+            proxies=self._proxies if self._settings.proxy_protocol else None,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
+        self.metrics.mqtt = server.counters
+        for name, documentation in server.GAUGES.items():
+            self.metrics.gauge(f"mqtt_{name}", documentation, partial(server.gauge, name))
         waypoints = WaypointSource(
             server.router, self.places, self.location_view, self._loop.time, server.wake
         )

@@ -62,6 +62,8 @@ class Services:
     proxy_protocol: bool = False
     #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
     mqtt: MqttServer | None = None
+    #: What each address has here, over all listeners of the process; None: this one alone.
+    shared_addresses: Addresses | None = None
     addresses: Addresses = field(init=False)
     #: Large bodies being received: by user, and by address of those who are nobody yet.
     bodies: Shares = field(init=False)
@@ -75,7 +77,8 @@ class Services:
 
     def __post_init__(self) -> None:
         limits = self.limits
-        self.addresses = Addresses(limits)
+        shared = self.shared_addresses
+        self.addresses = shared if shared is not None else Addresses(limits)
         each = limits.body_bytes_each_max
         self.bodies = Shares(limits.all_body_bytes_max, each)
         self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)

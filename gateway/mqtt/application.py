@@ -26,7 +26,10 @@ class Identity(Protocol):
 class Authenticator(Protocol):
     """Decides who may connect."""
 
-    async def authenticate(self, user: str, password: str) -> Identity | None:
+    def remembers(self, user: str | None, secret: str) -> bool:
+        """Whether these credentials need no verification: they were shown before."""
+
+    async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
         """The identity, or None for an unknown user or a wrong password."""
 
     async def authenticate_certificate(self, name: str) -> Identity | None:

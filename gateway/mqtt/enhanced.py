@@ -81,6 +81,8 @@ class EnhancedAuthentication:
             )
             return
         if packet.reason_code == RE_AUTHENTICATE and connection.state == CONNECTED:
+            if not self._server.may_guess(connection):
+                return
             client.proof, client.steps = client.mechanism.begin(), 0
         elif packet.reason_code != CONTINUE_AUTHENTICATION or client.proof is None:
             self._refuse(connection, ReasonCode.PROTOCOL_ERROR, "AUTH that nobody has asked for")
@@ -109,7 +111,7 @@ class EnhancedAuthentication:
             progress = await client.proof.step(data)
         except ProofRefused as refusal:
             client.task = None
-            server.note_refusal(client.connect, str(refusal))
+            server.note_wrong_proof(connection, client.connect, str(refusal))
             self._refuse(connection, ReasonCode.NOT_AUTHORIZED, str(refusal))
             server.wake()
             return

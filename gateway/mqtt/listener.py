@@ -13,9 +13,11 @@ import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import Final
+from typing import Final, cast
 
+from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, QuotaExceeded
+from gateway.limits import HttpLimits
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
@@ -29,6 +31,7 @@ from gateway.mqtt.application import (
     Submitter,
 )
 from gateway.mqtt.connection import LINGER_S, Connection
+from gateway.mqtt.doors import ProxyDoor, TlsDoor
 from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal, SessionKey
@@ -36,7 +39,7 @@ from gateway.mqtt.mapping import TopicRule
 from gateway.mqtt.packets import Auth, Connect, Properties, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router, WillDue
-from gateway.mqtt.session import message_of
+from gateway.mqtt.session import CONNECTED, message_of
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
@@ -75,6 +78,8 @@ class MqttServer(Shell):
         mapping: Sequence[TopicRule] = (),
         mechanisms: Sequence[Mechanism] = (),
         admission: Admission | None = None,
+        addresses: Addresses | None = None,
+        proxies: TrustedProxies | None = None,
     ) -> None:
         router = Router(settings, rules, loop.time())
         self.counters: Counter[str] = router.counters
@@ -89,6 +94,10 @@ class MqttServer(Shell):
         )
         self.router.sources.append(self.channel)
         self._authenticator = authenticator
+        #: What each address has here; shared with the HTTP listener of the process.
+        self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
+        #: Whose connections may begin with a PROXY header.
+        self.proxies = proxies if proxies is not None else TrustedProxies()
         self._enhanced = EnhancedAuthentication(self, {each.name: each for each in mechanisms})
         self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
@@ -123,17 +132,21 @@ class MqttServer(Shell):
         self, endpoint: Endpoint, reuse_port: bool, context: ssl.SSLContext | None
     ) -> Endpoint:
         server = await self._loop.create_server(
-            lambda: MqttProtocol(self, Connection),
+            partial(self._accept, context),
             endpoint.host,
             endpoint.port,
             backlog=BACKLOG,
             reuse_port=reuse_port or None,
-            ssl=context,
-            ssl_handshake_timeout=self.settings.connect_timeout_s if context else None,
         )
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]
         return Endpoint(host, port)
+
+    def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
+        if context is not None:
+            return TlsDoor(self, context)
+        protocol: object = ProxyDoor(self) if self.proxies else MqttProtocol(self, Connection)
+        return cast(asyncio.BaseProtocol, protocol)
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, acknowledge what the log still confirms, and say goodbye."""
@@ -180,14 +193,31 @@ class MqttServer(Shell):
         # Only a CONNECT says who understands where else to go.
         heard = 0 if settings.other_server is None else settings.connections_redirected_max
         if len(self._protocols) > settings.connections_max + heard:
-            self.counters["connections_refused"] += 1
-            protocol.connection.abort = True
-            protocol.connection.refuse(ReasonCode.QUOTA_EXCEEDED, "too many connections")
-            self.wake()
+            self._turn_away(protocol, "too many connections")
+        elif not protocol.counted:
+            protocol.counted = self.may_connect(protocol.address)
+            if not protocol.counted:
+                self._turn_away(protocol, "too many connections from one address")
+
+    def _turn_away(self, protocol: MqttProtocol, text: str) -> None:
+        self.counters["connections_refused"] += 1
+        protocol.connection.abort = True
+        protocol.connection.refuse(ReasonCode.QUOTA_EXCEEDED, text)
+        self.wake()
+
+    def may_connect(self, address: str) -> bool:
+        """Count a connection of an address; False (and not counted) when it has too many."""
+        return self.addresses.may_ask(address) and self.addresses.connect(address)
+
+    def disconnected(self, address: str) -> None:
+        """A counted connection has ended."""
+        self.addresses.disconnect(address)
 
     def closed(self, protocol: MqttProtocol) -> None:
         """A socket is closed."""
         self._protocols.discard(protocol)
+        if protocol.counted:
+            self.disconnected(protocol.address)
         self.stalled.pop(protocol, None)
         self._enhanced.forget(protocol.connection)
         self.wake()
@@ -241,6 +271,16 @@ class MqttServer(Shell):
             except OSError:  # the peer is gone already
                 transport.abort()
 
+    #: Figures of the moment, and what they are.
+    GAUGES: Final = {
+        "connections": "Connections.",
+        "sessions": "Sessions, of clients that are connected or away.",
+        "offline_sessions": "Sessions of clients that are away.",
+        "retained_messages": "Retained messages.",
+        "retained_bytes": "Memory of retained messages.",
+        "publishes_in_flight": "Messages that wait for the log.",
+    }
+
     def gauges(self) -> dict[str, int]:
         """Figures of the moment."""
         return {
@@ -251,6 +291,10 @@ class MqttServer(Shell):
             "retained_bytes": self.router.retained.size_bytes,
             "publishes_in_flight": self.in_flight,
         }
+
+    def gauge(self, name: str) -> int:
+        """One of GAUGES."""
+        return self.gauges()[name]
 
     # --- CONNECT --------------------------------------------------------------------------------
 
@@ -272,23 +316,44 @@ class MqttServer(Shell):
             return
         method = (packet.properties or {}).get(PropertyId.AUTHENTICATION_METHOD)
         if isinstance(method, str):
-            self._enhanced.begin(connection, packet, method)
+            if self.may_guess(connection):
+                self._enhanced.begin(connection, packet, method)
             return
         task = self._loop.create_task(self._authenticate(connection, packet))
         self._authentications.add(task)
         task.add_done_callback(self._authentications.discard)
 
+    def may_guess(self, connection: Connection) -> bool:
+        """Whether an address may show what nobody has verified yet; if not, it is told so."""
+        protocol = connection.owner
+        if protocol is None or self.addresses.may_fail(protocol.address):
+            return True
+        self.counters["guesses_refused"] += 1
+        text = "too many wrong credentials from your address"
+        if connection.state == CONNECTED:
+            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, text)
+        else:
+            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, text)
+        self.wake()
+        return False
+
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:
         assigned = packet.client_id or _new_client_id()
         user = assigned if packet.username is None else packet.username
         identity: Identity | None = None
+        protocol = connection.owner
+        address = "" if protocol is None else protocol.address
         try:
             name = None if packet.password else _certified_name(connection)
+            password = (packet.password or b"").decode()
+            # Who is known goes on being served, whoever else guesses from the same address.
+            known = name is None and self._authenticator.remembers(user, password)
+            if not known and not self.may_guess(connection):
+                return
             if name is not None:
                 identity = await self._authenticator.authenticate_certificate(name)
             else:
-                password = (packet.password or b"").decode()
-                identity = await self._authenticator.authenticate(user, password)
+                identity = await self._authenticator.authenticate(user, password, address)
         except UnicodeDecodeError:
             pass
         except Exception as error:
@@ -298,6 +363,7 @@ class MqttServer(Shell):
             self.wake()
             return
         if identity is None:
+            self.addresses.failed(address)
             self._refuse(connection, packet)
         elif await self._claim(connection, identity, packet):
             connection.accept(packet, identity, self.time(), assigned_client_id=assigned)
@@ -325,6 +391,12 @@ class MqttServer(Shell):
                 self.wake()
                 return False
         return True
+
+    def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
+        """Count a proof that was wrong."""
+        if connection.owner is not None:
+            self.addresses.failed(connection.owner.address)
+        self.note_refusal(packet, reason)
 
     def note_refusal(self, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""
@@ -402,6 +474,8 @@ async def start_mqtt(
     mapping: Sequence[TopicRule] = (),
     mechanisms: Sequence[Mechanism] = (),
     admission: Admission | None = None,
+    addresses: Addresses | None = None,
+    proxies: TrustedProxies | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
@@ -420,6 +494,8 @@ async def start_mqtt(
         mapping=mapping,
         mechanisms=mechanisms,
         admission=admission,
+        addresses=addresses,
+        proxies=proxies,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

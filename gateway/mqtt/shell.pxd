@@ -42,6 +42,8 @@ cdef class MqttProtocol:
     cdef readonly object connection
     cdef readonly Shell server
     cdef public object transport
+    cdef public str address     # of the client; None: that of the transport
+    cdef public bint counted    # among the connections of its address
 
     cpdef process(self, double now)
     cdef int _adapt_reading(self) except -1

@@ -240,6 +240,9 @@ cdef class MqttProtocol:
     def connection_made(self, transport):
         self.transport = transport
         transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        if self.address is None:
+            peer = transport.get_extra_info("peername")
+            self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
         self.server.opened(self)
 
     def data_received(self, bytes data):
@@ -326,7 +329,8 @@ cdef class MqttProtocol:
     def peer(self):
         """Where the client is, for log lines."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
-        return f"{name[0]}:{name[1]}" if name else "?"
+        port = f":{name[1]}" if name and name[0] == self.address else ""
+        return f"{self.address}{port}" if self.address else "?"
 
 
 cdef bint has_failed(completion) except -1:

@@ -106,8 +106,13 @@ class WebSocketTransport:
                 return
 
 
-async def serve_mqtt_websocket(server: MqttServer, request: web.Request) -> web.WebSocketResponse:
-    """One client, until it or the server ends the connection."""
+async def serve_mqtt_websocket(
+    server: MqttServer, request: web.Request, address: str, *, counted: bool
+) -> web.WebSocketResponse:
+    """One client, until it or the server ends the connection.
+
+    `counted` says that the HTTP connection counts for `address` already.
+    """
     socket = web.WebSocketResponse(
         protocols=SUBPROTOCOLS,
         max_msg_size=server.settings.packet_bytes_max + 1024,
@@ -115,8 +120,13 @@ async def serve_mqtt_websocket(server: MqttServer, request: web.Request) -> web.
         timeout=5.0,
     )
     await socket.prepare(request)
-    transport = WebSocketTransport(socket, request.remote)
+    transport = WebSocketTransport(socket, address)
     protocol = MqttProtocol(server, Connection)
+    protocol.address = address
+    if not counted and not server.may_connect(address):
+        await socket.close(code=WSCloseCode.TRY_AGAIN_LATER)
+        return socket
+    protocol.counted = not counted
     transport.serve(protocol)
     sending = asyncio.create_task(transport.send_all())
     try:

@@ -73,7 +73,7 @@ async def mosquitto(folder: Path) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def own_listener(_folder: Path) -> AsyncIterator[int]:
     class Everybody(Users):
-        async def authenticate(self, user: str, password: str) -> User | None:
+        async def authenticate(self, user: str, password: str, address: str = "") -> User | None:
             return User(user, admin=True)
 
     class Everything(AccessRules):

@@ -42,7 +42,10 @@ class Users:
         self.known = known
         self.gate: asyncio.Event | None = None
 
-    async def authenticate(self, user: str, password: str) -> User | None:
+    def remembers(self, user: str | None, secret: str) -> bool:
+        return False
+
+    async def authenticate(self, user: str, password: str, address: str = "") -> User | None:
         if self.gate is not None:
             await self.gate.wait()
         if self.known is None:

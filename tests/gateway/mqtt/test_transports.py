@@ -104,7 +104,9 @@ async def over_http(platform: Platform, settings: Settings | None = None) -> Asy
         application = web.Application()
 
         async def serve(request: web.Request) -> web.WebSocketResponse:
-            return await serve_mqtt_websocket(platform.server, request)
+            return await serve_mqtt_websocket(
+                platform.server, request, request.remote or "", counted=True
+            )
 
         application.router.add_get("/mqtt", serve)
         runner = web.AppRunner(application)

@@ -1,0 +1,212 @@
+"""One address against the MQTT listener: its connections, and its guesses."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import ssl
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+import trustme
+
+from gateway.addresses import Addresses, TrustedProxies
+from gateway.auth import Authenticator
+from gateway.limits import HttpLimits
+from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.scram import mechanisms_over
+from gateway.users import UserStore
+from tests.gateway.mqtt import test_enhanced as scram
+from tests.gateway.mqtt.in_memory import Addresses as AddressView
+from tests.gateway.mqtt.in_memory import Locations, MemoryLog, Push, eventually
+from waylog.config import Endpoint
+
+STRANGER, NEIGHBOUR = "203.0.113.9", "198.51.100.7"
+RATE_EXCEEDED, WRONG = 0x9F, 0x86
+LIMITS = HttpLimits(failures_per_minute_per_address=5.0, connections_per_address_max=3)
+
+
+@pytest.fixture
+def users(tmp_path: Path) -> Iterator[UserStore]:
+    store = UserStore(tmp_path / "users.db")
+    yield store
+    store.close()
+
+
+@contextlib.asynccontextmanager
+async def listening(users: UserStore, addresses: Addresses) -> AsyncIterator[MqttServer]:
+    authenticator = Authenticator(users)
+    server = await start_mqtt(
+        Endpoint("127.0.0.1", 0),
+        submitter=MemoryLog(),
+        authenticator=authenticator,
+        address_view=AddressView(),
+        location_view=Locations(),
+        pusher=Push(),
+        mechanisms=mechanisms_over(users, open_mode=False),
+        addresses=addresses,
+        proxies=TrustedProxies(["127.0.0.1/32"]),
+    )
+    try:
+        yield server
+    finally:
+        await server.close()
+        authenticator.close()
+
+
+def text(value: str) -> bytes:
+    return len(value).to_bytes(2, "big") + value.encode()
+
+
+def connect(user: str, password: str) -> bytes:
+    body = b"\0\4MQTT\5\xc2\0\0\0" + text("c") + text(user) + text(password)
+    return bytes([0x10, len(body)]) + body
+
+
+class Through:
+    """A connection that a trusted proxy passes on."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader, self.writer = reader, writer
+
+    @classmethod
+    async def come(cls, server: MqttServer, address: str, first: bytes = b"") -> Through:
+        through = cls(*await asyncio.open_connection("127.0.0.1", server.endpoint.port))
+        header = f"PROXY TCP4 {address} 127.0.0.1 40000 1883\r\n".encode()
+        # In two pieces: a header need not come whole.
+        through.writer.write(header[:10])
+        await asyncio.sleep(0)
+        through.writer.write(header[10:] + first)
+        return through
+
+    async def code(self) -> int | None:
+        """The reason code of the CONNACK; None if there is none."""
+        async with asyncio.timeout(10):
+            head = await self.reader.read(4)
+        return head[3] if head[:1] == b"\x20" else None
+
+    def close(self) -> None:
+        self.writer.close()
+
+
+async def attempt(server: MqttServer, address: str, user: str, password: str) -> int | None:
+    through = await Through.come(server, address, connect(user, password))
+    code = await through.code()
+    through.close()
+    await eventually(lambda: server.gauge("connections") == 0)
+    return code
+
+
+async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
+    users: UserStore,
+) -> None:
+    token = users.add("ada")
+    assert token is not None
+    addresses = Addresses(LIMITS)
+    async with listening(users, addresses) as server:
+        assert await attempt(server, STRANGER, "ada", token) == 0
+        codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
+        assert codes == [WRONG] * 5 + [RATE_EXCEEDED] * 2
+        # The listener for HTTP asks the same counters.
+        assert not addresses.may_fail(STRANGER) and addresses.may_fail(NEIGHBOUR)
+        # Who is known goes on being served, whoever guesses from the same address.
+        assert await attempt(server, STRANGER, "ada", token) == 0
+        assert await attempt(server, NEIGHBOUR, "ada", token) == 0
+        assert server.counters["guesses_refused"] == 2
+
+
+async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:
+    addresses = Addresses(LIMITS)
+    async with listening(users, addresses) as server:
+        for _ in range(5):
+            addresses.failed(STRANGER)
+        assert await attempt(server, STRANGER, "ada", "a password") == RATE_EXCEEDED
+
+
+async def test_wrong_proofs_count_as_wrong_passwords_do(users: UserStore) -> None:
+    users.add("ada")
+    addresses = Addresses(LIMITS)
+    async with listening(users, addresses) as server:
+        for _ in range(5):
+            through = await Through.come(server, STRANGER)
+            client = scram.Client(through.reader, through.writer)
+            assert (await client.prove("ada", "wl_guess")).code == 0x87
+            through.close()
+        through = await Through.come(server, STRANGER)
+        client = scram.Client(through.reader, through.writer)
+        assert (await client.connect(b"n,,n=ada,r=abcdefgh")).code == RATE_EXCEEDED
+        through.close()
+
+
+async def test_an_address_has_its_share_of_connections_and_no_more(users: UserStore) -> None:
+    token = users.add("ada")
+    assert token is not None
+    addresses = Addresses(LIMITS)
+    async with listening(users, addresses) as server:
+        silent = [await Through.come(server, STRANGER) for _ in range(3)]
+        await eventually(lambda: server.gauge("connections") == 3)
+        refused = await Through.come(server, STRANGER, connect("ada", token))
+        assert await refused.code() is None
+        refused.close()
+        other = await Through.come(server, NEIGHBOUR, connect("ada", token))
+        assert await other.code() == 0
+        other.close()
+        silent.pop().close()
+        await eventually(lambda: server.gauge("connections") == 2)
+        again = await Through.come(server, STRANGER, connect("ada", token))
+        assert await again.code() == 0
+        for each in (*silent, again):
+            each.close()
+
+
+class Strangers(Addresses):
+    """Takes the machine itself for a stranger, as only tests do."""
+
+    def connect(self, address: str) -> bool:
+        return super().connect(STRANGER)
+
+    def disconnect(self, address: str) -> None:
+        super().disconnect(STRANGER)
+
+
+async def test_connections_count_before_tls_has_begun(users: UserStore) -> None:
+    token = users.add("ada")
+    assert token is not None
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    async with listening(users, Strangers(LIMITS)) as server:
+        await server.start_tls(Endpoint("127.0.0.1", 0), context)
+        port = server.tls_endpoint.port
+        silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
+        with pytest.raises((OSError, EOFError)):
+            await asyncio.open_connection(
+                "127.0.0.1", port, ssl=trusting, server_hostname="localhost"
+            )
+        for _, writer in silent:
+            writer.transport.abort()
+            writer.close()
+        async with asyncio.timeout(10):
+            while True:
+                with contextlib.suppress(OSError, EOFError):
+                    reader, writer = await asyncio.open_connection(
+                        "127.0.0.1", port, ssl=trusting, server_hostname="localhost"
+                    )
+                    break
+        writer.write(connect("ada", token))
+        assert (await reader.read(4))[3] == 0
+        writer.close()
+        await eventually(lambda: server.gauge("connections") == 0)
+
+
+async def test_a_direct_client_of_a_proxys_address_needs_no_header(users: UserStore) -> None:
+    token = users.add("ada")
+    assert token is not None
+    async with listening(users, Addresses(LIMITS)) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.endpoint.port)
+        writer.write(connect("ada", token))
+        assert (await reader.read(4))[3] == 0
+        writer.close()
