@@ -131,7 +131,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         type=int,
         default=50_000,
         metavar="N",
-        help="fixes of each partition that are read at the start (default: %(default)s)",
+        help="fixes of each partition that are read at the start for tracks, whatever has been "
+        "kept (default: %(default)s)",
+    )
+    add(
+        "--views",
+        type=Path,
+        metavar="DIR",
+        help="last positions and ids of fixes, so that they outlive the process (default: views in "
+        "--data)",
     )
     add(
         "--append-timeout",
@@ -189,6 +197,7 @@ def run(arguments: argparse.Namespace) -> int:
         client_id=arguments.client_id or f"gateway-{os.getpid()}",
         resolver_group=arguments.resolver_group,
         view_tail_records=arguments.view_tail,
+        views=arguments.views or DataDirectory(arguments.data).views,
         append_timeout_s=arguments.append_timeout,
     )
     configure_logging()

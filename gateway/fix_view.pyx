@@ -97,7 +97,10 @@ def take_fixes(
             PyByteArray_Resize(chunk, size + sizeof(Point))
             memcpy(PyByteArray_AS_STRING(chunk) + size, &point, sizeof(Point))
             tracked += sizeof(Point)
-        known_fixes.add(known)
+        if recent:
+            known_fixes.add(known)
+        else:
+            known_fixes.add_old(known)
         if known_fixes.times is not None:
             known_fixes.times.note(key_of_device(key), head.time, head.received)
         entry = newest.pop(device, None)

@@ -31,6 +31,7 @@ cdef class KnownFixes:
     cdef bint is_stored(self, const FixKey* fix) noexcept
     cdef void prefetch(self, int64_t key) noexcept
     cpdef add(self, int64_t key)
+    cpdef add_old(self, int64_t key)
     cdef int _save(self, uint64_t key) except -1
 
 

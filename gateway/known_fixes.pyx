@@ -187,6 +187,11 @@ cdef class KnownFixes:
             self._older = self._younger
             create(&self._younger, SLOTS_MIN)
 
+    cpdef add_old(self, int64_t key):
+        """Have the disk remember a key that is old, and needs no room in memory."""
+        if self.stored is not None:
+            self._save(<uint64_t> key if key else 1)
+
     cdef int _save(self, uint64_t key) except -1:
         cdef void* grown
         cdef Py_ssize_t room = max(2 * self._unsaved_room, <Py_ssize_t> SLOTS_MIN)

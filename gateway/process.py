@@ -19,7 +19,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.friend_filter import FriendFilter
 from gateway.http import HttpServer, start_http
-from gateway.known_fixes import KnownFixes, fix_key
+from gateway.known_fixes import KnownFixes, fix_key, use_secret
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
@@ -34,19 +34,19 @@ from gateway.push import Pusher
 from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.services import Services
+from gateway.siphash import KEY_BYTES
 from gateway.submit import Submitter
 from gateway.telling import Telling
 from gateway.users import UserStore
+from gateway.view_keeper import ViewKeeper
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 from gateway.web_push import WebPush
 from waylog.batch_producer import open_producer
-from waylog.batch_reader import open_reader
 from waylog.config import Endpoint
 from waylog.garbage import look_for_garbage_less_often
-from waylog.sealing import LogProducer, opener, sealed_if_configured
+from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry, now_ms
-from waylog.topics import ADDRESS, LOCATION
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
@@ -56,6 +56,8 @@ logger = logging.getLogger(__name__)
 #: At 20,000 fixes a second phones may come again with the same one for 50 s at least: after a storm
 #: it took the last of 100,000 half of that. 16 to 32 bytes each, where there are so many.
 _KNOWN_FIXES_MAX: Final = 2_000_000
+#: The secret's name, of the hash that makes keys of fixes.
+_KEYS_SECRET: Final = "fix keys"  # noqa: S105
 
 
 #: So long a start waits for favourite places to be read.
@@ -79,6 +81,8 @@ class GatewaySettings:
     client_id: str = "gateway"
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
+    #: Where last positions and ids of fixes outlive the process; None: nowhere.
+    views: Path | None = None
     append_timeout_s: float = HttpLimits.append_timeout_s
     trusted_proxies: tuple[str, ...] = ()
     proxy_protocol: bool = False
@@ -144,6 +148,8 @@ class _Gateway:
             loop,
         )
         stack.push_async_callback(self.producer.close)
+        # Before the first key is made: what is kept of them is of use to the next process.
+        use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
         known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)
         self.address_view = AddressView()
@@ -195,36 +201,23 @@ class _Gateway:
         stack.push_async_callback(self.pipeline.close)
 
     async def start(self) -> None:
-        """Listen as soon as the views know what the log has.
+        """Listen as soon as the views know what they knew before and what came since.
 
         Before that a repeated fix could not be told from a new one.
         """
         # Friends are told of nobody's position before it is known where people live.
         looking = asyncio.create_task(self._look_up_places())
         self._stack.callback(looking.cancel)
-        tail = self._settings.view_tail_records
-        for view, topic, newest, fetching in (
-            # At once: what another worker has stored must soon be known as a repeat here.
-            (self.location_view, LOCATION, tail, {"fetch_min_bytes": 1}),
-            # Compacted: all of it is little more than the newest of each device.
-            (self.address_view, ADDRESS, None, {}),
-        ):
-            reader = open_reader(
-                self._settings.bootstrap_servers,
-                f"{self._settings.client_id}-{topic}",
-                topic,
-                self._loop,
-                on_records=view.on_records,
-                on_caught_up=view.on_caught_up,
-                tail=newest,
-                opened=opener(self._settings.bootstrap_servers),
-                **fetching,
-            )
-            reader.start()
-            self._stack.push_async_callback(reader.close)
-        await self.location_view.caught_up.wait()
-        await self.address_view.caught_up.wait()
-        self.address_view.on_erased(self._forget)
+        keeper = self.keeper = ViewKeeper(
+            self._settings.bootstrap_servers,
+            self._settings.client_id,
+            self.location_view,
+            self.address_view,
+            folder=self._settings.views,
+            tail=self._settings.view_tail_records,
+        )
+        self._stack.push_async_callback(keeper.close)
+        await keeper.start()
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),
@@ -353,6 +346,11 @@ class _Gateway:
         gauge("viewers", "Live viewers.", lambda: len(self.viewers))
         gauge("devices", "Devices known.", lambda: len(self.location_view))
         gauge("known_fixes", "Ids remembered.", lambda: len(self.location_view.known_fixes))
+        gauge(
+            "view_unread_records",
+            "Records of before the start that are still to be read.",
+            lambda: self.keeper.unread,
+        )
         for view in (self.location_view, self.address_view):
             gauge(
                 f"{view.topic}_view_delay_seconds",

@@ -191,6 +191,12 @@ class _View:
         """Take what `newest` has had before."""
         self._take(device, live, value)
 
+    def reset(self) -> None:
+        """Forget what was restored."""
+        for device in list(self.newest):
+            self._drop(device)
+        self.evicted = False
+
     def _take(self, device: str, live: int, value: bytes) -> bool:
         """Keep a value unless a newer one is known; returns whether it was kept."""
         entry = self.newest.pop(device, None)
@@ -344,7 +350,10 @@ class LocationView(_View):
         except (ValueError, OverflowError, RecursionError, msgspec.DecodeError, struct.error):
             self._unreadable(record)
             return
-        self.known_fixes.add(fix_key(device, head.id))
+        if recent:
+            self.known_fixes.add(fix_key(device, head.id))
+        else:
+            self.known_fixes.add_old(fix_key(device, head.id))
         if self.known_fixes.times is not None:
             self.known_fixes.times.add(device_key(device), head.time, head.received)
         if recent:

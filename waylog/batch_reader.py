@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -56,6 +56,8 @@ def open_reader(
     on_records: Callable[[list[Any]], None],
     on_caught_up: Callable[[], None] | None = None,
     tail: int | None = None,
+    starts: Mapping[int, int] | None = None,
+    ends: Mapping[int, int] | None = None,
     opened: Callable[[Sequence[Message]], list[Message]] | None = None,
     **fetching: Any,
 ) -> LogReader | BatchReader:
@@ -68,6 +70,8 @@ def open_reader(
             on_records=on_records,
             on_caught_up=on_caught_up,
             tail=tail,
+            starts=starts,
+            ends=ends,
             opened=opened,
             **fetching,
         )
@@ -76,6 +80,8 @@ def open_reader(
         on_records=on_records,
         on_caught_up=on_caught_up,
         tail=tail,
+        starts=starts,
+        ends=ends,
         **fetching,
     )
 
@@ -87,7 +93,10 @@ class BatchReader:
     was in the log at the start has been handed over. Only what is committed is read.
 
     `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
-    each partition.
+    each partition. `starts` names the offsets instead; a partition that it does not name is read
+    from its beginning. With `ends` only the partitions that it names are read, and only so far:
+    then the reader has caught up, and reads no more. `leisurely`: at least as long as the records
+    of an answer took, the event loop is left to others.
     """
 
     def __init__(
@@ -100,6 +109,9 @@ class BatchReader:
         on_records: Callable[[list[Any]], None],
         on_caught_up: Callable[[], None] | None = None,
         tail: int | None = None,
+        starts: Mapping[int, int] | None = None,
+        ends: Mapping[int, int] | None = None,
+        leisurely: bool = False,
         fetch_min_bytes: int = FETCH_MIN_BYTES,
         fetch_wait_max_ms: int = FETCH_WAIT_MS,
     ) -> None:
@@ -111,6 +123,9 @@ class BatchReader:
         self._on_records = on_records
         self._on_caught_up = on_caught_up
         self._tail = tail
+        self._starts = starts
+        self._until = ends
+        self._leisurely = leisurely
         self._min_bytes = fetch_min_bytes
         self._wait_ms = fetch_wait_max_ms
         # Next offset of each partition, and where those ended at the start that are still behind.
@@ -212,14 +227,22 @@ class BatchReader:
         first_time = self._ends is None
         ends: dict[int, int] = {}
         for node, partitions in leaders.items():
-            new = [partition for partition in partitions if partition not in self._positions]
+            new = [
+                each
+                for each in partitions
+                if each not in self._positions and (self._until is None or each in self._until)
+            ]
             if not new:
                 continue
             starts = await self._offsets(connections[node], new, EARLIEST)
             latest = await self._offsets(connections[node], new, LATEST)
             for partition in new:
                 start, end = starts[partition], latest[partition]
-                if self._tail is not None and first_time:
+                if self._until is not None:
+                    end = min(end, self._until[partition])
+                if self._starts is not None:
+                    start = min(max(start, self._starts.get(partition, start)), end)
+                elif self._tail is not None and first_time:
                     start = max(start, end - self._tail)
                 self._positions[partition] = start
                 if start < end:
@@ -250,6 +273,11 @@ class BatchReader:
         order = list(partitions)
         idle = False
         while True:
+            if self._until is not None:
+                order = [each for each in order if self._ends and each in self._ends]
+                if not order:
+                    await asyncio.sleep(_REFRESH_S)
+                    continue
             body = await connection.ask(
                 requests.FETCH,
                 requests.fetch(
@@ -279,6 +307,7 @@ class BatchReader:
 
     async def _take(self, partition: int, batches: bytes, aborted: AbortedTransactions) -> None:
         records: list[Any]
+        began = self._loop.time()
         records, position, unread_end = read_batches(
             batches, partition, self._positions[partition], aborted
         )
@@ -289,7 +318,7 @@ class BatchReader:
             )
             self._hand_over(partition, records, unread_end)
         elif len(batches) >= _BEHIND_BYTES:
-            await asyncio.sleep(0)
+            await asyncio.sleep(self._loop.time() - began if self._leisurely else 0)
 
     def _hand_over(self, partition: int, records: list[Any], position: int) -> None:
         self._positions[partition] = position

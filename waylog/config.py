@@ -120,6 +120,11 @@ class DataDirectory:
         return self.root / "places"
 
     @property
+    def views(self) -> Path:
+        """What gateways know, so that they need not read the log again."""
+        return self.root / "views"
+
+    @property
     def logs(self) -> Path:
         """What the processes print, one file each."""
         return self.root / "logs"

@@ -379,8 +379,10 @@ class LogReader:
     view slows its reader down instead of filling the memory.
 
     `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
-    each partition. `opened` makes of sealed records what can be read (waylog.value_keys); records
-    that it leaves out are not handed over.
+    each partition. `starts` names the offsets instead; a partition that it does not name is read
+    from its beginning. With `ends` only the partitions that it names are read, and only so far:
+    then the reader has caught up, and reads no more. `opened` makes of sealed records what can be
+    read (waylog.value_keys); records that it leaves out are not handed over.
     """
 
     BATCH_RECORDS: Final = 5000
@@ -396,10 +398,16 @@ class LogReader:
         on_records: Callable[[list[Message]], None],
         on_caught_up: Callable[[], None] | None = None,
         tail: int | None = None,
+        starts: Mapping[int, int] | None = None,
+        ends: Mapping[int, int] | None = None,
+        leisurely: bool = False,
         opened: Callable[[Sequence[Message]], list[Message]] | None = None,
         **more: Any,
     ) -> None:
         self._opened = opened
+        self._starts = starts
+        self._until = ends
+        self._leisurely = leisurely
         self._topics = topics
         self._loop = loop
         self._on_records = on_records
@@ -433,8 +441,11 @@ class LogReader:
             waiting_for = self._assign()
             if not waiting_for:
                 self._hand_over(self._caught_up)
-            while not self._stopping.is_set():
+            while not self._stopping.is_set() and (waiting_for or self._until is None):
+                began = time.monotonic()
                 records = self._next_records()
+                if self._leisurely:
+                    self._stopping.wait(time.monotonic() - began)
                 if records:
                     self._slots.acquire()
                     if self._stopping.is_set():
@@ -476,8 +487,16 @@ class LogReader:
         assignment: list[TopicPartition] = []
         for topic in self._topics:
             for partition in self._partitions(topic):
+                if self._until is not None and partition not in self._until:
+                    continue
                 low, high = self._watermarks(topic, partition)
-                if self._tail is None:
+                if self._until is not None:
+                    high = min(high, self._until[partition])
+                if self._starts is not None:
+                    start = min(max(low, self._starts.get(partition, low)), high)
+                    if self._until is not None and start == high:
+                        continue
+                elif self._tail is None:
                     start = OFFSET_BEGINNING
                 elif self._tail == 0:
                     start = high

@@ -1,0 +1,469 @@
+"""Keeps what the views know beyond the process, and brings them up to date when it starts.
+
+A snapshot (gateway.view_snapshot) is written every half minute in which something came, soon after
+an erasure, and at the stop. The next process of the same folder reads the log from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import logging
+import os
+import time
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final, TypeVar, TypeVarTuple
+
+from gateway.device_times import DeviceTimes
+from gateway.key_runs import KeyRuns, alive
+from gateway.known_fixes import device_key
+from gateway.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, fits, plan
+from gateway.stored_keys import StoredKeys
+from gateway.view_snapshot import VERSION, Entry, Head, RunEntry, SavedTopic, Unfit, read, write
+from gateway.views import AddressView, LocationView, Record
+from waylog.batch_reader import BatchReader, open_reader
+from waylog.kafka import LogReader, LogUnreachable
+from waylog.sealing import opener, shared_key_ring
+from waylog.topic_extent import TopicExtent, topic_extent
+from waylog.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
+
+_Result = TypeVar("_Result")
+_Arguments = TypeVarTuple("_Arguments")
+
+_SAVE_S: Final = 30.0
+#: As many keys are saved at once when they come quicker.
+_SAVE_KEYS: Final = 500_000
+_WATCH_S: Final = 0.25
+_EXPIRE_S: Final = 3600.0
+_RETRY_S: Final = 0.2
+#: What one turn of the event loop takes of the views: a fraction of a millisecond.
+_SLICE: Final = 1_000
+#: Tracks of what was before are there soon after the start.
+_RECENT_S: Final = 2.0
+_DAY_S: Final = 24 * 3600
+_FOLDERS_MAX: Final = 64
+_SNAPSHOT: Final = "snapshot"
+
+
+class _Folder:
+    """One of the folders of a parent that no other process uses."""
+
+    def __init__(self, parent: Path) -> None:
+        """Raises OSError."""
+        for number in range(1, _FOLDERS_MAX + 1):
+            self.path = parent / str(number)
+            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
+            try:
+                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                os.close(self._lock)
+            else:
+                return
+        raise OSError(f"{parent} is used by {_FOLDERS_MAX} processes already")
+
+    def close(self) -> None:
+        """Let another process have it."""
+        os.close(self._lock)
+
+
+class ViewKeeper:
+    """Both views of one gateway process, their readers, and their folder."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        locations: LocationView,
+        addresses: AddressView,
+        *,
+        folder: Path | None,
+        tail: int,
+        behind_max: int = BEHIND_MAX,
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._client_id = client_id
+        self._locations = locations
+        self._addresses = addresses
+        self._parent = folder
+        self._tail = tail
+        self._behind_max = behind_max
+        self._loop = asyncio.get_running_loop()
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="views")
+        self._folder: _Folder | None = None
+        self._runs: KeyRuns | None = None
+        self._entries: list[RunEntry] = []
+        self._identities: dict[str, str] = {}
+        self._first: Mapping[int, int] = {}
+        # Keys that could not be written, in front of those that came since.
+        self._unwritten = b""
+        self._readers: list[LogReader | BatchReader] = []
+        #: Stretches of each topic that have not been read: first offset left, end.
+        self.gaps: dict[str, Stretches] = {LOCATION: {}, ADDRESS: {}}
+        self._urgent = False
+        self._changed = False
+        self._failing = False
+        self._stopping = asyncio.Event()
+        self._saving: asyncio.Task[None] | None = None
+        self._saved = self._expired = self._loop.time()
+
+    @property
+    def unread(self) -> int:
+        """Records of before the start that have not been read so far."""
+        return sum(end - offset for gaps in self.gaps.values() for offset, end in gaps.values())
+
+    async def start(self) -> None:
+        """Return when the views know what they knew before and what came since."""
+        extents = {topic: await self._extent(topic) for topic in (LOCATION, ADDRESS)}
+        self._identities = {topic: extent.identity for topic, extent in extents.items()}
+        self._first = extents[LOCATION].first
+        head = await self._restore(extents) if self._open_folder() else None
+        plans = {
+            topic: plan(
+                *(None if head is None else head.topics.get(topic), extent),
+                *(self._tail, self._behind_max),
+            )
+            for topic, extent in extents.items()
+        }
+        self.gaps = {topic: dict(each.gaps) for topic, each in plans.items()}
+        self._locations.positions.update(plans[LOCATION].starts)
+        self._addresses.positions.update(plans[ADDRESS].starts)
+        # At once: what another worker has stored must soon be known as a repeat here.
+        self._read(self._locations, plans[LOCATION], {"fetch_min_bytes": 1})
+        self._read(self._addresses, plans[ADDRESS], {})
+        await self._locations.caught_up.wait()
+        await self._addresses.caught_up.wait()
+        self._addresses.on_erased(self._erased)
+        await self._read_recent(plans[LOCATION].recent)
+        self._read_gap(LOCATION)
+        self._read_gap(ADDRESS)
+        if self._folder is not None:
+            self._saving = self._loop.create_task(self._keep_saving())
+
+    async def close(self) -> None:
+        """Save what there is, and stop reading."""
+        self._stopping.set()
+        if self._saving is not None:
+            await self._saving
+        for reader in self._readers:
+            await reader.close()
+        if self._saving is not None:
+            await self.save()
+        self._thread.shutdown(wait=False)
+        if self._folder is not None:
+            self._folder.close()
+
+    # --- the start ------------------------------------------------------------------------------
+
+    async def _extent(self, topic: str) -> TopicExtent:
+        while True:
+            try:
+                return await self._in_thread(topic_extent, self._servers, self._client_id, topic)
+            except LogUnreachable as error:
+                logger.debug("not yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    def _open_folder(self) -> bool:
+        if self._parent is None:
+            return False
+        try:
+            self._folder = _Folder(self._parent)
+        except OSError as error:
+            logger.warning(
+                "last positions and ids of fixes are not kept beyond this process: %s", error
+            )
+            return False
+        stored = StoredKeys()
+        self._runs = KeyRuns(self._folder.path, stored)
+        self._locations.known_fixes.keep(stored, DeviceTimes())
+        return True
+
+    async def _restore(self, extents: Mapping[str, TopicExtent]) -> Head | None:
+        assert self._folder is not None
+        assert self._runs is not None
+        try:
+            head, parts = await self._in_thread(read, self._folder.path / _SNAPSHOT)
+            if head.key_check != _key_check():
+                raise Unfit("it is of another installation")
+            for topic, extent in extents.items():
+                if topic not in head.topics or not fits(head.topics[topic], extent):
+                    raise Unfit(f"it is of another log: topic {topic}")
+            restored = await self._restore_entries(parts)
+        except Unfit as error:
+            logger.info("views are built from the log, without a snapshot: %s", error)
+            self._locations.reset()
+            self._addresses.reset()
+            self._locations.known_fixes.keep(StoredKeys(), DeviceTimes())
+            self._runs = KeyRuns(self._folder.path, self._stored)
+            self._runs.use([])
+            return None
+        self._entries = alive(await self._in_thread(self._runs.open, head.runs), self._first)
+        self._runs.use(self._entries)
+        self._addresses.erasures.restore(head.erased)
+        self._times.forgot = head.forgot
+        logger.info(
+            "views had %d entries, and keys of %d fixes in %d files",
+            restored,
+            len(self._stored),
+            len(self._entries),
+        )
+        return head
+
+    async def _restore_entries(self, parts: Iterator[tuple[str, list[Entry]]]) -> int:
+        ring = shared_key_ring(self._servers)
+        views = {LOCATION: self._locations, ADDRESS: self._addresses}
+        count = 0
+        for topic, kept in parts:
+            view = views.get(topic)
+            if view is None:
+                continue
+            entries = kept if ring is None else await self._in_thread(_opened, ring, kept)
+            count += len(entries)
+            for device, live, greatest, value in entries:
+                view.restore(device, live, value)
+                if greatest is not None:
+                    self._times.restore(device_key(device), greatest)
+            await asyncio.sleep(0)
+        return count
+
+    @property
+    def _times(self) -> DeviceTimes:
+        times = self._locations.known_fixes.times
+        assert times is not None
+        return times
+
+    @property
+    def _stored(self) -> StoredKeys:
+        stored = self._locations.known_fixes.stored
+        assert stored is not None
+        return stored
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read(
+        self, view: LocationView | AddressView, planned: ReadingPlan, fetching: dict[str, Any]
+    ) -> None:
+        self._open(view.topic, view.topic, view.on_records, view.on_caught_up, planned.starts,
+                   **fetching)  # fmt: skip
+
+    def _open(
+        self,
+        name: str,
+        topic: str,
+        on_records: Callable[[list[Any]], None],
+        on_caught_up: Callable[[], None],
+        starts: Mapping[int, int],
+        **more: Any,
+    ) -> LogReader | BatchReader:
+        reader = open_reader(
+            self._servers,
+            f"{self._client_id}-{name}",
+            topic,
+            self._loop,
+            on_records=on_records,
+            on_caught_up=on_caught_up,
+            starts=starts,
+            opened=opener(self._servers),
+            **more,
+        )
+        reader.start()
+        self._readers.append(reader)
+        return reader
+
+    async def _read_recent(self, stretches: Stretches) -> None:
+        """Have the tracks of what the snapshot covers; not for long."""
+        if not stretches:
+            return
+        done = asyncio.Event()
+
+        def on_records(records: list[Record]) -> None:
+            self._locations.on_old_records(records, self._addresses.erasures, {}, recent=True)
+
+        self._open(
+            "recent",
+            LOCATION,
+            on_records,
+            done.set,
+            {partition: first for partition, (first, _) in stretches.items()},
+            ends={partition: end for partition, (_, end) in stretches.items()},
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RECENT_S):
+                await done.wait()
+
+    def _read_gap(self, topic: str) -> None:
+        """Read beside everything else what is too much for the start."""
+        gaps = self.gaps[topic]
+        if not gaps:
+            return
+        logger.info(
+            "%s: %d older records are read beside everything else",
+            topic,
+            sum(end - first for first, end in gaps.values()),
+        )
+
+        def on_records(records: list[Record]) -> None:
+            positions: dict[int, int] = {}
+            if topic == LOCATION:
+                self._locations.on_old_records(
+                    records, self._addresses.erasures, positions, recent=False
+                )
+            else:
+                self._addresses.on_old_records(records, positions)
+            for partition, position in positions.items():
+                if partition in gaps:
+                    end = gaps[partition][1]
+                    gaps[partition] = (min(position, end), end)
+            self._changed = True
+
+        def on_caught_up() -> None:
+            gaps.clear()
+            self._changed = True
+            logger.info("%s: all older records have been read", topic)
+
+        self._open(
+            f"older-{topic}",
+            topic,
+            on_records,
+            on_caught_up,
+            {partition: first for partition, (first, _) in gaps.items()},
+            ends={partition: end for partition, (_, end) in gaps.items()},
+            leisurely=True,
+        )
+
+    def _erased(self, device: str, erased_ms: int) -> None:
+        self._locations.forget(device, erased_ms)
+        self._urgent = True
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    async def _keep_saving(self) -> None:
+        taken = -1
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WATCH_S):
+                    await self._stopping.wait()
+            known = self._locations.known_fixes
+            now = self._loop.time()
+            records = self._locations.records + self._addresses.records
+            due = now - self._saved >= _SAVE_S and (records != taken or self._changed)
+            if not (due or self._urgent or known.unsaved >= _SAVE_KEYS):
+                continue
+            taken, self._urgent, self._changed = records, False, False
+            try:
+                await self.save()
+                if now - self._expired >= _EXPIRE_S:
+                    self._expired = now
+                    self._first = (await self._extent(LOCATION)).first
+            except Exception:
+                # Whatever it was: the next snapshot may succeed, and the log has everything.
+                logger.exception("a snapshot of the views failed")
+            self._saved = self._loop.time()
+
+    async def save(self) -> None:
+        """Write a snapshot; what it holds may be newer than the offsets in it, never older."""
+        assert self._runs is not None
+        known, now_ms = self._locations.known_fixes, time.time_ns() // 1_000_000
+        positions = {
+            view.topic: dict(view.positions) for view in (self._locations, self._addresses)
+        }
+        head = Head(
+            VERSION,
+            _key_check(),
+            {
+                topic: SavedTopic(self._identities[topic], positions[topic], dict(self.gaps[topic]))
+                for topic in positions
+            },
+            [],
+            self._addresses.erasures.pairs(now_ms),
+            self._times.forgot or self._locations.evicted,
+        )
+        keys = self._unwritten + known.take_unsaved()
+        parts = await self._collected()
+        try:
+            entries, self._unwritten = await self._in_thread(self._write, head, keys, parts)
+        except OSError as error:
+            if not self._failing:
+                logger.error("the views' snapshot cannot be written; trying again: %s", error)
+            self._failing, self._urgent = True, False
+            self._unwritten = keys
+            return
+        if self._failing:
+            self._failing = False
+            logger.info("the views' snapshot is written again")
+        self._entries = entries
+        self._runs.use(entries)
+
+    async def _collected(self) -> list[tuple[str, list[Entry]]]:
+        """All entries, a slice in each turn of the event loop."""
+        parts: list[tuple[str, list[Entry]]] = []
+        for view in (self._locations, self._addresses):
+            names = list(view.newest)
+            for at in range(0, len(names), _SLICE):
+                entries = []
+                for device in names[at : at + _SLICE]:
+                    entry = view.newest.get(device)
+                    if entry is None:
+                        continue
+                    greatest = (
+                        self._times.time_of(device_key(device)) if view.topic == LOCATION else None
+                    )
+                    entries.append(Entry(device, entry[0], greatest, entry[1]))
+                parts.append((view.topic, entries))
+                await asyncio.sleep(0)
+        return parts
+
+    def _write(
+        self, head: Head, keys: bytes, parts: list[tuple[str, list[Entry]]]
+    ) -> tuple[list[RunEntry], bytes]:
+        """In the thread; returns the files of keys that count now. Raises OSError."""
+        assert self._runs is not None
+        assert self._folder is not None
+        today = int(time.time()) // _DAY_S
+        entries = alive(self._entries, self._first)
+        if keys:
+            covers = dict(head.topics[LOCATION].next)
+            entries.append(self._runs.write(keys, today, covers))
+        head.runs = self._runs.merged(entries, today)
+        ring = shared_key_ring(self._servers)
+        sealed = parts if ring is None else ((topic, _sealed(ring, each)) for topic, each in parts)
+        write(self._folder.path / _SNAPSHOT, head, sealed)
+        return head.runs, b""
+
+    async def _in_thread(
+        self, function: Callable[[*_Arguments], _Result], *arguments: *_Arguments
+    ) -> _Result:
+        return await self._loop.run_in_executor(self._thread, function, *arguments)
+
+
+def _key_check() -> int:
+    return device_key("waylog")
+
+
+def _sealed(ring: Any, entries: list[Entry]) -> list[Entry]:
+    return [
+        each._replace(value=ring.seal_if_known(each.value, each.device.encode()))
+        for each in entries
+    ]
+
+
+def _opened(ring: Any, entries: list[Entry]) -> list[Entry]:
+    """The entries without those that nobody can read any more. Raises Unfit."""
+    from waylog.value_encryption import NotAuthentic
+
+    opened = []
+    for entry in entries:
+        try:
+            value = ring.open_value(entry.value, entry.device.encode())
+        except NotAuthentic:
+            continue
+        except LogUnreachable as error:
+            raise Unfit(str(error)) from error
+        if value is not None:
+            opened.append(entry._replace(value=value))
+    return opened

@@ -1,0 +1,259 @@
+"""What views know outlives their process: on a real broker, with a log of its own for each test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from gateway.known_fixes import fix_key
+from gateway.view_keeper import ViewKeeper
+from gateway.views import AddressView, LocationView
+from tests.consumers.running import Broker
+from tests.gateway.records import NOW, address, fix
+from waylog.kafka import client_config, ensure_topics, producer_config
+from waylog.messages import Address, Fix, encode
+
+DEVICES = 40
+
+
+class Log:
+    """A broker, and what the test writes to it."""
+
+    def __init__(self, broker: Broker) -> None:
+        self.broker = broker
+        self._producer = Producer(producer_config(self.broker.address, "test", linger_ms=0))
+
+    def append(self, *messages: Fix | Address) -> None:
+        for message in messages:
+            topic = "location" if isinstance(message, Fix) else "address"
+            self._producer.produce(topic, encode(message), message.device.encode())
+        assert self._producer.flush(20) == 0
+
+    def erase(self, device: str) -> None:
+        """As `waylog history erase` says it."""
+        self._producer.produce("address", None, device.encode())
+        assert self._producer.flush(20) == 0
+
+    def start_again(self) -> None:
+        """With other topics of the same names."""
+        admin = AdminClient(client_config(self.broker.address, "test"))
+        for done in admin.delete_topics(["location", "address"]).values():
+            done.result(10)
+        ensure_topics(self.broker.address)
+
+    def forget_everything(self) -> None:
+        """As retention does, in the end."""
+        admin = AdminClient(client_config(self.broker.address, "test"))
+        count = len(admin.list_topics("location", timeout=10).topics["location"].partitions)
+        partitions = [TopicPartition("location", each, -1) for each in range(count)]
+        for done in admin.delete_records(partitions).values():
+            done.result(10)
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("broker"))
+    ensure_topics(running.address)
+    yield running
+    running.process.stop()
+
+
+@pytest.fixture
+def log(broker: Broker) -> Iterator[Log]:
+    running = Log(broker)
+    yield running
+    running.start_again()
+
+
+class Views:
+    """Both views, and their keeper."""
+
+    def __init__(self, log: Log, folder: Path | None, behind_max: int) -> None:
+        self.locations, self.addresses = LocationView(), AddressView()
+        self.keeper = ViewKeeper(
+            log.broker.address,
+            "test",
+            self.locations,
+            self.addresses,
+            folder=folder,
+            tail=5,
+            behind_max=behind_max,
+        )
+
+    def newest(self) -> dict[str, int]:
+        return {name: fix.time for name in self.locations.devices() if (fix := self.fix(name))}
+
+    def fix(self, device: str) -> Fix | None:
+        return self.locations.latest(device)
+
+    def knows(self, *fixes: Fix) -> bool:
+        return all(fix_key(each.device, each.id) in self.locations.known_fixes for each in fixes)
+
+
+@asynccontextmanager
+async def views(log: Log, folder: Path | None, behind_max: int = 100_000) -> AsyncIterator[Views]:
+    started = Views(log, folder, behind_max)
+    try:
+        await started.keeper.start()
+        yield started
+    finally:
+        await started.keeper.close()
+
+
+async def until(condition: Callable[[], bool], what: str) -> None:
+    for _ in range(1500):
+        if condition():
+            return
+        await asyncio.sleep(0.02)
+    pytest.fail(what)
+
+
+def fixes(times: Iterable[int]) -> list[Fix]:
+    return [fix(f"u{time % DEVICES}/phone", NOW + time) for time in times]
+
+
+def files(folder: Path) -> bytes:
+    return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+
+
+async def test_what_was_known_is_known_again_although_the_log_has_lost_it(
+    log: Log, tmp_path: Path
+) -> None:
+    sent = fixes(range(400))
+    log.append(*sent, address("u1/phone"))
+    async with views(log, tmp_path / "views") as first:
+        expected = first.newest()
+        assert len(expected) == DEVICES
+    later = fixes(range(400, 500))
+    log.append(*later)
+    async with views(log, tmp_path / "views") as second:
+        # Nothing is read twice but for tracks.
+        assert second.locations.records == 100
+        assert second.knows(*sent, *later)
+        assert second.addresses.latest("u1/phone") == address("u1/phone")
+        assert second.newest() == {each.device: each.time for each in later}
+        # A buffered fix of before.
+        log.append(fix("u1/phone", NOW - 3_600_000))
+        await until(lambda: second.locations.records == 101, "the late fix is not read")
+        assert second.newest() == {each.device: each.time for each in later}
+    log.forget_everything()
+    async with views(log, tmp_path / "views") as third:
+        assert third.newest() == second.newest()
+        assert third.locations.records == 0
+
+
+async def test_a_long_log_is_read_beside_everything_else(log: Log, tmp_path: Path) -> None:
+    # The newest of each device is first in the log.
+    sent = fixes(range(1000, 0, -1))
+    log.append(*sent, *(address(f"u{number}/phone") for number in range(DEVICES)))
+    async with views(log, tmp_path / "views", behind_max=10) as first:
+        assert first.locations.records < 100
+        await until(lambda: not first.keeper.unread, "the log is not read to its beginning")
+        assert first.newest() == {each.device: each.time for each in reversed(sent)}
+        assert len(first.addresses) == DEVICES
+    async with views(log, tmp_path / "views", behind_max=10) as second:
+        assert second.locations.records == 0
+        assert second.newest() == first.newest()
+        assert second.knows(*sent)
+
+
+async def test_a_process_that_was_killed_goes_on_where_its_snapshot_ends(
+    log: Log, tmp_path: Path
+) -> None:
+    log.append(*fixes(range(200)))
+    async with views(log, tmp_path / "views") as first:
+        log.append(*fixes(range(200, 300)))
+        await until(lambda: first.locations.records == 300, "not read")
+        await first.keeper.save()
+        snapshot = {
+            path: path.read_bytes() for path in (tmp_path / "views").rglob("*") if path.is_file()
+        }
+        log.append(*fixes(range(300, 400)))
+        await until(lambda: first.locations.records == 400, "not read")
+    # As it was before the end.
+    for path in (tmp_path / "views").rglob("*"):
+        if path.is_file() and path not in snapshot:
+            path.unlink()
+    for path, content in snapshot.items():
+        path.write_bytes(content)
+    (tmp_path / "views" / "1" / "snapshot.new").write_bytes(b"half")
+    (tmp_path / "views" / "1" / "00000099.keys").write_bytes(b"half")
+    async with views(log, tmp_path / "views") as second:
+        assert second.locations.records == 100
+        assert second.newest() == first.newest()
+        assert second.knows(*fixes(range(400)))
+        assert not (tmp_path / "views" / "1" / "00000099.keys").exists()
+
+
+@pytest.mark.parametrize("damage", ["cut", "changed", "foreign"])
+async def test_a_snapshot_that_does_not_fit_is_built_again(
+    log: Log, tmp_path: Path, damage: str
+) -> None:
+    log.append(*fixes(range(100)))
+    async with views(log, tmp_path / "views") as first:
+        pass
+    path = tmp_path / "views" / "1" / "snapshot"
+    content = bytearray(path.read_bytes())
+    if damage == "cut":
+        del content[len(content) // 2 :]
+    elif damage == "changed":
+        content[-200] ^= 1
+    else:
+        log.start_again()
+        log.append(*fixes(range(100)), fix("bob/phone"))
+    path.write_bytes(content)
+    async with views(log, tmp_path / "views") as second:
+        assert second.newest().items() >= first.newest().items()
+        assert second.locations.records == 100 + (damage == "foreign")
+        assert second.knows(*fixes(range(100)))
+
+
+async def test_an_erased_device_is_gone_from_the_disk_at_once_and_does_not_come_back(
+    log: Log, tmp_path: Path
+) -> None:
+    secret = fix("ada/phone", NOW, lat=12.3456789)
+    log.append(secret, *fixes(range(100)), address("ada/phone", lat=12.3456789))
+    async with views(log, tmp_path / "views") as first:
+        await first.keeper.save()
+        assert b"12.3456789" in files(tmp_path / "views")
+        log.erase("ada/phone")
+        await until(
+            lambda: b"12.3456789" not in files(tmp_path / "views"),
+            "an erased position is still in the snapshot",
+        )
+        assert first.fix("ada/phone") is None
+        assert b"ada/phone" not in files(tmp_path / "views")
+    # The log has it still, also among what is read again for tracks.
+    async with views(log, tmp_path / "views") as second:
+        assert second.fix("ada/phone") is None
+        assert not second.locations.packed_track("ada/phone", 0, 2 * NOW)
+        assert second.addresses.latest("ada/phone") is None
+    async with views(log, None, behind_max=1) as third:
+        await until(lambda: not third.keeper.unread, "the log is not read")
+        assert third.fix("ada/phone") is None
+        assert third.addresses.latest("ada/phone") is None
+
+
+async def test_gateways_of_one_machine_have_a_folder_each(log: Log, tmp_path: Path) -> None:
+    log.append(*fixes(range(100)))
+    async with views(log, tmp_path / "views") as one, views(log, tmp_path / "views") as other:
+        assert one.newest() == other.newest()
+    assert sorted(path.name for path in (tmp_path / "views").iterdir()) == ["1", "2"]
+    for path in (tmp_path / "views").rglob("*"):
+        assert path.stat().st_mode & 0o077 == 0
+
+
+async def test_where_nothing_can_be_kept_the_log_is_read(
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    log.append(*fixes(range(100)))
+    (tmp_path / "views").write_text("a file")
+    async with views(log, tmp_path / "views") as first:
+        assert len(first.newest()) == DEVICES
+    assert "not kept beyond this process" in caplog.text
