@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gateway.invitations import link_of, qr_code, qr_picture, settings_of
 from gateway.rights import FACE_CHARACTERS_MAX
-from gateway.user_command import add_users_argument, open_users
+from gateway.user_command import open_users
 from gateway.users import UnknownUser, UserStore
+from gateway.users_place import add_users_argument, find_users
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_HTTP, parse_endpoint
 
@@ -56,9 +57,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Run one action; returns 0. Raises CommandError."""
     user, separator, device = arguments.device.partition("/")
     if not separator or not device:
-        raise CommandError(f"{arguments.device!r} is not a device: USER/DEVICE is expected")
-    if not arguments.users.exists():
-        raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
+        raise CommandError(f"{arguments.device} is not a device: USER/DEVICE is expected")
+    arguments.users = find_users(arguments)
     store = open_users(arguments.users)
     try:
         if not store.exists(user):

@@ -11,9 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from gateway.rights_command import ACTIONS, add_actions, run_action
-from gateway.users import UnknownUser, UserExists, UserStore, ensure_user
+from gateway.users import UnknownUser, User, UserExists, UserStore, ensure_user
+from gateway.users_place import add_users_argument, find_users
 from waylog.cli import CommandError
-from waylog.config import DataDirectory
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,6 +38,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="read a password from the standard input instead of making a token",
     )
+    add.add_argument(
+        "--create",
+        action="store_true",
+        help="make the database of users if there is none yet, before a platform has",
+    )
     ensure = actions.add_parser(
         "ensure", help="make sure that a user exists and that a file holds a token of it"
     )
@@ -53,17 +58,6 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action.add_argument("--json", action="store_true", help="print JSON")
 
 
-def add_users_argument(parser: argparse.ArgumentParser) -> None:
-    """The option that says where the users are."""
-    parser.add_argument(
-        "--users",
-        type=Path,
-        default=DataDirectory.default().users,
-        metavar="FILE",
-        help="database of users (default: %(default)s)",
-    )
-
-
 def open_users(path: Path) -> UserStore:
     """The database of users; raises CommandError when it cannot be opened."""
     try:
@@ -75,13 +69,14 @@ def open_users(path: Path) -> UserStore:
 def run(arguments: argparse.Namespace) -> int:
     """Run one action; returns 0. Raises CommandError."""
     if arguments.action == "ensure":
+        arguments.users = find_users(arguments, create=True)
         try:
             ensure_user(arguments.users, arguments.name, arguments.token_file)
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
         return 0
-    if arguments.action != "add" and not arguments.users.exists():
-        raise CommandError(f"{arguments.users} does not exist: no user has been added yet")
+    create = arguments.action == "add" and arguments.create
+    arguments.users = find_users(arguments, create=create)
     store = open_users(arguments.users)
     try:
         if arguments.action == "add":
@@ -145,15 +140,27 @@ def _list(store: UserStore, arguments: argparse.Namespace) -> None:
             )
         )
         return
-    for user in users:
-        created = datetime.fromtimestamp(user.created / 1000, UTC).strftime("%Y-%m-%d %H:%M")
-        notes = [
-            *(["admin"] if user.admin else []),
-            *(["revoked"] if user.revoked else []),
-            *([] if store.rights.of(user.name).may_send else ["may only look"]),
-            *([f"device tokens: {', '.join(user.devices)}"] if user.devices else []),
-        ]
-        print(f"{user.name:<24} {created}  {'; '.join(notes)}".rstrip())
+    from waylog.console.common import print_rows
+
+    rows = [
+        {
+            "user": user.name,
+            "added (UTC)": datetime.fromtimestamp(user.created / 1000, UTC).strftime(
+                "%Y-%m-%d %H:%M"
+            ),
+            "may": _standing(store, user),
+            "device tokens": ", ".join(user.devices),
+        }
+        for user in users
+    ]
+    print_rows(rows, as_json=False)
+
+
+def _standing(store: UserStore, user: User) -> str:
+    if user.revoked:
+        return "nothing: revoked"
+    sends = "send" if store.rights.of(user.name).may_send else "only look"
+    return f"{sends}, administer" if user.admin else sends
 
 
 def _rights(store: UserStore, user: str) -> dict[str, object]:

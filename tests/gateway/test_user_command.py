@@ -15,6 +15,12 @@ from gateway.users import UserStore
 from waylog.cli import main
 
 
+@pytest.fixture(autouse=True)
+def platform(tmp_path: Path) -> None:
+    """What a platform leaves in its folder."""
+    UserStore(tmp_path / "users.db").close()
+
+
 def test_users_are_added_listed_and_revoked(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -78,9 +84,10 @@ def test_mistakes_are_one_line_and_status_1(
 def test_a_missing_database_is_not_made_by_looking(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["user", "list", f"--users={tmp_path / 'users.db'}"]) == 1
-    assert "does not exist" in capsys.readouterr().err
-    assert not (tmp_path / "users.db").exists()
+    missing = tmp_path / "missing.db"
+    assert main(["user", "list", f"--users={missing}"]) == 1
+    assert "missing.db is not there" in capsys.readouterr().err
+    assert not missing.exists()
 
 
 def test_a_file_that_is_no_database_is_one_line(
@@ -115,7 +122,7 @@ def test_rights_are_given_listed_and_taken(
     assert (ada["friends"], ada["encrypted"], ada["may_send"]) == (["bob"], True, False)
     assert (bob["sees"], bob["subscribe"], bob["fixes_per_minute"]) == (["ada"], ["plant/#"], None)
     assert main(["user", "list", users]) == 0
-    assert "may only look" in capsys.readouterr().out
+    assert "only look" in capsys.readouterr().out
 
     of(capsys, "user", "friend", "ada", "bob", "--remove", users)
     of(capsys, "user", "limit", "ada", "--may-send", users)
@@ -206,3 +213,63 @@ def test_a_card_has_a_name_and_a_face(tmp_path: Path, capsys: pytest.CaptureFixt
     face.write_bytes(b"\xff\xd8\xff" + bytes(200_000))
     assert main(["device", "card", "ada/phone", f"--face={face}", users]) == 1
     assert main(["device", "card", "bob/phone", users]) == 1
+
+
+WORDS = [
+    ["user", "add", "ada"],
+    ["user", "list"],
+    ["user", "revoke", "ada"],
+    ["user", "password", "ada"],
+    ["user", "friend", "ada", "bob"],
+    ["user", "limit", "ada", "--devices", "1"],
+    ["user", "key", "ada"],
+    ["user", "allow", "ada", "publish", "a/#"],
+    ["device", "token", "ada/phone"],
+    ["device", "invite", "ada/phone"],
+    ["device", "card", "ada/phone", "--name", "A"],
+    ["device", "revoke", "ada/phone"],
+]
+
+
+@pytest.mark.parametrize("words", WORDS, ids=lambda words: " ".join(words[:2]))
+def test_in_a_folder_without_a_platform_nothing_is_made(
+    words: list[str],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    monkeypatch.delenv("WAYLOG_DATA", raising=False)
+    monkeypatch.setattr("gateway.users_place.running_users_files", list)
+    for more in ([], ["--data", "typo"], ["--users", "typo.db"]):
+        assert main([*words, *more]) == 1
+        printed = capsys.readouterr()
+        assert printed.out == ""
+        assert "no platform has its data in" in printed.err
+        assert "--data" in printed.err
+    assert list(elsewhere.iterdir()) == []
+
+
+def test_a_new_database_is_made_when_that_is_said(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = tmp_path / "first" / "users.db"
+    assert main(["user", "add", "ada", "--users", str(path), "--create"]) == 0
+    assert capsys.readouterr().out.startswith("wl_")
+    assert path.exists()
+
+
+def test_the_table_of_users_has_a_header(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", str(tmp_path)]
+    of(capsys, "user", "add", "ada", "--admin", *data)
+    of(capsys, "device", "token", "ada/phone", *data)
+    assert main(["user", "list", *data]) == 0
+    header, row = capsys.readouterr().out.splitlines()
+    assert header.split() == ["user", "added", "(UTC)", "may", "device", "tokens"]
+    assert row.split()[0] == "ada"
+    assert row.rstrip().endswith("phone")
+    assert "send, administer" in row

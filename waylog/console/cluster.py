@@ -6,7 +6,7 @@ import argparse
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
@@ -14,8 +14,8 @@ from kafka import KafkaAdminClient, TopicPartition
 from kafka.errors import KafkaError, RetriableError
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.console.cluster_admin import cluster_admin
-from waylog.console.common import add_bootstrap, add_json, print_rows, say
+from waylog.console.cluster_admin import cluster_admin, refusal
+from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
 
@@ -82,6 +82,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
+    connect(arguments)
     actions = {"describe": _describe, "elect": _elect, "reassign": _reassign}
     # A broker that has just gone is named to clients for a while, and may be the one that is
     # asked. What only looks, or may be done twice, is tried again with another.
@@ -92,9 +93,9 @@ def run(arguments: argparse.Namespace) -> int:
                 return actions[arguments.action](admin, arguments)
             except RetriableError as error:
                 if time.monotonic() >= deadline:
-                    raise CommandError(str(error)) from None
+                    raise CommandError(refusal(error)) from None
             except KafkaError as error:
-                raise CommandError(str(error)) from None
+                raise CommandError(refusal(error)) from None
         time.sleep(_POLL_S)
 
 
@@ -107,8 +108,7 @@ def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
             )
         except (KafkaError, OSError, ValueError) as error:
             raise CommandError(
-                f"no Kafka broker answers at {arguments.bootstrap_servers} ({error}); is "
-                "`waylog up` running there?"
+                f"no Kafka broker answers at {arguments.bootstrap_servers}: {refusal(error)}"
             ) from None
         yield admin
 
@@ -281,7 +281,9 @@ def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
             _find(arguments.place, partitions) or _moving(admin)
         )
     else:
-        moves = dict(_moves(arguments, partitions))
+        wished = _moves(arguments, partitions)
+        _check_brokers(admin, wished, partitions)
+        moves = dict(wished)
     rows = [
         {
             "topic": topic,
@@ -349,6 +351,25 @@ def _list(admin: KafkaAdminClient, arguments: argparse.Namespace) -> None:
         say([], "nothing is being moved", as_json=arguments.json)
 
 
+def _check_brokers(
+    admin: KafkaAdminClient,
+    moves: Mapping[Place, Sequence[int]],
+    partitions: Mapping[Place, Mapping[str, Any]],
+) -> None:
+    """Raises CommandError unless each replica has a broker of its own that the cluster knows."""
+    running = {each["broker_id"] for each in admin.describe_cluster()["brokers"]}
+    known = running.union(*(each["replica_nodes"] for each in partitions.values()))
+    for (topic, index), replicas in moves.items():
+        unknown = sorted(set(replicas) - known)
+        if unknown:
+            raise CommandError(
+                f"{topic}:{index}: there is no broker {_ids(unknown)}; running are "
+                f"{_ids(sorted(running))}"
+            )
+        if len(set(replicas)) < len(replicas):
+            raise CommandError(f"{topic}:{index}: {_ids(replicas)} names a broker twice")
+
+
 def _moves(
     arguments: argparse.Namespace, partitions: dict[Place, dict[str, Any]]
 ) -> dict[Place, list[int]]:
@@ -358,11 +379,13 @@ def _moves(
     if arguments.brokers:
         places = _find(arguments.place, partitions) if arguments.place else list(partitions)
         present = {place: list(partitions[place]["replica_nodes"]) for place in places}
-        brokers = _numbers("--brokers", arguments.brokers)
+        brokers = list(dict.fromkeys(_numbers("--brokers", arguments.brokers)))
         factor = arguments.replication_factor
         if factor is not None and not 1 <= factor <= len(brokers):
             raise CommandError(f"--replication-factor {factor}: there are {len(brokers)} brokers")
         return plan_moves(present, brokers, factor)
+    if arguments.replication_factor is not None:
+        raise CommandError("--replication-factor goes with --brokers ID,...")
     if not named or len(named) < len(arguments.place):
         raise CommandError("say where to: TOPIC:PARTITION=ID,... or --brokers ID,...")
     moves = {}

@@ -27,6 +27,13 @@ _OPTIONS: Final = {
 }
 
 
+def refusal(error: Exception) -> str:
+    """What went wrong as a sentence, without the name of a class."""
+    texts = [str(each) for each in error.args if isinstance(each, str) and each]
+    described = getattr(error, "description", None)
+    return "; ".join(texts) or (str(described) if described else type(error).__name__)
+
+
 @contextmanager
 def cluster_admin(arguments: argparse.Namespace, **settings: Any) -> Iterator[KafkaAdminClient]:
     """Connect as the command's options and the environment say.

@@ -16,11 +16,13 @@ from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from waylog.cli import CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS
-from waylog.kafka import client_config, consumer_config
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
+from waylog.kafka import LogUnreachable, consumer_config
 from waylog.kafka_properties import client_properties, load_client_properties
+from waylog.kafka_reach import reach_cluster, said_by
 
 TIMEOUT_S: Final = 10.0
+_PIPE_COLUMNS: Final = 20_000
 _AGO: Final = re.compile(r"(\d+)(s|m|h|d)")
 _SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 #: Thirteen digits are milliseconds; an offset that large would take centuries to reach.
@@ -64,12 +66,12 @@ def add_json(parser: argparse.ArgumentParser) -> None:
 
 
 def pairs(words: Sequence[str], option: str) -> dict[str, str]:
-    """NAME=VALUE words as a dict; raises CommandError."""
+    """NAME=VALUE words as a dict; raises ConfigError."""
     found = {}
     for word in words:
         name, separator, value = word.partition("=")
         if not separator or not name:
-            raise CommandError(f"{option} {word}: NAME=VALUE is expected")
+            raise ConfigError(f"{option} {word}: NAME=VALUE is expected")
         found[name] = value
     return found
 
@@ -81,25 +83,21 @@ def security(arguments: argparse.Namespace) -> dict[str, str]:
 
 
 def connect(arguments: argparse.Namespace) -> AdminClient:
-    """An admin client of a cluster that answers; raises CommandError when none does."""
-    said: list[str] = []
-    options = client_config(arguments.bootstrap_servers, "waylog-console") | security(arguments)
+    """An admin client of a cluster that answers.
+
+    Raises CommandError when none does, ConfigError for properties that a client does not have.
+    """
     try:
-        admin = AdminClient(options | {"error_cb": lambda error: said.append(error.str())})
-        admin.list_topics(timeout=5.0)
-    except KafkaException as error:
-        cause = error.args[0]
-        if not hasattr(cause, "code"):
-            raise CommandError(str(cause)) from None
-        admin.poll(0.1)  # what librdkafka has to say of it
-        why = next((text for text in said if "uthenticat" in text or "SSL" in text), None)
-        if why is not None:
-            raise CommandError(f"{arguments.bootstrap_servers} lets us not in: {why}") from None
-        raise CommandError(
-            f"no Kafka broker answers at {arguments.bootstrap_servers}; is `waylog up` running "
-            "there?"
-        ) from None
-    return admin
+        return reach_cluster(arguments.bootstrap_servers, security(arguments), "waylog-console")
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
+
+
+def count(text: str) -> int:
+    """A whole number of at least 1, as the type of an option."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text}: a whole number of at least 1 is expected")
+    return int(text)
 
 
 def open_consumer(
@@ -114,7 +112,7 @@ def partitions_of(client: Any, topic: str) -> list[int]:
     """The numbers of a topic's partitions; raises CommandError if there is none."""
     metadata = client.list_topics(topic, timeout=TIMEOUT_S).topics[topic]
     if metadata.error is not None:
-        raise CommandError(f"topic {topic}: {metadata.error.str()}")
+        raise CommandError(f"topic {topic}: {said_by(KafkaException(metadata.error))}")
     return sorted(metadata.partitions)
 
 
@@ -132,12 +130,6 @@ def find_offset(consumer: Consumer, topic: str, partition: int, where: str) -> i
     asked = TopicPartition(topic, partition, parse_time(where))
     found: int = consumer.offsets_for_times([asked], timeout=TIMEOUT_S)[0].offset
     return found if found >= 0 else high
-
-
-def reason(error: KafkaException) -> str:
-    """A broker's refusal as a sentence."""
-    cause = error.args[0]
-    return str(cause.str() if hasattr(cause, "str") else cause)
 
 
 def parse_time(text: str) -> int:
@@ -166,17 +158,26 @@ def print_rows(rows: Sequence[Mapping[str, Any]], *, as_json: bool) -> None:
         return
     from rich.console import Console
     from rich.table import Table
+    from rich.text import Text
 
     if not rows:
         Console(stderr=True).print("nothing to show")
         return
+    # A terminal folds what is too wide for it; a program that reads lines gets all of each.
+    on_terminal = sys.stdout.isatty()
     table = Table(box=None, pad_edge=False, header_style="bold")
     for name, value in rows[0].items():
         numeric = isinstance(value, int) and not isinstance(value, bool)
-        table.add_column(name.replace("_", " "), justify="right" if numeric else "left")
+        table.add_column(
+            name.replace("_", " "),
+            justify="right" if numeric else "left",
+            overflow="fold",
+            no_wrap=not on_terminal,
+        )
     for row in rows:
-        table.add_row(*("" if value is None else str(value) for value in row.values()))
-    console = Console(width=None if sys.stdout.isatty() else 200)
+        # Text: square brackets of a name are no markup.
+        table.add_row(*(Text("" if value is None else str(value)) for value in row.values()))
+    console = Console(width=None if on_terminal else _PIPE_COLUMNS)
     console.print(table)
 
 

@@ -11,18 +11,28 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, Message, TopicPartition
 
 from waylog.cli import EXIT_DONE, CommandError
+from waylog.config import ConfigError
 from waylog.console.common import (
     WHERE_HELP,
     add_bootstrap,
     connect,
+    count,
     find_offset,
     open_consumer,
     partitions_of,
-    reason,
 )
 from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
+from waylog.kafka_reach import said_by
 from waylog.sealing import opener
+
+#: Where a member of a group that is new begins.
+_FIRST: Final = {
+    "beginning": "earliest",
+    "earliest": "earliest",
+    "end": "latest",
+    "latest": "latest",
+}
 
 _EXAMPLES: Final = """examples:
   waylog consume location                             what comes from now on
@@ -42,10 +52,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog consume`."""
     parser.epilog = _EXAMPLES
     parser.add_argument("topic")
-    parser.add_argument("--from", dest="start", default="end", metavar="WHERE", help=WHERE_HELP)
+    parser.add_argument("--from", dest="start", metavar="WHERE", help=f"{WHERE_HELP} (default end)")
     parser.add_argument("--until", metavar="WHERE", help="stop there, in each partition")
     parser.add_argument("--partition", type=int, action="append", metavar="N", help="default: all")
-    parser.add_argument("--max", type=int, metavar="N", help="stop after N records")
+    parser.add_argument("--max", type=count, metavar="N", help="stop after N records")
     parser.add_argument("--exit", action="store_true", help="stop at the present end")
     parser.add_argument(
         "--group",
@@ -81,14 +91,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Print records until the end that was asked for, or Ctrl-C."""
     line = _line(arguments)
+    _check(arguments)
     connect(arguments)
-    if arguments.group is not None and (arguments.partition or arguments.exit or arguments.until):
-        raise CommandError("--group shares all partitions: no --partition, --exit, --until")
     if arguments.share is not None:
         return _run_shared(arguments, line)
     isolation = "read_uncommitted" if arguments.uncommitted else "read_committed"
     consumer = open_consumer(
-        arguments, arguments.group or "waylog-consume", isolation_level=isolation
+        arguments,
+        arguments.group or "waylog-consume",
+        isolation_level=isolation,
+        auto_offset_reset=_FIRST.get(arguments.start, "earliest"),
     )
     try:
         if arguments.group is not None:
@@ -99,7 +111,7 @@ def run(arguments: argparse.Namespace) -> int:
             ends = _assign(consumer, arguments)
         _print_records(consumer, arguments, ends, line)
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        raise CommandError(said_by(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
@@ -107,9 +119,29 @@ def run(arguments: argparse.Namespace) -> int:
     return EXIT_DONE
 
 
+def _check(arguments: argparse.Namespace) -> None:
+    """Raises ConfigError for options that would be ignored together."""
+    places = ("partition", "exit", "until")
+    if arguments.group is not None:
+        if given := [f"--{name}" for name in places if getattr(arguments, name)]:
+            raise ConfigError(f"--group shares all partitions: it goes without {', '.join(given)}")
+        if arguments.start not in (None, *_FIRST):
+            raise ConfigError(
+                "--group begins where it has come to; --from is beginning or end, for a group that "
+                "is new (`waylog groups reset` sets offsets)"
+            )
+    if arguments.share is not None:
+        names = ("group", *places, "uncommitted")
+        given = [f"--{name}" for name in names if getattr(arguments, name)]
+        given += [] if arguments.start is None else ["--from"]
+        if given:
+            raise ConfigError(
+                f"--share shares records: it goes without {', '.join(given)}; where a share group "
+                "begins is the group's setting share.auto.offset.reset"
+            )
+
+
 def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes]) -> int:
-    if arguments.group or arguments.partition or arguments.exit or arguments.until:
-        raise CommandError("--share shares records: no --group, --partition, --exit, --until")
     consumer = open_consumer(arguments)
     try:
         partitions_of(consumer, arguments.topic)
@@ -118,7 +150,7 @@ def _run_shared(arguments: argparse.Namespace, line: Callable[[Message], bytes])
     try:
         consume_shared(arguments, line)
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        raise CommandError(said_by(error)) from None
     except KeyboardInterrupt:
         pass  # the usual way to end it
     return EXIT_DONE
@@ -135,7 +167,7 @@ def _assign(consumer: Consumer, arguments: argparse.Namespace) -> dict[int, int]
     assignment = []
     ends = {}
     for number in partitions:
-        start = find_offset(consumer, topic, number, arguments.start)
+        start = find_offset(consumer, topic, number, arguments.start or "end")
         end = find_offset(consumer, topic, number, arguments.until or "end")
         if start < end:
             ends[number] = end

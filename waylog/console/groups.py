@@ -9,11 +9,16 @@ from typing import Any, Final
 import msgspec
 from confluent_kafka import (
     Consumer,
+    ConsumerGroupState,
     ConsumerGroupTopicPartitions,
+    KafkaError,
     KafkaException,
     TopicPartition,
 )
-from confluent_kafka.admin import AdminClient
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    ConsumerGroupDescription,
+)
 
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.console.common import (
@@ -26,10 +31,10 @@ from waylog.console.common import (
     open_consumer,
     partitions_of,
     print_rows,
-    reason,
     say,
 )
 from waylog.console.share_groups import list_share_groups
+from waylog.kafka_reach import said_by
 
 _EXAMPLES: Final = """examples:
   waylog groups list                                       share groups too
@@ -88,7 +93,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         actions[arguments.action](admin, arguments)
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        raise CommandError(said_by(error)) from None
     return EXIT_DONE
 
 
@@ -125,6 +130,7 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
     if arguments.members:
         _describe_members(admin, arguments)
         return
+    _require_group(admin, arguments.group)
     consumer = open_consumer(arguments)
     rows = []
     try:
@@ -147,7 +153,7 @@ def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    group = admin.describe_consumer_groups([arguments.group])[arguments.group].result()
+    group = _require_group(admin, arguments.group)
     rows = []
     for member in group.members:
         assigned: dict[str, list[int]] = {}
@@ -168,7 +174,32 @@ def _describe_members(admin: AdminClient, arguments: argparse.Namespace) -> None
     print_rows(rows, as_json=arguments.json)
 
 
+def _require_group(admin: AdminClient, name: str) -> ConsumerGroupDescription:
+    group = _find_group(admin, name)
+    # A group that only has offsets may count as dead.
+    if group is None or (group.state == ConsumerGroupState.DEAD and not _committed(admin, name)):
+        raise CommandError(f"there is no consumer group {name}; `waylog groups list` shows all")
+    return group
+
+
+def _find_group(admin: AdminClient, name: str) -> ConsumerGroupDescription | None:
+    """What the coordinator knows of a group; None if there is none. Raises KafkaException."""
+    try:
+        group: ConsumerGroupDescription = admin.describe_consumer_groups([name])[name].result()
+    except KafkaException as error:
+        if error.args[0].code() == KafkaError.GROUP_ID_NOT_FOUND:
+            return None
+        raise
+    return group
+
+
 def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
+    group = _find_group(admin, arguments.group)
+    if group is not None and group.members and not arguments.dry_run:
+        raise CommandError(
+            f"group {arguments.group} is running, with {len(group.members)} members: stop them, "
+            "then set its offsets"
+        )
     committed = _committed(admin, arguments.group)
     consumer = open_consumer(arguments)
     try:
@@ -180,7 +211,13 @@ def _reset(admin: AdminClient, arguments: argparse.Namespace) -> None:
     if not arguments.dry_run:
         offsets = [TopicPartition(*place, offset) for place, offset in targets.items()]
         wanted = [ConsumerGroupTopicPartitions(arguments.group, offsets)]
-        admin.alter_consumer_group_offsets(wanted)[arguments.group].result()
+        answer = admin.alter_consumer_group_offsets(wanted)[arguments.group].result()
+        for each in answer.topic_partitions:
+            if each.error is not None:
+                raise CommandError(
+                    f"{each.topic}:{each.partition} was not set, others may have been: "
+                    f"{each.error.str()}"
+                )
     rows = [
         {
             "topic": topic,
@@ -249,7 +286,10 @@ def _read_file(path: Path) -> dict[_Place, int]:
 
 
 def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    for future in admin.delete_consumer_groups(arguments.group).values():
-        future.result()
+    for name, future in admin.delete_consumer_groups(arguments.group).items():
+        try:
+            future.result()
+        except KafkaException as error:
+            raise CommandError(f"group {name}: {said_by(error)}") from None
     rows = [{"group": name} for name in arguments.group]
     say(rows, f"deleted {', '.join(arguments.group)}", as_json=arguments.json)

@@ -17,8 +17,8 @@ from waylog.console.common import (
     parse_time,
     partitions_of,
     print_rows,
-    reason,
 )
+from waylog.kafka_reach import said_by
 
 _EXAMPLES: Final = """examples:
   waylog offsets location
@@ -56,7 +56,7 @@ def run(arguments: argparse.Namespace) -> int:
                 row["at_time"] = found if found >= 0 else high
             rows.append(row)
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        raise CommandError(said_by(error)) from None
     finally:
         consumer.close()
     print_rows(rows, as_json=arguments.json)

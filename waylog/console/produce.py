@@ -11,9 +11,10 @@ import msgspec
 from confluent_kafka import KafkaError, KafkaException, Message, Producer
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
-from waylog.console.common import add_bootstrap, connect, pairs, parse_time, reason, security
+from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka import producer_config
+from waylog.kafka_reach import said_by
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips
@@ -83,7 +84,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Read lines until the end; returns 0 when all are acknowledged."""
     records = _records(arguments, arguments.input)
-    connect(arguments)
+    partitions = partitions_of(connect(arguments), arguments.topic)
+    if arguments.partition >= 0 and arguments.partition not in partitions:
+        raise CommandError(f"topic {arguments.topic} has no partition {arguments.partition}")
     failures: list[str] = []
     count = 0
 
@@ -132,7 +135,7 @@ def _produce(
         except BufferError:
             producer.poll(0.1)
         except KafkaException as error:
-            raise CommandError(reason(error)) from None
+            raise CommandError(said_by(error)) from None
     producer.poll(0)
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future
 from typing import Final
 
 from confluent_kafka import KafkaError, KafkaException, TopicPartition
@@ -22,15 +24,16 @@ from waylog.console.common import (
     add_bootstrap,
     add_json,
     connect,
+    count,
     open_consumer,
     pairs,
     partitions_of,
     print_rows,
-    reason,
     say,
     security,
 )
 from waylog.kafka import LogUnreachable, ensure_topics
+from waylog.kafka_reach import said_by
 
 _EXAMPLES: Final = """examples:
   waylog topics list
@@ -61,12 +64,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     for each in (create, delete):
         each.add_argument("topic", nargs="+")
     for each in (create, alter):
-        each.add_argument("--partitions", type=int, metavar="N")
+        each.add_argument("--partitions", type=count, metavar="N")
         each.add_argument(
             "--config", action="append", default=[], metavar="NAME=VALUE", help="Kafka's names"
         )
         each.add_argument("--dry-run", action="store_true", help="ask whether it could be done")
-    create.add_argument("--replication-factor", type=int, default=-1, metavar="N")
+    create.add_argument("--replication-factor", type=count, default=-1, metavar="N")
     create.add_argument(
         "--if-not-exists", action="store_true", help="a topic that is there is no error"
     )
@@ -97,15 +100,18 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         actions[arguments.action](admin, arguments)
     except KafkaException as error:
-        raise CommandError(reason(error)) from None
+        raise CommandError(said_by(error)) from None
     return EXIT_DONE
 
 
 def _ensure(arguments: argparse.Namespace) -> int:
+    connect(arguments)
     try:
         created = ensure_topics(arguments.bootstrap_servers, security=security(arguments))
-    except (LogUnreachable, KafkaException) as error:
+    except LogUnreachable as error:
         raise CommandError(str(error)) from None
+    except KafkaException as error:
+        raise CommandError(said_by(error)) from None
     text = f"created {', '.join(created)}" if created else "all topics were there"
     say([{"topic": name} for name in created], text, as_json=arguments.json)
     return EXIT_DONE
@@ -149,18 +155,11 @@ def _create(admin: AdminClient, arguments: argparse.Namespace) -> None:
         for name in arguments.topic
     ]
     results = admin.create_topics(topics, validate_only=arguments.dry_run)
-    created = []
-    for name, future in results.items():
-        try:
-            future.result()
-            created.append(name)
-        except KafkaException as error:
-            exists = error.args[0].code() == KafkaError.TOPIC_ALREADY_EXISTS
-            if not (exists and arguments.if_not_exists):
-                raise
+    created, refused = _sort(
+        results, KafkaError.TOPIC_ALREADY_EXISTS if arguments.if_not_exists else None
+    )
     verb = "could create" if arguments.dry_run else "created"
-    text = f"{verb} {', '.join(created)}" if created else "all topics were there"
-    say([{"topic": name} for name in created], text, as_json=arguments.json)
+    _tell(created, refused, verb, "all topics were there", as_json=arguments.json)
 
 
 def _describe(admin: AdminClient, arguments: argparse.Namespace) -> None:
@@ -198,6 +197,13 @@ def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
     ]
     if not changes and arguments.partitions is None:
         raise CommandError("nothing to change: give --config, --delete-config or --partitions")
+    partitions_of(admin, arguments.topic)
+    if arguments.delete_config:
+        resource = ConfigResource(ResourceType.TOPIC, arguments.topic)
+        known = admin.describe_configs([resource])[resource].result()
+        for name in arguments.delete_config:
+            if name not in known:
+                raise CommandError(f"unknown topic setting {name}")
     dry_run = arguments.dry_run
     if changes:
         resource = ConfigResource(ResourceType.TOPIC, arguments.topic, incremental_configs=changes)
@@ -211,14 +217,33 @@ def _alter(admin: AdminClient, arguments: argparse.Namespace) -> None:
 
 
 def _delete(admin: AdminClient, arguments: argparse.Namespace) -> None:
-    deleted = []
-    for name, future in admin.delete_topics(arguments.topic).items():
+    deleted, refused = _sort(
+        admin.delete_topics(arguments.topic),
+        KafkaError.UNKNOWN_TOPIC_OR_PART if arguments.if_exists else None,
+    )
+    _tell(deleted, refused, "deleted", "no such topic was there", as_json=arguments.json)
+
+
+def _sort(
+    answers: Mapping[str, Future[None]], allowed_error: int | None
+) -> tuple[list[str], list[str]]:
+    """The topics for which it is done, and a line for each where it was refused."""
+    done, refused = [], []
+    for name, future in answers.items():
         try:
             future.result()
-            deleted.append(name)
+            done.append(name)
         except KafkaException as error:
-            missing = error.args[0].code() == KafkaError.UNKNOWN_TOPIC_OR_PART
-            if not (missing and arguments.if_exists):
-                raise
-    text = f"deleted {', '.join(deleted)}" if deleted else "no such topic was there"
-    say([{"topic": name} for name in deleted], text, as_json=arguments.json)
+            if error.args[0].code() != allowed_error:
+                refused.append(f"topic {name}: {said_by(error)}")
+    return done, refused
+
+
+def _tell(
+    done: Sequence[str], refused: Sequence[str], verb: str, nothing: str, *, as_json: bool
+) -> None:
+    if done or not refused:
+        text = f"{verb} {', '.join(done)}" if done else nothing
+        say([{"topic": name} for name in done], text, as_json=as_json)
+    if refused:
+        raise CommandError("; ".join(refused))

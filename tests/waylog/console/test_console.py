@@ -111,7 +111,7 @@ def test_a_groups_offsets_are_set_anew_and_its_lag_is_shown(terminal: Terminal, 
     group = f"group-{topic}"
     reset = ("groups", "reset", group, "--topic", topic)
     assert terminal.rows(*reset, "--to", "2", "--dry-run")[0]["after"] == 2
-    assert terminal.rows("groups", "describe", group) == []
+    assert "there is no" in terminal.run("groups", "describe", group, status=1)
     terminal.run(*reset, "--to", "2")
     assert terminal.rows("groups", "describe", group)[0] == {
         "topic": topic, "partition": 0, "committed": 2, "end": 3, "lag": 1,
@@ -127,7 +127,6 @@ def test_a_groups_offsets_are_set_anew_and_its_lag_is_shown(terminal: Terminal, 
         (("topics", "describe", "absent"), "topic absent"),
         (("consume", "absent"), "topic absent"),
         (("topics", "alter", "absent"), "nothing to change"),
-        (("topics", "create", "x", "--config", "nonsense"), "NAME=VALUE"),
         (("offsets", "absent", "--at", "soon"), "not a time"),
     ],
 )
@@ -254,7 +253,7 @@ def test_a_member_of_a_share_group_prints_what_it_is_given(terminal: Terminal, t
         assert reader.stdout is not None
         printed = reader.stdout.read()
     assert (reader.returncode, printed) == (0, "a,a,")
-    refused = terminal.run("consume", topic, "--share", group, "--exit", status=1)
+    refused = terminal.run("consume", topic, "--share", group, "--exit", status=2)
     assert "--share shares records" in refused
 
 
@@ -309,9 +308,71 @@ def test_tools_log_in_by_a_file_by_options_and_by_the_environment(
         ]  # fmt: skip
         assert "1 of 1" in terminal.run("produce", "t", *options, stdin="hello\n")
         wrong = terminal.run("topics", "list", *options, "-X", "sasl.password=no", status=1)
-        assert "lets us not in" in wrong
+        assert "does not let us in" in wrong
+        assert "it wants clients to log in" in terminal.run("topics", "list", status=1)
         monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(file))
         assert terminal.run("consume", "t", "--from", "beginning", "--exit") == "hello\n"
         assert "location" in terminal.run("topics", "ensure")
     finally:
         broker.stop()
+
+
+def test_a_running_groups_offsets_are_not_set_and_that_is_said(
+    terminal: Terminal, topic: str
+) -> None:
+    terminal.run("produce", topic, stdin="a\nb\n")
+    group = f"running-{topic}"
+    reset = ("groups", "reset", group, "--topic", topic, "--to", "end")
+    member = terminal.start("consume", topic, "--group", group)
+    try:
+        assert member.stdout is not None
+        assert member.stdout.readline()  # it is in the group
+        assert "is running, with 1 members" in terminal.run(*reset, status=1)
+    finally:
+        member.terminate()
+        member.communicate(timeout=30)
+
+
+def test_what_does_not_exist_is_named_and_is_a_failure(terminal: Terminal, topic: str) -> None:
+    for words, line in (
+        (("groups", "describe", "nobody"), "there is no consumer group nobody"),
+        (("groups", "delete", "nobody"), "group nobody: "),
+        (("produce", "nowhere"), "topic nowhere: Unknown topic"),
+        (("produce", topic, "--partition", "7"), "has no partition 7"),
+        (("topics", "delete", "nowhere"), "topic nowhere: "),
+        (("topics", "alter", topic, "--delete-config", "nothing"), "unknown topic setting nothing"),
+        (("cluster", "reassign", topic, "--brokers", "77", "--dry-run"), "there is no broker 77"),
+        (("cluster", "reassign", f"{topic}:0=1,1", "--dry-run"), "broker"),
+    ):
+        assert line in terminal.run(*words, status=1), words
+
+
+def test_of_several_topics_those_that_were_made_are_named(terminal: Terminal, topic: str) -> None:
+    said = terminal.run("topics", "create", f"{topic}-2", topic, status=1)
+    assert f"created {topic}-2" in said
+    assert f"topic {topic}: " in said
+
+
+def test_options_that_would_be_ignored_are_refused(terminal: Terminal, topic: str) -> None:
+    for words, line in (
+        (("consume", topic, "--share", "s", "--from", "beginning"), "--share shares records"),
+        (("consume", topic, "--group", "g", "--from", "5"), "--group begins where it has come to"),
+        (("consume", topic, "--max", "0"), "at least 1 is expected"),
+        (("topics", "create", "none", "--partitions", "0"), "at least 1 is expected"),
+        (("topics", "create", "none", "--config", "nonsense"), "NAME=VALUE is expected"),
+        (("topics", "list", "-X", "typo=1"), 'No such configuration property: "typo"'),
+        (("topics", "list", "-X", "typo"), "NAME=VALUE is expected"),
+    ):
+        assert line in terminal.run(*words, status=2), words
+    assert "none" not in [row["topic"] for row in terminal.rows("topics", "list")]
+
+
+def test_a_table_for_a_program_has_whole_lines(terminal: Terminal) -> None:
+    name = "a" * 200
+    terminal.run("topics", "create", name)
+    try:
+        lines = terminal.run("topics", "list").splitlines()
+    finally:
+        terminal.run("topics", "delete", name)
+    assert lines[0].split() == ["topic", "partitions", "records"]
+    assert any(line.split()[0] == name and len(line.split()) == 3 for line in lines)
