@@ -7,6 +7,7 @@ are called when the address of the newest fix has come, or is late.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 import msgspec
@@ -15,6 +16,7 @@ from gateway.auth import Identity
 from gateway.cards import card, location
 from gateway.formats import Parsed
 from gateway.formats.values import live_time
+from gateway.newest import newest_of
 from gateway.owntracks_downlink import set_waypoints
 from gateway.secretbox import encrypt
 from gateway.services import Services
@@ -169,23 +171,15 @@ def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
     In HTTP mode the app tells them apart by `tid` alone.
     """
     messages: list[dict[str, Any]] = []
-    devices = [
-        (device, since)
-        for user, since in sorted(identity.rights.friends.items())
-        for device in services.location_view.devices(user)
-    ]
-    tell = services.friend_filter
-    for device, since in devices[:FRIENDS_MAX]:
-        newest_fix = services.location_view.latest(device)
-        if newest_fix is None or newest_fix.time < since:
-            continue
-        fix = tell.fix(newest_fix)
-        if fix is None:
-            continue
-        messages.append(location(fix))
-        newest_address = services.address_view.latest(device)
-        if newest_address is not None and newest_address.time >= since:
-            address = tell.address(newest_address)
+    devices = (
+        device
+        for user in sorted(identity.rights.friends)
+        for device in services.location_view.devices_after("", user)
+    )
+    for device in islice(devices, FRIENDS_MAX):
+        fix, address = newest_of(device, identity, services)
+        if fix is not None:
+            messages.append(location(fix))
             if address is not None:
                 messages.append(card(address, fix, services.cards.of(device)))
     return messages

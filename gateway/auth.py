@@ -90,6 +90,10 @@ class Authenticator:
         # Verified in place of the hash of a user that does not exist.
         self._nobodys_hash = password_hasher.hash(os.urandom(16).hex())
 
+    def recheck(self) -> None:
+        """Question all verdicts again: rights have changed."""
+        self._version_checked = float("-inf")
+
     def close(self) -> None:
         """Stop verifying."""
         self._passwords.close()

@@ -13,6 +13,7 @@ from typing import Final
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, open_admission
 from gateway.auth import Authenticator
+from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.mqtt.certificates import listen_with_tls
@@ -24,10 +25,12 @@ from gateway.mqtt.options import within_file_limit
 from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription
+from gateway.permissions import Permissions
+from gateway.places import Places
 from gateway.process import GatewaySettings
 from gateway.push import Pusher
-from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
+from gateway.telling import Telling
 from gateway.users import UserStore
 from waylog.batch_producer import open_producer
 from waylog.garbage import look_for_garbage_less_often
@@ -68,6 +71,11 @@ async def _start(
     stack.callback(admission.close)
     authenticator = Authenticator(store, open_mode=settings.open_mode)
     stack.callback(authenticator.close)
+    permissions = Permissions(store, open_mode=settings.open_mode)
+    # Of places no more is needed here than where not to tell friends that somebody is.
+    places = Places(settings.places, homes_only=True)
+    friend_filter = FriendFilter(places, store.rights.secret(FRIEND_FILTER_SECRET))
+    places.on_change(friend_filter.homes_changed)
     producer = sealed_if_configured(
         open_producer(settings.bootstrap_servers, settings.client_id, loop),
         settings.bootstrap_servers,
@@ -108,6 +116,8 @@ async def _start(
         admission=admission,
         addresses=Addresses(HttpLimits()),
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
+        permissions=permissions,
+        telling=Telling(friend_filter),
         reuse_port=settings.share_ports,
     )
     server.channel.chooses_members = False
@@ -118,11 +128,11 @@ async def _start(
     neighbours.opened()
     stack.push_async_callback(server.close)
     await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
-    if not settings.open_mode:
-        revocations = Revocations(store)
-        revocations.subscribe(partial(end_mqtt_connections, server))
-        watching = asyncio.create_task(revocations.watch())
-        stack.callback(watching.cancel)
+    permissions.subscribe(lambda _: authenticator.recheck())
+    permissions.subscribe(server.rights_changed)
+    watching = [places.watch()] if settings.open_mode else [places.watch(), permissions.watch()]
+    for each in watching:
+        stack.callback(asyncio.create_task(each).cancel)
     return server, producer
 
 
@@ -130,21 +140,22 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     """Have subscriptions looked after by the gateway that has the views."""
     asking: set[asyncio.Task[None]] = set()
 
-    async def ask(subscription: Subscription) -> None:
-        for topic_filter in subscription.granted_filters:
+    async def ask(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
+        for topic_filter in topic_filters:
             try:
                 found = await relay.request("retained", topic_filter)
             except RelayUnavailable:
                 logger.warning("a new subscriber does not get what is retained")
                 return
             messages = [
-                Message(topic, payload, _QOS, True, latest_only=True) for topic, payload in found
+                Message(topic, payload, _QOS, True, latest_only=True, told=told and tuple(told))
+                for topic, payload, told in found
             ]
             server.router.retained_came(subscription, messages, server.time())
             server.wake()
 
-    def ask_retained(subscription: Subscription) -> None:
-        task = asyncio.get_running_loop().create_task(ask(subscription))
+    def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
+        task = asyncio.get_running_loop().create_task(ask(subscription, topic_filters))
         asking.add(task)
         task.add_done_callback(asking.discard)
 

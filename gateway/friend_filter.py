@@ -16,6 +16,9 @@ from typing import Any, Final, Protocol
 from gateway.home_blur import RADIUS_M, Circle, circles_around
 from waylog.messages import Address, Fix
 
+#: The name of the key in the database of users.
+FRIEND_FILTER_SECRET: Final = "friend-filter"  # noqa: S105
+
 _MINUTE_MS: Final = 60_000
 #: To which times at home are told, and those of visits and trips elsewhere.
 HOME_MS: Final = 15 * _MINUTE_MS

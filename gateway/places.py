@@ -27,10 +27,12 @@ class PlacesUnavailable(Exception):
 class Places:
     """Reads places; keeps them until the file changes.
 
-    `url` is a folder or a file URL of one; None if no places are kept.
+    `url` is a folder or a file URL of one; None if no places are kept. `homes_only`: of homes
+    alone, and of those where they are.
     """
 
-    def __init__(self, url: str | None) -> None:
+    def __init__(self, url: str | None, *, homes_only: bool = False) -> None:
+        self._homes_only = homes_only
         self._path = None if url is None else _local_path(url)
         self._reading = asyncio.Lock()
         self._version: tuple[int, int] | None = None
@@ -98,7 +100,7 @@ class Places:
             version = (status.st_mtime_ns, status.st_ino)
             if version == self._version:
                 return
-            self._by_user = await _read(path)
+            self._by_user = await _read(path, self._homes_only)
             self._version = version
             self.looked_up = True
         for subscriber in self._subscribers:
@@ -114,10 +116,13 @@ def _local_path(url: str) -> Path | None:
     return path if path.suffix == ".parquet" else path / FILE_NAME
 
 
-async def _read(path: Path) -> dict[str, list[dict[str, Any]]]:
+async def _read(path: Path, homes_only: bool) -> dict[str, list[dict[str, Any]]]:
     pipe = asyncio.subprocess.PIPE
     reader = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.places_file", str(path)), stdout=pipe, stderr=pipe
+        *(sys.executable, "-m", "gateway.places_file", str(path)),
+        *(("homes",) if homes_only else ()),
+        stdout=pipe,
+        stderr=pipe,
     )
     try:
         async with asyncio.timeout(_READING_S):

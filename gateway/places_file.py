@@ -1,4 +1,4 @@
-"""`python -m gateway.places_file FILE`: favourite places as JSON, by user.
+"""`python -m gateway.places_file FILE [homes]`: favourite places as JSON, by user; or homes alone.
 
 A process of its own: what reads Parquet takes as much memory as a gateway, and is needed once a
 day.
@@ -18,7 +18,10 @@ COLUMNS: Final = (
 )
 
 
-def read(path: Path) -> dict[str, list[dict[str, Any]]]:
+_OF_HOMES: Final = ("user", "device", "place_id", "lat", "lon", "label", "dwell_s")
+
+
+def read(path: Path, *, homes_only: bool = False) -> dict[str, list[dict[str, Any]]]:
     """Places of each user, the one with the most time spent there first."""
     from pyarrow import parquet
 
@@ -26,8 +29,11 @@ def read(path: Path) -> dict[str, list[dict[str, Any]]]:
     with path.open("rb") as file:
         rows = parquet.read_table(file, use_threads=False).to_pylist()
     by_user: dict[str, list[dict[str, Any]]] = {}
+    columns = _OF_HOMES if homes_only else COLUMNS
     for row in rows:
-        place = {name: row.get(name) for name in COLUMNS}
+        if homes_only and row.get("label") != "home":
+            continue
+        place = {name: row.get(name) for name in columns}
         by_user.setdefault(str(place["user"]), []).append(place)
     for places in by_user.values():
         places.sort(key=lambda place: (-(place["dwell_s"] or 0), str(place["place_id"])))
@@ -36,7 +42,7 @@ def read(path: Path) -> dict[str, list[dict[str, Any]]]:
 
 if __name__ == "__main__":
     try:
-        json.dump(read(Path(sys.argv[1])), sys.stdout)
+        json.dump(read(Path(sys.argv[1]), homes_only="homes" in sys.argv[2:]), sys.stdout)
         sys.stdout.flush()
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")

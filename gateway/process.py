@@ -17,7 +17,7 @@ from gateway.archive import Archive
 from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
-from gateway.friend_filter import FriendFilter
+from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key, use_secret
 from gateway.lifetime import Started, serve_until_stopped
@@ -31,7 +31,6 @@ from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places, PlacesUnavailable
 from gateway.push import Pusher
-from gateway.revocations import Revocations, end_mqtt_connections
 from gateway.scram import mechanisms_over
 from gateway.services import Services
 from gateway.siphash import KEY_BYTES
@@ -127,7 +126,6 @@ class _Gateway:
         self.metrics = GatewayMetrics()
         store = self.users = UserStore(settings.users)
         stack.callback(store.close)
-        self.revocations = Revocations(store)
         self.permissions = Permissions(store, open_mode=settings.open_mode)
         self.admission = (
             # Nobody is who they say: nothing is counted.
@@ -156,7 +154,7 @@ class _Gateway:
         self.pusher = Pusher()
         self.address_view.on_address(self.pusher.address_changed)
         self.places = Places(settings.places)
-        self.friend_filter = FriendFilter(self.places, store.rights.secret("friend-filter"))
+        self.friend_filter = FriendFilter(self.places, store.rights.secret(FRIEND_FILTER_SECRET))
         self.places.on_change(self.friend_filter.homes_changed)
         self.viewers = Viewers(
             (self.location_view, self.address_view),
@@ -164,6 +162,7 @@ class _Gateway:
             self.permissions,
             Telling(self.friend_filter),
         )
+        self.permissions.subscribe(lambda _: self.authenticator.recheck())
         self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
         self.address_view.watch(self.viewers)
@@ -227,9 +226,8 @@ class _Gateway:
         await asyncio.wait({looking}, timeout=_PLACES_S)
         self._register_gauges()
         if not self._settings.open_mode:
-            for watch in (self.revocations.watch, self.permissions.watch):
-                watching = asyncio.create_task(watch())
-                self._stack.callback(watching.cancel)
+            watching = asyncio.create_task(self.permissions.watch())
+            self._stack.callback(watching.cancel)
         watching_places = asyncio.create_task(self.places.watch())
         self._stack.callback(watching_places.cancel)
         await self._start_mqtt()
@@ -307,6 +305,8 @@ class _Gateway:
             admission=self.admission,
             addresses=self.addresses,
             proxies=self._proxies if self._settings.proxy_protocol else None,
+            permissions=self.permissions,
+            telling=Telling(self.friend_filter),
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint
@@ -318,7 +318,7 @@ class _Gateway:
         )
         server.router.sources.append(waypoints)
         self.places.on_change(waypoints.changed)
-        self.revocations.subscribe(partial(end_mqtt_connections, server))
+        self.permissions.subscribe(server.rights_changed)
         self._stack.push_async_callback(server.close)
         if self._settings.relay is not None and self.crossing is not None and self.channel:
             neighbours = join(server, journal, self.channel, self.submitter)

@@ -16,11 +16,11 @@ from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
 from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
 from gateway.formats.values import time_ms
+from gateway.newest import newest_of
 from gateway.permissions import Sight, friends_since, may_look_back, may_see, sight_of
 from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
-from gateway.views import newest_fix
 from waylog.messages import encode
 
 _Read = TypeVar("_Read")
@@ -45,17 +45,7 @@ def routes() -> list[web.RouteDef]:
 
 def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
     """What somebody is shown of a device: newest fix and newest address; None: nothing."""
-    address = services.address_view.latest(device)
-    fix = newest_fix(services.location_view, device, address)
-    sight = sight_of(identity, device)
-    if sight is Sight.NOTHING:
-        return None
-    if sight is Sight.TOLD:
-        since = friends_since(identity, device.partition("/")[0]) or 0
-        fix = services.friend_filter.fix(fix) if fix and fix.time >= since else None
-        address = (
-            services.friend_filter.address(address) if address and address.time >= since else None
-        )
+    fix, address = newest_of(device, identity, services)
     place = fix or address
     if place is None:
         return None
@@ -90,11 +80,16 @@ def _visible(identity: Identity, services: Services, after: str) -> Iterator[str
     """Names of the devices behind `after` that somebody may see, sorted."""
     # A device that has been silent for long may be known by its address alone.
     views = (services.location_view, services.address_view)
+    users: list[str | None]
+    sorted_names: list[Iterator[str]] = []
     if identity.device is not None:
         own = f"{identity.user}/{identity.device}"
-        return iter([own] if own > after and any(own in view for view in views) else [])
-    users = [None] if identity.admin else [identity.user, *identity.rights.friends]
-    merged = heapq.merge(*(view.devices_after(after, user) for user in users for view in views))
+        sorted_names = [iter([own] if own > after and any(own in view for view in views) else [])]
+        users = [*identity.rights.friends]
+    else:
+        users = [None] if identity.admin else [identity.user, *identity.rights.friends]
+    sorted_names += [view.devices_after(after, user) for user in users for view in views]
+    merged = heapq.merge(*sorted_names)
     return (name for name, _ in groupby(merged) if may_see(identity, name))
 
 
@@ -127,8 +122,8 @@ async def _address(request: web.Request) -> web.Response:
     device, identity = await _allowed_device(request)
     services = request.app[SERVICES]
     if sight_of(identity, device) is Sight.TOLD:
-        row = _row(device, identity, services)
-        value = encode(row["address"]) if row and row["address"] else None
+        told = newest_of(device, identity, services).address
+        value = None if told is None else encode(told)
     else:
         value = services.address_view.newest_raw(device)
     if value is None:

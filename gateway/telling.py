@@ -9,12 +9,12 @@ from __future__ import annotations
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, Final, Generic, NamedTuple, TypeGuard, TypeVar
 
 import msgspec
 
-from gateway.cards import location
+from gateway.cards import card, location
 from gateway.formats import Context, owntracks, positions
 from gateway.friend_filter import HOME_MS, FriendFilter
 from gateway.views import ViewEvent
@@ -184,6 +184,16 @@ class Telling:
         told |= {"lat": round(float(lat), 5), "lon": round(float(lon), 5)}
         told["wtst"] = int(made[:7], 16)
         return Told(int(seconds * 1000), _encode(told))
+
+    def card(
+        self, address: Address, fix: Fix | None, own: Mapping[str, Any], retained: bool
+    ) -> _ToldBytes:
+        """The card of a device that the platform makes of its address."""
+        told = self.filter.address(address)
+        if told is None or not (retained or self._is_news("card", address)):
+            return None
+        shown = None if fix is None else self.filter.fix(fix)
+        return Told(address.time, _encode(card(told, shown, own)))
 
     def _card(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
         """A card that a device has published of its own: those of the platform say an address."""

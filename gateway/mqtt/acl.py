@@ -1,13 +1,14 @@
-"""Who may publish and read what.
+"""Rules of what clients may publish and read.
 
 A user owns `owntracks/<user>/...` and `devices/<user>/...`; a token of one device owns the part of
 both that is the device's; an admin may do everything. What a subscription could show beyond that is
-cut off when it is made: `owntracks/+/+`, which the OwnTracks apps ask for, becomes
-`owntracks/<user>/+`. So no delivery needs a check, and a hundred thousand such filters do not meet
-each other's messages.
+cut off when it is made, and again when rights change: `owntracks/+/+`, which the OwnTracks apps ask
+for, becomes `owntracks/<user>/+`. So the delivery of what is one's own needs no check, and a
+hundred thousand such filters do not meet each other's messages.
 
-A user's friends (`waylog user friend`) may read where its devices are and what they are called, and
-an administrator may grant anybody any other topics (`waylog user allow`).
+A user's friends (`waylog user friend`) may read where its devices are and what they are called, as
+it is told to friends (`delivery_rights`), also with the token of a phone, since OwnTracks shows
+friends. An administrator may grant anybody any other topics (`waylog user allow`).
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Final
 
 from gateway.mqtt.application import Identity
 from gateway.mqtt.topics import matches
+from gateway.permissions import Sight
 from gateway.rights import USUAL_RIGHTS, Rights
 
 ROOTS: Final = ("owntracks", "devices")
@@ -76,11 +78,37 @@ class AccessRules:
         narrowed = [narrow(topic_filter, (root, *owned)) for root in ROOTS]
         rights = rights_of(identity)
         allowed = list(rights.subscribe)
-        if identity.device is None:
-            friends = sorted(rights.friends)[:_FRIENDS_MAX]
-            allowed += [pattern.format(friend) for friend in friends for pattern in _OF_FRIENDS]
+        friends = sorted(rights.friends)[:_FRIENDS_MAX]
+        allowed += [pattern.format(friend) for friend in friends for pattern in _OF_FRIENDS]
         narrowed += [intersect(topic_filter, each) for each in allowed]
         return tuple(dict.fromkeys(granted for granted in narrowed if granted is not None))
+
+    def reaches_friends(self, identity: Identity, granted_filters: tuple[str, ...]) -> bool:
+        """Whether granted filters may match topics that are told, so that `sight_of` is to be
+        asked for each message.
+        """
+        if identity.admin:
+            return False
+        friends = rights_of(identity).friends
+        return any(not friends.keys().isdisjoint(each.split("/")[1:2]) for each in granted_filters)
+
+    def sight_of(self, identity: Identity, topic: str) -> Sight:
+        """How a message to a topic is shown to somebody who has subscribed to it."""
+        if identity.admin:
+            return Sight.EVERYTHING
+        levels = topic.split("/")
+        owned = _owned(identity)
+        if owned is not None and levels[0] in ROOTS and tuple(levels[1 : 1 + len(owned)]) == owned:
+            return Sight.EVERYTHING
+        rights = rights_of(identity)
+        if any(matches(each, topic) for each in rights.subscribe):
+            return Sight.EVERYTHING
+        owner = levels[1] if len(levels) > 1 else ""
+        if owner in rights.friends and any(
+            matches(pattern.format(owner), topic) for pattern in _OF_FRIENDS
+        ):
+            return Sight.TOLD
+        return Sight.NOTHING
 
 
 def rights_of(identity: Identity) -> Rights:

@@ -23,6 +23,10 @@ cdef class Hub:
         self._topic_levels_max = settings.topic_levels_max
         self._outgoing_bytes_max = settings.outgoing_bytes_max
 
+    def told(self, Message message, Session session):
+        """What a client gets of a message that may be another user's; None: nothing."""
+        return message
+
     cpdef publish_to(self, list found, Message message, Session publisher, double now):
         """Keep a message if it is retained, and take it to those who subscribed to its topic."""
         if message.retain:
@@ -46,7 +50,7 @@ cdef class Hub:
         cdef Subscription subscription = subscriptions[0]
         cdef Session session = subscription.session
         cdef int qos = 0
-        cdef bint retain = False, delivered
+        cdef bint retain = False, delivered, asked = False
         cdef list identifiers = None
         for subscription in subscriptions:
             if session is publisher and subscription.no_local:
@@ -54,12 +58,17 @@ cdef class Hub:
             # A subscription of QoS 0 counts too: -1 would be "none left".
             qos = max(qos, subscription.qos + 1)
             retain = retain or subscription.retain_as_published
+            asked = asked or subscription.reaches_friends
             if subscription.identifier:
                 if identifiers is None:
                     identifiers = []
                 identifiers.append(subscription.identifier)
         if not qos:
             return 0
+        if asked:
+            message = self.told(message, session)
+            if message is None:
+                return 0
         delivered = session.deliver(
             message, min(message.qos, qos - 1), message.retain and retain, identifiers, now
         )

@@ -11,7 +11,7 @@ import logging
 import secrets
 import ssl
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
 from typing import Final, cast
 
@@ -31,6 +31,7 @@ from gateway.mqtt.application import (
     Submitter,
 )
 from gateway.mqtt.connection import LINGER_S, Connection
+from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.doors import ProxyDoor, TlsDoor
 from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.ingest import Ingest
@@ -44,6 +45,8 @@ from gateway.mqtt.settings import Settings
 from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
 from gateway.mqtt.tls import common_name
+from gateway.permissions import Permissions
+from gateway.telling import Telling
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
 
@@ -80,8 +83,11 @@ class MqttServer(Shell):
         admission: Admission | None = None,
         addresses: Addresses | None = None,
         proxies: TrustedProxies | None = None,
+        permissions: Permissions | None = None,
+        telling: Telling | None = None,
     ) -> None:
-        router = Router(settings, rules, loop.time())
+        rights = DeliveryRights(rules, permissions, telling)
+        router = Router(settings, rules, loop.time(), rights)
         self.counters: Counter[str] = router.counters
         ingest = Ingest(submitter, rules, now_ms, self.counters, mapping, admission)
         super().__init__(router, ingest, loop)
@@ -343,6 +349,7 @@ class MqttServer(Shell):
         identity: Identity | None = None
         protocol = connection.owner
         address = "" if protocol is None else protocol.address
+        asked_at = self.router.rights.version
         try:
             name = None if packet.password else _certified_name(connection)
             password = (packet.password or b"").decode()
@@ -366,7 +373,12 @@ class MqttServer(Shell):
             self.addresses.failed(address)
             self._refuse(connection, packet)
         elif await self._claim(connection, identity, packet):
-            connection.accept(packet, identity, self.time(), assigned_client_id=assigned)
+            # Rights may have changed meanwhile: from here on `rights_changed` reaches the session.
+            now = self.router.rights.since(identity, asked_at)
+            if now is None:
+                self._refuse(connection, packet)
+            else:
+                connection.accept(packet, now, self.time(), assigned_client_id=assigned)
         if connection.owner is not None:
             connection.owner.process(self.time())
 
@@ -375,8 +387,12 @@ class MqttServer(Shell):
     ) -> None:
         """Let in somebody whom a mechanism has found out; `proof` is its last word."""
         if await self._claim(connection, identity, packet):
+            now = self.router.rights.now(identity)
+            if now is None:
+                self._refuse(connection, packet)
+                return
             connection.accept(
-                packet, identity, self.time(), assigned_client_id=_new_client_id(), proof=proof
+                packet, now, self.time(), assigned_client_id=_new_client_id(), proof=proof
             )
 
     async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
@@ -397,6 +413,11 @@ class MqttServer(Shell):
         if connection.owner is not None:
             self.addresses.failed(connection.owner.address)
         self.note_refusal(packet, reason)
+
+    def rights_changed(self, users: Set[str]) -> None:
+        """For Permissions: apply the rights of now to the clients of some users."""
+        self.router.rights_changed(users, self.time())
+        self.wake()
 
     def note_refusal(self, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""
@@ -476,11 +497,14 @@ async def start_mqtt(
     admission: Admission | None = None,
     addresses: Addresses | None = None,
     proxies: TrustedProxies | None = None,
+    permissions: Permissions | None = None,
+    telling: Telling | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
 
-    Without a journal sessions and retained messages end with the server.
+    Without a journal sessions and retained messages end with the server; without `permissions`
+    rights never change, and without `telling` friends are told nothing.
     """
     server = MqttServer(
         asyncio.get_running_loop(),
@@ -496,6 +520,8 @@ async def start_mqtt(
         admission=admission,
         addresses=addresses,
         proxies=proxies,
+        permissions=permissions,
+        telling=telling,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

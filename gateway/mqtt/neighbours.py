@@ -13,11 +13,12 @@ from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, Protocol
 
+from gateway.auth import Identity
 from gateway.mqtt.application import Completion
 from gateway.mqtt.interest import OwnInterest
 from gateway.mqtt.journal import SessionKey
 from gateway.mqtt.packets import Properties, PropertyId
-from gateway.mqtt.router import Router, StoredIdentity
+from gateway.mqtt.router import Router
 from gateway.mqtt.session import Link, Message, Session
 from gateway.mqtt.topics import Subscription
 
@@ -51,7 +52,7 @@ class _Elsewhere(Session):
 
     def __init__(self, neighbours: Neighbours, target: tuple[int, str, str]) -> None:
         router = neighbours.router
-        super().__init__("", StoredIdentity("", None, False), router.settings)
+        super().__init__("", Identity(""), router.settings)
         self._neighbours = neighbours
         self._target = target
         self._link = Link(router, None, 0.0)

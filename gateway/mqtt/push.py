@@ -8,6 +8,7 @@ Who subscribes later gets both, and the last position, as retained messages made
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
@@ -18,7 +19,7 @@ from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription, has_wildcard, matches
 from gateway.views import newest_fix
-from waylog.messages import Address, Fix, decode_address, encode
+from waylog.messages import Address, decode_address, encode
 
 _QOS: Final = 1
 _STREETS_MAX: Final = 100_000
@@ -77,7 +78,8 @@ class MqttAddressChannel:
         if len(self._streets) >= _STREETS_MAX:
             self._streets.clear()
         self._streets[address.device] = street
-        self._router.deliver(self._card_message(topic, address), found, None, self._clock())
+        message = self._card_message(topic, address, retained=False)
+        self._router.deliver(message, found, None, self._clock())
 
     def arrived(self, device: str, transition: bytes) -> None:
         """Tell a user's apps that one of its devices has come to a favourite place.
@@ -113,7 +115,7 @@ class MqttAddressChannel:
 
     def _latest_card(self, topic: str, device: str) -> Message | None:
         address = self._addresses.latest(device)
-        return None if address is None else self._card_message(topic, address)
+        return None if address is None else self._card_message(topic, address, retained=True)
 
     def _latest_location(self, topic: str, device: str) -> Message | None:
         fix = newest_fix(self._locations, device, self._addresses.latest(device))
@@ -128,11 +130,13 @@ class MqttAddressChannel:
     def _address_message(topic: str, address: Address) -> Message:
         return Message(topic, encode(address), _QOS, True, latest_only=True)
 
-    def _card_message(self, topic: str, address: Address) -> Message:
+    def _card_message(self, topic: str, address: Address, *, retained: bool) -> Message:
         stored = self._router.retained.get(topic)
-        own = None if stored is None else stored.payload
-        payload = encoded_card(address, self._locations.latest(address.device), own)
-        return Message(topic, payload, _QOS, True, latest_only=True)
+        own = own_card(None if stored is None else stored.payload)
+        fix = self._locations.latest(address.device)
+        payload = msgspec.json.encode(card(address, fix, own))
+        told = self._router.rights.told_card(address, fix, own, retained=retained)
+        return Message(topic, payload, _QOS, True, latest_only=True, told=told)
 
 
 def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) -> Iterable[str]:
@@ -147,12 +151,10 @@ def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) 
     return list(view.devices(user))
 
 
-def encoded_card(address: Address, fix: Fix | None, own_card: bytes | None = None) -> bytes:
-    """The card of a device; what its owner has published as its own card is kept."""
-    own: dict[str, Any] = {}
-    if own_card is not None:
-        try:
-            own = msgspec.json.decode(own_card, type=dict[str, Any])
-        except (msgspec.DecodeError, RecursionError):
-            own = {}
-    return msgspec.json.encode(card(address, fix, own))
+def own_card(published: bytes | None) -> dict[str, Any]:
+    """What the owner of a device has published as its card, which is kept."""
+    if published is not None:
+        with suppress(msgspec.DecodeError, RecursionError):
+            own: dict[str, Any] = msgspec.json.decode(published, type=dict[str, Any])
+            return own
+    return {}

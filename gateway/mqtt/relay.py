@@ -195,11 +195,11 @@ class Relay:
             self._watch(worker, *arguments)
         elif kind == "retained":
             number, topic_filter = arguments
-            found: list[tuple[str, bytes]] = []
+            found: list[tuple[str, bytes, tuple[int, bytes] | None]] = []
             for message in self._source.retained(topic_filter):
                 if len(found) == _RETAINED_MAX:
                     break
-                found.append((message.topic, message.payload))
+                found.append((message.topic, message.payload, message.told))
             worker.send("answer", number, found)
         else:
             self._crossing.on_frame(worker, kind, arguments)

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
+from gateway import auth
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
+from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import (
     Connect,
@@ -55,29 +56,28 @@ class WillDue(NamedTuple):
     will: Will
 
 
-@dataclass(frozen=True, slots=True)
-class StoredIdentity:
-    """Whose session it is, until the client is back and shows more."""
-
-    user: str
-    device: str | None
-    admin: bool
-
-
 class Router(Hub):
     """See above. `now` is always in seconds on one monotonic clock."""
 
-    def __init__(self, settings: Settings, rules: AccessRules, now: float) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        rules: AccessRules,
+        now: float,
+        rights: DeliveryRights | None = None,
+    ) -> None:
         retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
         super().__init__(settings, rules, TimerWheel(now), retained, Counter())
         # A client identifier belongs to its user: nobody inherits another's session by its name.
         self.sessions: dict[tuple[str, str], Session] = {}
         self._offline: dict[Session, None] = {}  # the one away longest is first
         self._journal: Journal | None = None
+        #: What clients may read now.
+        self.rights = rights or DeliveryRights(rules)
         #: Told what is subscribed to, and of each subscription that is to get what is retained
         #: where the views are, when they are not here.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
-        self.ask_retained: Callable[[Subscription], None] | None = None
+        self.ask_retained: Callable[[Subscription, tuple[str, ...]], None] | None = None
         #: The other workers, where there are some.
         self.neighbours: Neighbours | None = None
 
@@ -89,8 +89,11 @@ class Router(Hub):
         journal.purge()
         if not journal.shared:
             # Messages for a client that is away wait at the one worker there is.
-            for (user, client_id), stored in journal.stored():
-                identity = StoredIdentity(user, stored.device, stored.admin)
+            for (user, client_id), stored in list(journal.stored()):
+                identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
+                if identity is None:
+                    journal.ended((user, client_id))
+                    continue
                 session = self.sessions[(user, client_id)] = Session(
                     client_id, identity, self.settings
                 )
@@ -164,29 +167,59 @@ class Router(Hub):
             _, subscription = self.subscribe(session, request, each.identifier)
             if subscription is not None and each.qos:
                 # What the platform has said while nobody was there to keep it.
-                derived = self._derived(subscription.granted_filters)
-                session.await_retained(subscription, derived)
+                self._await(subscription, self._derived(subscription.granted_filters))
                 if self.ask_retained is not None:
-                    self.ask_retained(subscription)
+                    self.ask_retained(subscription, subscription.granted_filters)
         journal.restore_waiting(session, stored)
+        self.rights.keep_readable(session, session.identity)
 
     def identify(self, session: Session, identity: Identity) -> None:
         """Whose session it is now: by another token than before, perhaps, or with other rights."""
-        if session.identity != identity:
-            self._grant_again(session, identity)
-        session.identity = identity
+        if session.identity == identity:
+            return
+        before, session.identity = session.identity, identity
+        if session.connection is not None:
+            session.connection.route = None  # what it may publish is asked again
+        self.rights.keep_readable(session, before)
+        for name, subscription in session.subscriptions.items():
+            self._grant_again(subscription, split_share(name)[1])
 
-    def _grant_again(self, session: Session, identity: Identity) -> None:
-        """A client is back with other rights, or was known by its name alone."""
-        for name, subscription in list(session.subscriptions.items()):
-            self._drop(subscription)
-            _, topic_filter = split_share(name)
-            granted = self.rules.granted_filters(identity, topic_filter)
-            if granted:
-                subscription.granted_filters = granted
-                self._add(subscription)
-            else:
-                del session.subscriptions[name]
+    def _grant_again(self, subscription: Subscription, topic_filter: str) -> None:
+        """Rights have changed; a filter that nothing is left of may come to match something."""
+        identity = subscription.session.identity
+        granted = self.rules.granted_filters(identity, topic_filter)
+        subscription.reaches_friends = self.rules.reaches_friends(identity, granted)
+        if granted == subscription.granted_filters:
+            return
+        fresh = tuple(each for each in granted if each not in subscription.granted_filters)
+        self._drop(subscription)
+        subscription.granted_filters = granted
+        self._add(subscription)
+        if fresh and subscription.share is None:
+            self._await(subscription, self._retained(fresh))
+            if self.ask_retained is not None:
+                self.ask_retained(subscription, fresh)
+
+    def rights_changed(self, users: Set[str], now: float) -> None:
+        """For Permissions: apply the rights of now to the sessions of some users."""
+        for session in [each for key, each in self.sessions.items() if key[0] in users]:
+            identity = self.rights.now(session.identity)
+            if identity is None:
+                self._revoke(session)
+                continue
+            self.identify(session, identity)
+            self._changed(session)
+            session.pump(now)
+
+    def _revoke(self, session: Session) -> None:
+        """Say goodbye to a client whose credentials are good no more."""
+        session.expiry_interval_s = 0  # nothing waits here for somebody who may not come back
+        if session.connection is None:
+            session.will = None
+            self.end(session)
+        else:
+            session.connection.will = None
+            session.connection.close(ReasonCode.NOT_AUTHORIZED, "the credentials were revoked")
 
     def _changed(self, session: Session) -> None:
         if self._journal is not None:
@@ -379,8 +412,9 @@ class Router(Hub):
             no_local=request.no_local,
             retain_as_published=request.retain_as_published,
             identifier=identifier,
-            share=share,
+            share=None if share is None else self._group_name(session, share),
         )
+        subscription.reaches_friends = self.rules.reaches_friends(session.identity, granted)
         session.subscriptions[request.topic_filter] = subscription
         self._add(subscription)
         self._changed(session)
@@ -389,6 +423,17 @@ class Router(Hub):
         if request.retain_handling == 1 and existing is not None:
             return request.qos, None
         return request.qos, subscription
+
+    @staticmethod
+    def _group_name(session: Session, share: str) -> str:
+        """The name of a share's group, which is its user's, or its device's: nobody takes the
+        messages of others by calling a share as they do.
+        """
+        return "/".join((session.identity.user, session.identity.device or "", share))
+
+    def told(self, message: Message, session: Session) -> Message | None:
+        """What a client gets of a message that may be a friend's."""
+        return self.rights.told(message, session)
 
     def _add(self, subscription: Subscription) -> None:
         self.subscriptions.add(subscription)
@@ -417,11 +462,17 @@ class Router(Hub):
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
         """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it."""
-        session = subscription.session
-        session.await_retained(subscription, self._retained(subscription.granted_filters))
-        session.pump(now)
+        self._await(subscription, self._retained(subscription.granted_filters))
+        subscription.session.pump(now)
         if self.ask_retained is not None:
-            self.ask_retained(subscription)
+            self.ask_retained(subscription, subscription.granted_filters)
+
+    def _await(self, subscription: Subscription, messages: Iterable[Message]) -> None:
+        """Have retained messages sent, after those that wait already."""
+        session = subscription.session
+        shown = self.rights.shown(messages, session, subscription.reaches_friends)
+        waiting = (session.backlog or {}).get(subscription.topic_filter)
+        session.await_retained(subscription, shown if waiting is None else chain(waiting[1], shown))
 
     def retained_came(
         self, subscription: Subscription, messages: Iterable[Message], now: float
@@ -430,11 +481,8 @@ class Router(Hub):
         session = subscription.session
         if session.subscriptions.get(subscription.topic_filter) is not subscription:
             return
-        waiting = (session.backlog or {}).get(subscription.topic_filter)
         news = [each for each in messages if self.retained.get(each.topic) is None]
-        session.await_retained(
-            subscription, chain(waiting[1], news) if waiting is not None else iter(news)
-        )
+        self._await(subscription, news)
         session.pump(now)
 
     def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:

@@ -21,6 +21,7 @@ cdef class Message:
     cdef public bint latest_only
     cdef public dict properties
     cdef public object expires_at
+    cdef public object told
 
     cpdef bint expired(self, double now)
 

@@ -83,6 +83,19 @@ cdef class Session:
             if not self.backlog:
                 self.backlog = None
 
+    def keep_waiting(self, keep):
+        """Throw away what waits and is not to be kept; `keep` is asked for each message."""
+        cdef Delivery delivery
+        if self.queue is not None:
+            kept = [each for each in self.queue if keep((<Delivery> each).message)]
+            self.queued_bytes = sum([len((<Delivery> each).message.payload) for each in kept])
+            self.queue = deque(kept) if kept else None
+        if self.connection is None:
+            # Sent once, perhaps never arrived: it would be sent again.
+            for packet_id, delivery in list((self.in_flight or {}).items()):
+                if not delivery.released and not keep(delivery.message):
+                    self._settled(packet_id)
+
     cdef Delivery _next_waiting(self):
         cdef Delivery delivery
         cdef Subscription subscription

@@ -29,6 +29,7 @@ class Message:
     properties: Properties | None
     expires_at: float | None
     latest_only: bool
+    told: tuple[int, bytes] | None
     def __init__(
         self,
         topic: str,
@@ -38,6 +39,7 @@ class Message:
         properties: Properties | None = None,
         expires_at: float | None = None,
         latest_only: bool = False,
+        told: tuple[int, bytes] | None = None,
     ) -> None: ...
     def expired(self, now: float) -> bool: ...
 
@@ -83,6 +85,7 @@ class Session:
     def pump(self, now: float) -> None: ...
     def await_retained(self, subscription: Subscription, messages: Iterator[Message]) -> None: ...
     def forget_retained(self, topic_filter: str) -> None: ...
+    def keep_waiting(self, keep: Callable[[Message], bool]) -> None: ...
     def acknowledged(
         self, packet_type: int, packet_id: int, reason_code: int, now: float
     ) -> tuple[int, int] | None: ...

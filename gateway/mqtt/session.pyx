@@ -58,7 +58,7 @@ cdef class Message:
 
     def __init__(
         self, str topic, bytes payload, int qos=0, bint retain=False, dict properties=None,
-        expires_at=None, bint latest_only=False,
+        expires_at=None, bint latest_only=False, told=None,
     ):
         self.topic = topic
         self.payload = payload
@@ -68,6 +68,9 @@ cdef class Message:
         self.expires_at = expires_at  # s, on the clock that is passed as `now`
         #: While it waits for a client, a newer message of the same topic takes its place.
         self.latest_only = latest_only
+        #: What friends get in its place, and of which time (ms) it is, where that cannot be found
+        #: out from the payload.
+        self.told = told
 
     cpdef bint expired(self, double now):
         """Whether the publisher did not want it to be delivered any more."""

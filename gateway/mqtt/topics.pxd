@@ -8,6 +8,7 @@ cdef class Subscription:
     cdef public long long identifier
     cdef public str share
     cdef public bint elsewhere
+    cdef public bint reaches_friends
 
 
 cdef class SharedGroup:

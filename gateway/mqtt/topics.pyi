@@ -20,6 +20,7 @@ class Subscription:
     identifier: int
     share: str | None
     elsewhere: bool
+    reaches_friends: bool
     def __init__(
         self,
         session: Session,

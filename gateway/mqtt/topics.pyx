@@ -71,6 +71,8 @@ cdef class Subscription:
         self.identifier = identifier  # 0 = none
         self.share = share
         self.elsewhere = False  # stands for subscribers at another worker
+        #: Some of what it matches is not its owner's own: `Hub.told` is asked for each message.
+        self.reaches_friends = False
 
 
 cdef class SharedGroup:

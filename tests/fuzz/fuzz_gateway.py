@@ -13,6 +13,7 @@ import atheris
 with atheris.instrument_imports(
     include=["gateway.formats", "gateway.mqtt", "gateway.request_head"]
 ):
+    from gateway.auth import Identity
     from gateway.formats import (
         Context,
         colota,
@@ -33,7 +34,7 @@ with atheris.instrument_imports(
     from gateway.mqtt.connection import Connection
     from gateway.mqtt.fixes import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
     from gateway.mqtt.packets import Connect, RemoteProtocolError
-    from gateway.mqtt.router import Router, StoredIdentity
+    from gateway.mqtt.router import Router
     from gateway.mqtt.settings import Settings
     from gateway.request_head import recognise
 
@@ -73,7 +74,7 @@ def fuzz_session(data: bytes) -> None:
         connection.receive_data(bytes(part), now)
         while (event := connection.next_event(now)) is not None:
             if isinstance(event, Connect):
-                identity = StoredIdentity("ada", None, True)
+                identity = Identity("ada", None, True)
                 connection.accept(event, identity, now, assigned_client_id="assigned")
             elif isinstance(event, Publish):
                 connection.acknowledge(event, 0, now)

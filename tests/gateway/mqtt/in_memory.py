@@ -20,6 +20,8 @@ from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets import PacketType
 from gateway.mqtt.router import Router
 from gateway.mqtt.settings import Settings
+from gateway.permissions import Permissions
+from gateway.telling import Telling
 from waylog.config import Endpoint
 from waylog.messages import Address, Event, Fix, Rejected, encode
 
@@ -178,7 +180,11 @@ class Platform:
 
     @contextlib.asynccontextmanager
     async def listening(
-        self, settings: Settings | None = None, rules: AccessRules | None = None
+        self,
+        settings: Settings | None = None,
+        rules: AccessRules | None = None,
+        permissions: Permissions | None = None,
+        telling: Telling | None = None,
     ) -> AsyncIterator[Platform]:
         self.server = await start_mqtt(
             Endpoint("127.0.0.1", 0),
@@ -189,6 +195,8 @@ class Platform:
             pusher=self.push,
             settings=settings,
             rules=rules,
+            permissions=permissions,
+            telling=telling,
         )
         try:
             yield self

@@ -100,6 +100,22 @@ def test_an_intersection_matches_exactly_what_both_match(one: str, other: str, t
     assert (common is not None and matches(common, topic)) is both
 
 
+TOPICS_AND_SIGHTS = {
+    "owntracks/alice/phone": "everything",
+    "owntracks/alice/phone/cmd": "everything",
+    "owntracks/alice/tablet": "nothing",
+    "owntracks/bob/phone": "told",
+    "owntracks/bob/phone/event": "told",
+    "owntracks/bob/phone/cmd": "nothing",
+    "owntracks/bob/phone/waypoints": "nothing",
+    "devices/bob/phone/address": "told",
+    "devices/bob/phone/note": "nothing",
+    "plant/a/b": "everything",
+    "owntracks/eve/phone": "nothing",
+    "plain": "nothing",
+}
+
+
 def test_friends_and_grants_widen_what_somebody_may_do() -> None:
     rights = Rights(friends={"bob": 0}, publish=("plant/+/state",), subscribe=("plant/#", "shop/+"))
     alice = auth.Identity("alice", rights=rights)
@@ -112,7 +128,15 @@ def test_friends_and_grants_widen_what_somebody_may_do() -> None:
     assert not RULES.may_publish(alice, "plant/a/b")
     assert not RULES.may_publish(alice, "owntracks/bob/phone")
     phone = auth.Identity("alice", "phone", rights=rights)
-    assert RULES.granted_filters(phone, "owntracks/+/+") == ("owntracks/alice/phone",)
+    # As OwnTracks shows friends on a phone; not the other devices of its owner.
+    assert RULES.granted_filters(phone, "owntracks/+/+") == (
+        "owntracks/alice/phone",
+        "owntracks/bob/+",
+    )
+    sights = {topic: RULES.sight_of(phone, topic).value for topic in TOPICS_AND_SIGHTS}
+    assert sights == TOPICS_AND_SIGHTS
+    assert RULES.reaches_friends(phone, ("owntracks/alice/phone", "owntracks/bob/+"))
+    assert not RULES.reaches_friends(phone, ("owntracks/alice/phone", "plant/#"))
 
 
 def test_who_may_only_look_publishes_nothing() -> None:

@@ -4,9 +4,9 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from gateway.cards import location
+from gateway.cards import card, location
 from gateway.mqtt.packets import PacketType
-from gateway.mqtt.push import MqttAddressChannel, encoded_card
+from gateway.mqtt.push import MqttAddressChannel, own_card
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from tests.gateway.mqtt.in_memory import (
@@ -138,7 +138,7 @@ def test_what_a_device_published_itself_wins_over_what_can_be_derived() -> None:
 
 def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
     own = b'{"_type":"card","name":"Mika","face":"aGk=","tid":"MK"}'
-    assert msgspec.json.decode(encoded_card(address(), FIX, own)) == {
+    assert card(address(), FIX, own_card(own)) == {
         "_type": "card",
         "tid": "MK",
         "name": "Mika - Kaiserplatz 4, Bonn",
@@ -148,7 +148,7 @@ def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
 
 @pytest.mark.parametrize("own", [None, b"no json", b"[]", b'{"name":7}', b"[" * 100_000])
 def test_a_card_can_always_be_made(own: bytes | None) -> None:
-    members = msgspec.json.decode(encoded_card(address(), None, own))
+    members = card(address(), None, own_card(own))
     assert members == {"_type": "card", "tid": "ne", "name": "phone - Kaiserplatz 4, Bonn"}
 
 

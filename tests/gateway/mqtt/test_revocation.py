@@ -7,7 +7,6 @@ import contextlib
 import ssl
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +19,7 @@ from cryptography.x509.oid import NameOID
 from gateway.auth import Authenticator
 from gateway.mqtt.certificates import listen_with_tls
 from gateway.mqtt.options import MqttOptions
-from gateway.revocations import Revocations, end_mqtt_connections
+from gateway.permissions import Permissions
 from gateway.users import UserStore
 from tests.gateway.mqtt.in_memory import WAIT_S, PahoClient, Platform, eventually
 from waylog.config import Endpoint
@@ -107,14 +106,14 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Platform, UserStore, Au
     )
     store = UserStore(folder / "users.db")
     authenticator = Authenticator(store)
+    permissions = Permissions(store)
     platform = Platform(users=authenticator)  # type: ignore[arg-type]  # the real one
     async with contextlib.AsyncExitStack() as stack:
-        await stack.enter_async_context(platform.listening())
+        await stack.enter_async_context(platform.listening(permissions=permissions))
         await listen_with_tls(platform.server, options, stack, reuse_port=False, recheck_s=0.05)
         # As `waylog user revoke` in another process does.
-        revocations = Revocations(store)
-        revocations.subscribe(partial(end_mqtt_connections, platform.server))
-        watching = asyncio.create_task(revocations.watch(0.05))
+        permissions.subscribe(platform.server.rights_changed)
+        watching = asyncio.create_task(permissions.watch(0.05))
         other = UserStore(folder / "users.db")
         yield platform, other, authority
         watching.cancel()

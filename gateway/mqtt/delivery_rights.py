@@ -1,0 +1,144 @@
+"""What clients may read now: asked at each delivery that is not of their own topics.
+
+A client's own topics, and an administrator's, are delivered as they are, and cost nothing here. Of
+a friend's topics a client gets what friends are told (gateway.telling), and nothing from before the
+friendship. `identity` of a session has the rights of now: `Router.rights_changed` keeps them.
+"""
+
+from __future__ import annotations
+
+import logging
+import sqlite3
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, cast
+
+from gateway import auth
+from gateway.mqtt.acl import AccessRules, rights_of
+from gateway.mqtt.application import Identity
+from gateway.mqtt.session import Message, Session
+from gateway.permissions import Permissions, Sight
+from gateway.telling import Telling, Told
+from waylog.messages import Address, Fix
+from waylog.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+
+class DeliveryRights:
+    """Of one server. Without `permissions` nobody's rights change, and without `telling` friends
+    are told nothing; `clock_ms` is Unix time.
+    """
+
+    def __init__(
+        self,
+        rules: AccessRules,
+        permissions: Permissions | None = None,
+        telling: Telling | None = None,
+        clock_ms: Callable[[], int] = now_ms,
+    ) -> None:
+        self._rules = rules
+        self._permissions = permissions
+        self._telling = telling
+        self._clock_ms = clock_ms
+        # All friends are told the same of a message, one after the other.
+        self._last: tuple[Message, Told[Message] | None] | None = None
+
+    @property
+    def version(self) -> int:
+        """For `since`."""
+        return 0 if self._permissions is None else self._permissions.version
+
+    def since(self, identity: Identity, version: int) -> Identity | None:
+        """The same as `now` for an identity that was right at `version`; costs little."""
+        changed = self._permissions is not None and self._permissions.changed_since(
+            identity.user, version
+        )
+        return self.now(identity) if changed else identity
+
+    def now(self, identity: Identity) -> Identity | None:
+        """Somebody with the rights of now; None: revoked, or nobody can say."""
+        if self._permissions is None:
+            return identity
+        try:
+            return self._permissions.now(cast("auth.Identity", identity))
+        except sqlite3.Error as error:
+            logger.error("the rights of a client cannot be read: %s", error)
+            return None
+
+    def told(self, message: Message, session: Session) -> Message | None:
+        """What a client gets of a message that is published now; None: nothing."""
+        sight = self._rules.sight_of(session.identity, message.topic)
+        if sight is Sight.EVERYTHING:
+            return message
+        if sight is Sight.NOTHING:
+            return None
+        if self._last is None or self._last[0] is not message:
+            self._last = message, self._as_told(message, retained=False)
+        return _if_since(session.identity, self._last[1])
+
+    def shown(self, messages: Iterable[Message], session: Session, ask: bool) -> Iterator[Message]:
+        """What a client gets of retained messages, each when its turn comes.
+
+        `ask`: also while nothing has changed.
+        """
+        begun = session.identity
+        for message in messages:
+            if not ask and session.identity is begun:
+                yield message
+                continue
+            sight = self._rules.sight_of(session.identity, message.topic)
+            if sight is Sight.EVERYTHING:
+                yield message
+            elif sight is Sight.TOLD:
+                told = _if_since(session.identity, self._as_told(message, retained=True))
+                if told is not None:
+                    yield told
+
+    def keep_readable(self, session: Session, before: Identity) -> None:
+        """Throw away what waits for a client, and may be read no more as it was meant."""
+
+        def keep(message: Message) -> bool:
+            now = self._rules.sight_of(session.identity, message.topic)
+            if now is Sight.EVERYTHING:
+                return True
+            return now is Sight.TOLD is self._rules.sight_of(before, message.topic)
+
+        session.keep_waiting(keep)
+
+    def told_card(
+        self, address: Address, fix: Fix | None, own: Mapping[str, Any], *, retained: bool
+    ) -> tuple[int, bytes]:
+        """For Message.told: the card of a device as its friends see it; no bytes: none."""
+        told = None if self._telling is None else self._telling.card(address, fix, own, retained)
+        return (0, b"") if told is None else told
+
+    def _as_told(self, message: Message, *, retained: bool) -> Told[Message] | None:
+        if self._telling is None:
+            return None
+        if message.told is not None:
+            time, payload = message.told
+            if not payload:
+                return None
+        else:
+            told = self._telling.message(message.topic, message.payload, retained, self._clock_ms())
+            if told is None:
+                return None
+            time, payload = told
+        shown = Message(
+            message.topic,
+            payload,
+            message.qos,
+            message.retain,
+            None,  # what its owner adds is for its owner
+            message.expires_at,
+            message.latest_only,
+        )
+        return Told(time, shown)
+
+
+def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:
+    """What is told, unless it is from before the friendship."""
+    if told is None:
+        return None
+    since = rights_of(identity).friends.get(told.what.topic.split("/")[1])
+    return None if since is None or told.time < since else told.what

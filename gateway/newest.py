@@ -1,0 +1,35 @@
+"""Where a device is, as somebody may see it: newest fix and newest address."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from gateway.auth import Identity
+from gateway.permissions import Sight, friends_since, sight_of
+from gateway.services import Services
+from gateway.views import newest_fix
+from waylog.messages import Address, Fix
+
+
+class Newest(NamedTuple):
+    """What is shown of a device; None where nothing is."""
+
+    fix: Fix | None
+    address: Address | None
+
+
+def newest_of(device: str, identity: Identity, services: Services) -> Newest:
+    """What somebody is shown of a device (`user/device`) now, or is told as a friend."""
+    sight = sight_of(identity, device)
+    if sight is Sight.NOTHING:
+        return Newest(None, None)
+    address = services.address_view.latest(device)
+    fix = newest_fix(services.location_view, device, address)
+    if sight is Sight.EVERYTHING:
+        return Newest(fix, address)
+    since = friends_since(identity, device.partition("/")[0]) or 0
+    tell = services.friend_filter
+    return Newest(
+        tell.fix(fix) if fix is not None and fix.time >= since else None,
+        tell.address(address) if address is not None and address.time >= since else None,
+    )
