@@ -82,6 +82,20 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="different devices that a user may send for, unless `waylog user limit` says "
         "otherwise; administrators as many as they like (default: %(default)s)",
     )
+    add(
+        "--viewers-per-user",
+        type=int,
+        default=HttpLimits.viewers_per_user_max,
+        metavar="N",
+        help="live streams (SSE and WebSocket) that a user may have open (default: %(default)s)",
+    )
+    add(
+        "--viewers-per-address",
+        type=int,
+        default=HttpLimits.viewers_per_address_max,
+        metavar="N",
+        help="the same from one address that is not loopback (default: %(default)s)",
+    )
     add("--places", metavar="URL", help="folder of favourite places, as `waylog places run` writes")
     add("--history", metavar="URL", help="the history, for tracks of more than memory holds")
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
@@ -166,8 +180,9 @@ def run(arguments: argparse.Namespace) -> int:
         raise ConfigError("--view-tail must be 0 or more")
     if not arguments.append_timeout > 0:
         raise ConfigError("--append-timeout must be more than 0 s")
-    if arguments.devices_per_user < 1:
-        raise ConfigError("--devices-per-user must be 1 or more")
+    for bound in ("devices_per_user", "viewers_per_user", "viewers_per_address"):
+        if getattr(arguments, bound) < 1:
+            raise ConfigError(f"--{bound.replace('_', '-')} must be 1 or more")
     if arguments.proxy_protocol and not arguments.trusted_proxy:
         raise ConfigError("--proxy-protocol needs --trusted-proxy")
     try:
@@ -189,6 +204,8 @@ def run(arguments: argparse.Namespace) -> int:
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
         devices_per_user=arguments.devices_per_user,
+        viewers_per_user=arguments.viewers_per_user,
+        viewers_per_address=arguments.viewers_per_address,
         places=arguments.places,
         history=arguments.history,
         geo_url=arguments.geo_url,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
@@ -76,7 +76,9 @@ class LogRanges:
         await self._close_idle()
         self._threads.shutdown(wait=False)
 
-    async def read(self, start: Cursor, end: Cursor, party: str) -> AsyncIterator[list[ViewEvent]]:
+    async def read(
+        self, start: Cursor, end: Cursor, party: str
+    ) -> AsyncGenerator[list[ViewEvent], None]:
         """Batches of records from `start` to `end` (exclusive), each partition in order.
 
         A partition that `start` does not name is read from its beginning. When there is more than

@@ -45,6 +45,7 @@ class GatewayMetrics:
         self.pushes: dict[str, int] = {}  # addresses and fixes sent, by channel
         self.view_records: dict[str, int] = {}  # read from the log, by topic
         self.skipped = 0  # events a slow viewer did not get
+        self.viewers_stalled = 0  # and were disconnected
         #: From the submission of a fix to the log's acknowledgement, by LATENCY_BUCKETS_S.
         self.latency_counts = [0] * (len(LATENCY_BUCKETS_S) + 1)
         self.latency_sum = 0.0
@@ -97,6 +98,7 @@ class GatewayMetrics:
         yield labelled("view_records", "Records read by views.", "topic", self.view_records)
         yield counter("viewer_events_skipped", "Not sent to slow viewers.", self.skipped)
         yield labelled("mqtt", "What the MQTT listener has counted.", "event", self.mqtt)
+        yield counter("viewers_stalled", "Disconnected: they did not read.", self.viewers_stalled)
         requests = CounterMetricFamily(
             "waylog_gateway_requests", "HTTP requests.", labels=["route", "status"]
         )

@@ -88,6 +88,8 @@ class GatewaySettings:
     push_contact: str | None = None
     #: Different devices that an ordinary user may send for.
     devices_per_user: int = DEVICES_PER_USER
+    viewers_per_user: int = HttpLimits.viewers_per_user_max
+    viewers_per_address: int = HttpLimits.viewers_per_address_max
     mqtt_options: MqttOptions = field(default_factory=MqttOptions)
     #: Socket for workers that only speak MQTT; None: there are none.
     relay: Path | None = None
@@ -161,6 +163,8 @@ class _Gateway:
             self.metrics,
             self.permissions,
             Telling(self.friend_filter),
+            of_user_max=settings.viewers_per_user,
+            of_address_max=settings.viewers_per_address,
         )
         self.permissions.subscribe(lambda _: self.authenticator.recheck())
         self.permissions.subscribe(self.viewers.rights_changed)

@@ -8,15 +8,18 @@ from there. `event: skipped` with `{"count": n}` tells a slow client what it did
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
 from typing import Final
 
 from aiohttp import web
 
-from gateway.access import reader, require_device
+from gateway.access import reader, remote_of, require_device
+from gateway.addresses import is_loopback, party_of
 from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import Identity
+from gateway.live_events import EVENT_NAMES, sse_of
 from gateway.log_range import LogRanges
 from gateway.services import SERVICES, Services
 from gateway.telling import Telling
@@ -31,14 +34,20 @@ from gateway.viewers import (
     encode_cursor,
 )
 from gateway.views import ViewEvent
-from waylog.topics import ADDRESS, LOCATION
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0
 #: What comes within it leaves in one write.
 COALESCING_S: Final = 0.05
 
-EVENT_NAMES: Final = {LOCATION: "fix", ADDRESS: "address"}
+#: Written to one viewer and not taken yet, beside what the system holds.
+WRITE_BUFFER_BYTES: Final = 32 * 1024
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class StalledViewer(Exception):
+    """A client has not read for too long."""
 
 
 def filter_of(request: web.Request, identity: Identity) -> Filter:
@@ -71,7 +80,9 @@ def cursor_of(request: web.Request) -> Cursor | None:
 
 
 @asynccontextmanager
-async def viewing(services: Services, wanted: Filter, identity: Identity) -> AsyncIterator[Viewer]:
+async def viewing(
+    services: Services, wanted: Filter, identity: Identity, address: str
+) -> AsyncIterator[Viewer]:
     """A viewer for as long as the connection lasts; raises Refused."""
     try:
         # Its rights may have changed since its credentials were looked at.
@@ -79,9 +90,11 @@ async def viewing(services: Services, wanted: Filter, identity: Identity) -> Asy
         now = identity if local else services.permissions.now(identity)
         if now is None:
             raise unauthorized("the credentials have been revoked")
-        viewer = services.viewers.add(wanted, now)
-    except TooManyViewers:
-        raise unavailable("too many live viewers") from None
+        # Loopback is a proxy, or the machine itself.
+        party = None if is_loopback(address) else party_of(address)
+        viewer = services.viewers.add(wanted, now, party)
+    except TooManyViewers as error:
+        raise unavailable(str(error)) from None
     try:
         yield viewer
     finally:
@@ -90,17 +103,18 @@ async def viewing(services: Services, wanted: Filter, identity: Identity) -> Asy
 
 async def missed(
     ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
-) -> AsyncIterator[list[ViewEvent]]:
+) -> AsyncGenerator[list[ViewEvent], None]:
     """What a viewer that comes back has missed. Its cursor goes back there, then forward."""
     telling = Telling(services.friend_filter)
     end = dict(viewer.cursor)
     viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
-    async for events in ranges.read(since, end, viewer.identity.user):
-        wanted = viewer.shown_of_before(events, telling)
-        if viewer.closed:
-            return
-        if wanted:
-            yield wanted
+    async with aclosing(ranges.read(since, end, viewer.identity.user)) as batches:
+        async for events in batches:
+            wanted = viewer.shown_of_before(events, telling)
+            if viewer.closed:
+                return
+            if wanted:
+                yield wanted
     viewer.cursor = end
 
 
@@ -118,24 +132,47 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
             "X-Accel-Buffering": "no",
         }
     )
-    async with viewing(services, wanted, identity) as viewer:
+    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+        if request.transport is not None:
+            # What a client does not read is written no further than that.
+            request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        write = partial(_write, request, response)
         await response.prepare(request)
-        with suppress(ConnectionResetError):
+        with suppress(ConnectionResetError, StalledViewer):
             # The first bytes tell the client that it is connected, and from where on.
             start = dict(viewer.cursor) if since is None else since
-            await response.write(f"retry: 1000\nid: {encode_cursor(start)}\n: ready\n\n".encode())
+            await write(f"retry: 1000\nid: {encode_cursor(start)}\n: ready\n\n".encode())
             if since is not None:
-                async for events in missed(ranges, viewer, since, services):
-                    await response.write(encode_events(viewer, events))
-                    services.metrics.pushed("sse", len(events))
-            while await _news_or_silence(request, response, viewer):
-                await _write_news(response, viewer, services)
+                async with aclosing(missed(ranges, viewer, since, services)) as batches:
+                    async for events in batches:
+                        await write(
+                            b"".join(sse_of(event, viewer.advance(event)) for event in events)
+                        )
+                        services.metrics.pushed("sse", len(events))
+            while await _news_or_silence(request, write, viewer):
+                await _write_news(write, viewer, services)
     return response
 
 
-async def _news_or_silence(
-    request: web.Request, response: web.StreamResponse, viewer: Viewer
-) -> bool:
+async def _write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Write, and wait until the client has taken most of it. Raises StalledViewer."""
+    timeout_s = request.app[SERVICES].limits.stalled_viewer_timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            await response.write(data)
+    except TimeoutError:
+        end_stalled(request)
+        raise StalledViewer from None
+
+
+def end_stalled(request: web.Request) -> None:
+    """Cut a client that does not read, whatever has been written and waits in its buffers."""
+    request.app[SERVICES].metrics.viewers_stalled += 1
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -> bool:
     """Wait for something to write; False when the client has gone, or we are going."""
     silent_s = 0.0
     while not viewer.wake.is_set():
@@ -149,31 +186,19 @@ async def _news_or_silence(
             silent_s += _LOOK_S
             if silent_s >= HEARTBEAT_S:
                 silent_s = 0.0
-                await response.write(b": still here\n\n")
+                await write(b": still here\n\n")
     return not viewer.closed
 
 
-async def _write_news(response: web.StreamResponse, viewer: Viewer, services: Services) -> None:
+async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
     events = viewer.take()
     skipped = viewer.take_skipped()
-    body = encode_events(viewer, events)
+    body = b"".join([live.sse for live in events])
     if skipped:
         services.metrics.skipped += skipped
         body += b'event: skipped\ndata: {"count":%d}\n\n' % skipped
-    await response.write(body)
-    services.metrics.pushed("sse", len(events))
-    await asyncio.sleep(COALESCING_S)
-
-
-def encode_events(viewer: Viewer, events: list[ViewEvent]) -> bytes:
-    """Events as they go over the wire; moves the viewer's cursor."""
-    return b"".join(
-        b"id: %b\nevent: %b\ndata: %b\n\n"
-        % (
-            viewer.advance(event).encode(),
-            EVENT_NAMES[event.topic].encode(),
-            # JSON of ours has no line breaks; somebody else's record may have.
-            event.value.replace(b"\r", b" ").replace(b"\n", b" "),
-        )
-        for event in events
-    )
+    if body:
+        await write(body)
+        services.metrics.pushed("sse", len(events))
+    # What comes meanwhile leaves in one write; what waits already does not wait for it.
+    await asyncio.sleep(0 if viewer.wake.is_set() else COALESCING_S)

@@ -6,13 +6,17 @@ import asyncio
 import logging
 import re
 import sqlite3
-from collections.abc import Iterable, Sequence, Set
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence, Set
 from dataclasses import dataclass
+from functools import partial
 from typing import Final, Protocol
 
 from gateway.auth import Identity
+from gateway.limits import HttpLimits
+from gateway.live_events import Batch, Feed, LiveEvent
 from gateway.metrics import GatewayMetrics
-from gateway.permissions import Permissions, Sight, friends_since, may_look_back, may_see, sight_of
+from gateway.permissions import Permissions, Sight, friends_since, may_look_back, sight_of
 from gateway.telling import Telling
 from gateway.views import ViewEvent
 from waylog.topics import ADDRESS, LOCATION
@@ -20,12 +24,14 @@ from waylog.topics import ADDRESS, LOCATION
 logger = logging.getLogger(__name__)
 
 #: Events that wait for one viewer in order; beyond it only the newest of each device waits.
-ORDERED_EVENTS_MAX: Final = 2_000
+ORDERED_EVENTS_MAX: Final = 10_000
 #: The same in bytes of values; those are shared by all viewers.
 ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
-#: Devices of which something waits for one viewer.
-NEWEST_EVENTS_MAX: Final = 20_000
+#: How many events a viewer looks at in one step, and about how many bytes it takes.
+STEP_EVENTS: Final = 500
+STEP_BYTES: Final = 32 * 1024
 VIEWERS_MAX: Final = 10_000
+_NO_CALL: Final = 0
 
 _CURSOR = re.compile(r"[la]\d{1,9}-\d{1,18}")
 _CURSOR_PARTS_MAX: Final = 2_000
@@ -46,9 +52,7 @@ class BadCursor(ValueError):
 
 def encode_cursor(cursor: Cursor) -> str:
     """Next offsets as the id of an event, e.g. `l0-17.l1-4.a0-12`."""
-    return ".".join(
-        f"{topic[0]}{partition}-{offset}" for (topic, partition), offset in cursor.items()
-    )
+    return ".".join(_written(*key, offset) for key, offset in cursor.items())
 
 
 def decode_cursor(text: str) -> Cursor:
@@ -104,116 +108,167 @@ class Filter:
 
 
 class Viewer:
-    """What waits for one viewer.
+    """What waits for one viewer, and what it is shown of that.
 
-    Events wait in order up to a bound; a viewer that is slower gets the newest of each device
-    instead, and learns how many it did not get.
+    Batches wait in order up to a bound, those of all viewers of a feed being the same objects; a
+    viewer that is slower gets the newest of each device instead, and learns how many events it did
+    not get (at most: what it would not have been shown counts, too). What waits is looked at when
+    it is taken, with the rights of then, so that a viewer that takes nothing costs nothing.
     """
 
     def __init__(
-        self, wanted: Filter, positions: Cursor, identity: Identity, telling: Telling
+        self,
+        wanted: Filter,
+        positions: Cursor,
+        identity: Identity,
+        feeds: Callable[[], Iterable[Feed]] = tuple,
     ) -> None:
         self.wanted = wanted
         #: Who watches, with the rights of now: `Viewers.rights_changed` keeps them.
         self.identity = identity
-        self._telling = telling
-        #: What has been taken: the id of the last event it was given.
+        #: What has been taken of what was missed: the id of the last event it was given.
         self.cursor: Cursor = dict(positions)
         self.skipped = 0
         #: Something waits, or `closed`.
         self.wake = asyncio.Event()
         #: The gateway stops: the connection is to be ended.
         self.closed = False
-        self._ordered: list[ViewEvent] = []
-        self._ordered_bytes = 0
-        self._newest: dict[tuple[str, str], ViewEvent] | None = None
+        self._feeds = feeds
+        self._waiting: deque[Batch] = deque()
+        # Where in the first of those that wait.
+        self._place = 0
+        self._waiting_events = 0
+        self._waiting_bytes = 0
+        # From which event on nothing waits any more, and how many there have been.
+        self._behind_since: int | None = None
+        self._behind = 0
 
-    def offer(self, events: Iterable[ViewEvent]) -> None:
-        """Add what passes the filter."""
+    def offer(self, batch: Batch) -> None:
+        """Have a batch wait; costs the same for any number of events."""
         if not self.wanted.topics:
             return
-        wanted = self.shown(events)
-        if not wanted:
-            return
-        if self._newest is None:
-            self._ordered += wanted
-            self._ordered_bytes += sum(len(event.value) for event in wanted)
-            if len(self._ordered) > ORDERED_EVENTS_MAX or self._ordered_bytes > ORDERED_BYTES_MAX:
-                self._newest = {}
-                self._coalesce(self._take_ordered())
+        if self._behind_since is not None:
+            self._behind += len(batch.events)
         else:
-            self._coalesce(wanted)
+            self._waiting.append(batch)
+            self._waiting_events += len(batch.events)
+            self._waiting_bytes += batch.value_bytes
+            if self._waiting_events > ORDERED_EVENTS_MAX or self._waiting_bytes > ORDERED_BYTES_MAX:
+                self._fall_behind()
         self.wake.set()
 
-    def shown(self, events: Iterable[ViewEvent]) -> list[ViewEvent]:
-        """What this viewer is shown of events that happen now."""
-        return [
-            shown for event in events if (shown := self._shown(event, self._telling)) is not None
-        ]
+    def _fall_behind(self) -> None:
+        first, place = self._waiting[0], self._place
+        self._behind_since = min(
+            each.events[place if each is first else 0].number
+            for each in self._waiting
+            if each.call == first.call
+        )
+        self._behind = self._waiting_events - self._place
+        self._forget_waiting()
 
-    def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
-        """The same of what it has missed; `telling` is that of one catching up."""
-        return [
-            shown
-            for event in events
-            if may_look_back(self.identity, event.device)
-            and (shown := self._shown(event, telling)) is not None
-        ]
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._place = self._waiting_events = self._waiting_bytes = 0
 
-    def _shown(self, event: ViewEvent, telling: Telling) -> ViewEvent | None:
-        wanted, identity = self.wanted, self.identity
-        if event.topic not in wanted.topics:
+    def _catch_up(self, since: int) -> None:
+        """Have the newest of each device wait, in the order of the log."""
+        newest = [live for feed in self._feeds() for live in feed.newest_since(since)]
+        newest.sort(key=_number)
+        self.skipped += max(0, self._behind - len(newest))
+        self._behind_since, self._behind = None, 0
+        if newest:
+            size = sum(len(live.event.value) for live in newest)
+            self._waiting.append(Batch(newest, size, _NO_CALL))
+            self._waiting_events, self._waiting_bytes = len(newest), size
+
+    def take(self, events_max: int = STEP_EVENTS, bytes_max: int = STEP_BYTES) -> list[LiveEvent]:
+        """What the viewer is shown of what waits, in the order of the log as far as it was kept.
+
+        Looks at so many at a time; `wake` stays set while there is more.
+        """
+        if self._behind_since is not None:
+            self._catch_up(self._behind_since)
+        taken: list[LiveEvent] = []
+        size = looked_at = 0
+        while self._waiting and looked_at < events_max and size < bytes_max:
+            events = self._first()
+            live = events[self._place]
+            looked_at += 1
+            self._place += 1
+            shown = self._shown(live)
+            if shown is not None:
+                taken.append(shown)
+                size += len(shown.event.value)
+            if self._place == len(events):
+                batch = self._waiting.popleft()
+                self._waiting_events -= len(events)
+                self._waiting_bytes -= batch.value_bytes
+                self._place = 0
+        if not self._waiting:
+            self._forget_waiting()
+            if not self.closed:
+                self.wake.clear()
+        return taken
+
+    def _first(self) -> list[LiveEvent]:
+        """The first batch; what came at one time of several users is put in order."""
+        waiting = self._waiting
+        first = waiting[0]
+        while self._place == 0 and len(waiting) > 1 and waiting[1].call == first.call:
+            other = waiting[1]
+            waiting.popleft()
+            first = waiting[0] = Batch(
+                sorted([*first.events, *other.events], key=_number),
+                first.value_bytes + other.value_bytes,
+                first.call,
+            )
+        return first.events
+
+    def _shown(self, live: LiveEvent) -> LiveEvent | None:
+        event = live.event
+        if not self._wants(event):
             return None
-        if wanted.devices is not None and event.device not in wanted.devices:
-            return None
-        owner = event.device.partition("/")[0]
-        if wanted.own_only and owner != identity.user:
-            return None
+        identity = self.identity
         sight = sight_of(identity, event.device)
         if sight is Sight.NOTHING:
             return None
         if sight is Sight.TOLD:
-            told = telling.event(event)
-            if told is None or told.time < (friends_since(identity, owner) or 0):
+            owner = event.device.partition("/")[0]
+            if live.told is None or live.told_ms < (friends_since(identity, owner) or 0):
                 return None
-            event = told.what
-        # Of what is told: a small box would else find out where somebody is who is told inexactly.
-        if wanted.box is not None and not wanted.box.contains(event.lat, event.lon):
-            return None
-        return event
+            live = live.told
+        return live if self._is_inside(live.event) else None
 
-    def keep_visible(self) -> None:
-        """Throw away what waits and may not be seen any more."""
-        self._ordered = [each for each in self._ordered if may_see(self.identity, each.device)]
-        self._ordered_bytes = sum(len(event.value) for event in self._ordered)
-        for key in list(self._newest or ()):
-            if self._newest is not None and not may_see(self.identity, key[1]):
-                del self._newest[key]
-
-    def _coalesce(self, events: Iterable[ViewEvent]) -> None:
-        newest = self._newest
-        assert newest is not None
+    def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
+        """What this viewer is shown of what it has missed; `telling` is that of one catching up."""
+        shown: list[ViewEvent] = []
+        identity = self.identity
         for event in events:
-            key = (event.topic, event.device)
-            if newest.pop(key, None) is not None:
-                self.skipped += 1
-            newest[key] = event
-            if len(newest) > NEWEST_EVENTS_MAX:
-                del newest[next(iter(newest))]
-                self.skipped += 1
+            if not self._wants(event) or not may_look_back(identity, event.device):
+                continue
+            if sight_of(identity, event.device) is Sight.TOLD:
+                told = telling.event(event)
+                owner = event.device.partition("/")[0]
+                if told is None or told.time < (friends_since(identity, owner) or 0):
+                    continue
+                event = told.what  # noqa: PLW2901
+            if self._is_inside(event):
+                shown.append(event)
+        return shown
 
-    def take(self) -> list[ViewEvent]:
-        """Everything that waits, in the order of the log as far as it was kept."""
-        self.wake.clear()
-        if self._newest is not None:
-            events, self._newest = list(self._newest.values()), None
-            return events
-        return self._take_ordered()
+    def _wants(self, event: ViewEvent) -> bool:
+        wanted = self.wanted
+        if event.topic not in wanted.topics:
+            return False
+        if wanted.devices is not None and event.device not in wanted.devices:
+            return False
+        return not wanted.own_only or event.device.partition("/")[0] == self.identity.user
 
-    def _take_ordered(self) -> list[ViewEvent]:
-        events, self._ordered = self._ordered, []
-        self._ordered_bytes = 0
-        return events
+    def _is_inside(self, event: ViewEvent) -> bool:
+        # Of what is told: a small box would else find out where somebody is who is told inexactly.
+        box = self.wanted.box
+        return box is None or box.contains(event.lat, event.lon)
 
     def take_skipped(self) -> int:
         """How many events were left out since the last call."""
@@ -221,19 +276,26 @@ class Viewer:
         return skipped
 
     def advance(self, event: ViewEvent) -> str:
-        """The id of an event that is given to the viewer now."""
+        """The id of an event of before that is given to the viewer now."""
         key = (event.topic, event.partition)
         if event.offset >= self.cursor.get(key, 0):
             self.cursor[key] = event.offset + 1
         return encode_cursor(self.cursor)
 
 
+def _number(live: LiveEvent) -> int:
+    return live.number
+
+
 class TooManyViewers(Exception):
-    """The bound on live viewers is reached."""
+    """No more live viewers: the text says of whom there are too many."""
 
 
 class Viewers:
-    """All live viewers of this process; fed by the views."""
+    """All live viewers of this process; fed by the views.
+
+    `of_user_max` and `of_address_max` bound those of one user, and those from one address.
+    """
 
     def __init__(
         self,
@@ -242,16 +304,28 @@ class Viewers:
         permissions: Permissions,
         telling: Telling,
         viewers_max: int = VIEWERS_MAX,
+        of_user_max: int = HttpLimits.viewers_per_user_max,
+        of_address_max: int = HttpLimits.viewers_per_address_max,
     ) -> None:
         self._views = views
         self._metrics = metrics
         self._permissions = permissions
         self._telling = telling
         self._viewers_max = viewers_max
-        self._viewers: set[Viewer] = set()
+        self._of_user_max = of_user_max
+        self._of_address_max = of_address_max
+        #: With the parties that each counts for.
+        self._viewers: dict[Viewer, tuple[str, ...]] = {}
+        self._counts: Counter[str] = Counter()
         # By whose devices they may see, so that a fix costs nothing for those who may not.
         self._of_all: set[Viewer] = set()
         self._of_user: dict[str, set[Viewer]] = {}
+        self._feed_of_all = Feed()
+        self._feeds: dict[str, Feed] = {}
+        # The stream of all events: how many, and the next offsets after the last as they are said.
+        self._number = 0
+        self._calls = 0
+        self._cursor: dict[tuple[str, int], str] = {}
 
     def __len__(self) -> int:
         return len(self._viewers)
@@ -272,27 +346,73 @@ class Viewers:
 
     def on_events(self, events: list[ViewEvent]) -> None:
         """For the views' `watch`."""
-        for viewer in self._of_all:
-            viewer.offer(events)
-        if not self._of_user:
-            return
-        by_user: dict[str, list[ViewEvent]] = {}
+        self._calls += 1
+        of_user: dict[str, list[LiveEvent]] = {}
+        of_all: list[LiveEvent] = []
+        cursor = self._cursor
         for event in events:
+            cursor[event.topic, event.partition] = _written(
+                event.topic, event.partition, event.offset + 1
+            )
             user = event.device.partition("/")[0]
-            if user in self._of_user:
-                by_user.setdefault(user, []).append(event)
-        for user, own in by_user.items():
-            for viewer in self._of_user[user]:
-                viewer.offer(own)
+            feed = self._feeds.get(user)
+            if feed is None and not self._of_all:
+                continue
+            self._number += 1
+            live = LiveEvent(event, self._number, ".".join(cursor.values()))
+            if self._of_all:
+                of_all.append(live)
+                self._feed_of_all.add(live)
+            if feed is not None:
+                if feed.friends:
+                    self._tell(live)
+                feed.add(live)
+                of_user.setdefault(user, []).append(live)
+        self._offer(self._of_all, of_all)
+        for user, own in of_user.items():
+            self._offer(self._of_user[user], own)
 
-    def add(self, wanted: Filter, identity: Identity) -> Viewer:
-        """A new viewer, from now on. Raises TooManyViewers."""
+    def _offer(self, viewers: Iterable[Viewer], events: list[LiveEvent]) -> None:
+        if events:
+            batch = Batch(events, sum(len(live.event.value) for live in events), self._calls)
+            for viewer in viewers:
+                viewer.offer(batch)
+
+    def _tell(self, live: LiveEvent) -> None:
+        told = self._telling.event(live.event)
+        if told is not None:
+            live.told = LiveEvent(told.what, live.number, live.cursor)
+            live.told_ms = told.time
+
+    def add(self, wanted: Filter, identity: Identity, address: str | None = None) -> Viewer:
+        """A new viewer, from now on; `address` is its party, if those are counted.
+
+        Raises TooManyViewers.
+        """
+        parties = [f"user {identity.user}"] + ([f"address {address}"] if address else [])
         if len(self._viewers) >= self._viewers_max:
-            raise TooManyViewers
-        viewer = Viewer(wanted, self.positions, identity, self._telling)
-        self._viewers.add(viewer)
+            raise TooManyViewers("too many live viewers")
+        if self._counts[parties[0]] >= self._of_user_max:
+            raise TooManyViewers(f"{self._of_user_max} live viewers of this user are open already")
+        if address and self._counts[parties[1]] >= self._of_address_max:
+            raise TooManyViewers(
+                f"{self._of_address_max} live viewers from your address are open already"
+            )
+        if not self._viewers:
+            # Nobody has looked at what came meanwhile.
+            self._cursor = {key: _written(*key, at) for key, at in self.positions.items()}
+        viewer = Viewer(wanted, self.positions, identity)
+        viewer._feeds = partial(self._feeds_of, viewer)
+        self._viewers[viewer] = tuple(parties)
+        self._counts.update(parties)
         self._index(viewer)
         return viewer
+
+    def _feeds_of(self, viewer: Viewer) -> list[Feed]:
+        users = _watched_users(viewer.identity)
+        if users is None:
+            return [self._feed_of_all]
+        return [self._feeds[user] for user in users]
 
     def _index(self, viewer: Viewer) -> None:
         users = _watched_users(viewer.identity)
@@ -300,15 +420,20 @@ class Viewers:
             self._of_all.add(viewer)
         for user in users or ():
             self._of_user.setdefault(user, set()).add(viewer)
+            feed = self._feeds.setdefault(user, Feed())
+            feed.friends += user != viewer.identity.user
 
     def _remove_from_index(self, viewer: Viewer) -> None:
         self._of_all.discard(viewer)
+        if not self._of_all:
+            self._feed_of_all = Feed()
         for user in _watched_users(viewer.identity) or ():
             others = self._of_user.get(user)
-            if others is not None:
+            if others is not None and viewer in others:
                 others.discard(viewer)
+                self._feeds[user].friends -= user != viewer.identity.user
                 if not others:
-                    del self._of_user[user]
+                    del self._of_user[user], self._feeds[user]
 
     def close(self) -> None:
         """End all connections of viewers, and take no more."""
@@ -332,13 +457,20 @@ class Viewers:
             self._remove_from_index(viewer)
             viewer.identity = identity
             self._index(viewer)
-            viewer.keep_visible()
 
     def remove(self, viewer: Viewer) -> None:
         """It has gone."""
-        self._viewers.discard(viewer)
+        parties = self._viewers.pop(viewer, ())
+        for party in parties:
+            self._counts[party] -= 1
+            if not self._counts[party]:
+                del self._counts[party]
         self._remove_from_index(viewer)
         self._metrics.skipped += viewer.skipped
+
+
+def _written(topic: str, partition: int, offset: int) -> str:
+    return f"{topic[0]}{partition}-{offset}"
 
 
 def _watched_users(identity: Identity) -> frozenset[str] | None:

@@ -23,27 +23,36 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from contextlib import suppress
+from collections.abc import Callable
+from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from aiohttp import WSMsgType, web
 
-from gateway.access import credentials_of, reader, same_origin, verify
+from gateway.access import credentials_of, reader, remote_of, same_origin, verify
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.ingest import admit
 from gateway.limits import TokenBucket
+from gateway.live_events import EVENT_NAMES, websocket_of
 from gateway.log_range import LogRanges
 from gateway.permissions import may_send
 from gateway.receipts import BatchReceipt, Receipt
 from gateway.services import SERVICES, Services
-from gateway.stream import COALESCING_S, EVENT_NAMES, cursor_of, filter_of, missed, viewing
+from gateway.stream import (
+    COALESCING_S,
+    WRITE_BUFFER_BYTES,
+    cursor_of,
+    end_stalled,
+    filter_of,
+    missed,
+    viewing,
+)
 from gateway.viewers import BoundingBox, Viewer, encode_cursor
-from gateway.views import ViewEvent
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -96,9 +105,11 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
     socket = web.WebSocketResponse(
         heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False
     )
-    async with viewing(services, wanted, identity) as viewer:
+    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
         await socket.prepare(request)
-        connection = _Connection(socket, viewer, sends, services)
+        connection = _Connection(socket, viewer, sends, services, partial(end_stalled, request))
         watching = asyncio.create_task(connection.watch(ranges, since))
         try:
             await connection.receive()
@@ -118,8 +129,10 @@ class _Connection:
         viewer: Viewer,
         sends: bool,
         services: Services,
+        end_stalled: Callable[[], None],
     ) -> None:
         self._socket = socket
+        self._end_stalled = end_stalled
         self._viewer = viewer
         self._sends = sends
         self._services = services
@@ -306,8 +319,15 @@ class _Connection:
             start = dict(self._viewer.cursor) if since is None else since
             await self._send([_encode({"type": "ready", "cursor": encode_cursor(start)})])
             if since is not None:
-                async for events in missed(ranges, self._viewer, since, self._services):
-                    await self._send_events(events)
+                batches = missed(ranges, self._viewer, since, self._services)
+                async with aclosing(batches):
+                    async for missed_events in batches:
+                        await self._send_events(
+                            [
+                                websocket_of(each, self._viewer.advance(each))
+                                for each in missed_events
+                            ]
+                        )
             while True:
                 await self._viewer.wake.wait()
                 if self._viewer.closed:
@@ -320,28 +340,28 @@ class _Connection:
                     self._services.metrics.skipped += skipped
                     answers.append(_encode({"type": "skipped", "count": skipped}))
                 await self._send(answers)
-                await self._send_events(events)
+                await self._send_events([live.websocket for live in events])
                 if events:
-                    await asyncio.sleep(COALESCING_S)
+                    # What waits already does not wait for what comes meanwhile.
+                    await asyncio.sleep(0 if self._viewer.wake.is_set() else COALESCING_S)
 
-    async def _send_events(self, events: list[ViewEvent]) -> None:
-        await self._send([self._encoded(event) for event in events if event.value[:1] == b"{"])
+    async def _send_events(self, events: list[bytes]) -> None:
+        await self._send([event for event in events if event])
         self._services.metrics.pushed("websocket", len(events))
-
-    def _encoded(self, event: ViewEvent) -> bytes:
-        cursor = self._viewer.advance(event)
-        # The members of the record follow as they are; none of them is called type or cursor.
-        opening = f'{{"type":"{EVENT_NAMES[event.topic]}","cursor":"{cursor}",'
-        return opening.encode() + event.value[1:]
 
     async def _send(self, messages: list[bytes]) -> None:
         if not messages:
             return
         if self._batch and len(messages) > 1:
             messages = [b"[" + b",".join(messages) + b"]"]
-        for message in messages:
-            # Waits while the client does not read: what is new meanwhile is coalesced.
-            await self._socket.send_frame(message, WSMsgType.TEXT)
+        try:
+            async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
+                for message in messages:
+                    # Waits while the client does not read: what is new meanwhile is coalesced.
+                    await self._socket.send_frame(message, WSMsgType.TEXT)
+        except TimeoutError:
+            self._end_stalled()
+            raise ConnectionResetError("the client does not read") from None
 
 
 def own_ids(records: PlainRecords) -> list[str]:

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway import live_events
 from gateway import viewers as module
 from gateway.auth import Identity
 from gateway.friend_filter import FriendFilter
+from gateway.live_events import Batch, LiveEvent
 from gateway.metrics import GatewayMetrics
 from gateway.permissions import Permissions
 from gateway.places import Places
@@ -37,7 +40,22 @@ ADMIN = Identity("root", admin=True)
 def viewer_of(
     identity: Identity = ADMIN, wanted: Filter | None = None, positions: Cursor | None = None
 ) -> Viewer:
-    return Viewer(wanted or Filter(), positions or {}, identity, TELLING)
+    return Viewer(wanted or Filter(), positions or {}, identity)
+
+
+def shown(viewer: Viewer, events: list[ViewEvent]) -> list[ViewEvent]:
+    viewer.offer(Batch([LiveEvent(each, n, "") for n, each in enumerate(events)], 0, 1))
+    return [live.event for live in viewer.take()]
+
+
+def watched(tmp_path: Path, identity: Identity = ADMIN, **bounds: int) -> tuple[Viewers, Viewer]:
+    permissions = Permissions(UserStore(tmp_path / "users.db"))
+    viewers = Viewers((), GatewayMetrics(), permissions, TELLING, **bounds)
+    return viewers, viewers.add(Filter(), identity)
+
+
+def offsets(viewer: Viewer) -> list[int]:
+    return [live.event.offset for live in viewer.take()]
 
 
 def event(device: str = "ada/phone", offset: int = 0, **members: object) -> ViewEvent:
@@ -47,18 +65,18 @@ def event(device: str = "ada/phone", offset: int = 0, **members: object) -> View
 
 def test_a_user_sees_own_devices_and_an_admin_all() -> None:
     events = [event("ada/phone"), event("adam/phone"), event("eve/phone")]
-    assert [e.device for e in viewer_of(ADA).shown(events)] == ["ada/phone"]
-    assert len(viewer_of(ADMIN).shown(events)) == 3
+    assert [e.device for e in shown(viewer_of(ADA), events)] == ["ada/phone"]
+    assert len(shown(viewer_of(ADMIN), events)) == 3
 
 
 def test_filters_narrow_by_device_topic_and_box() -> None:
-    for wanted, shown in (
+    for wanted, passes in (
         (Filter(devices=frozenset(["ada/bike"])), False),
         (Filter(topics=frozenset(["address"])), False),
         (Filter(box=BoundingBox(9, 47, 10, 48)), True),
         (Filter(box=BoundingBox(9, 46, 10, 47)), False),
     ):
-        assert bool(viewer_of(ADA, wanted).shown([event()])) == shown
+        assert bool(shown(viewer_of(ADA, wanted), [event()])) == passes
 
 
 def test_a_box_may_span_the_antimeridian() -> None:
@@ -74,31 +92,105 @@ def test_boxes_that_are_none_are_refused(numbers: list[float]) -> None:
         BoundingBox.of(numbers)
 
 
-async def test_events_wait_in_order() -> None:
-    viewer = viewer_of()
-    viewer.offer([event(offset=n) for n in range(5)])
+async def test_events_wait_in_order_and_are_taken_in_steps(tmp_path: Path) -> None:
+    viewers, viewer = watched(tmp_path)
+    viewers.on_events([event(offset=n) for n in range(5)])
     assert viewer.wake.is_set()
-    assert [each.offset for each in viewer.take()] == [0, 1, 2, 3, 4]
+    assert [live.event.offset for live in viewer.take(3)] == [0, 1, 2]
+    viewers.on_events([event(offset=5)])
+    assert viewer.wake.is_set()
+    assert offsets(viewer) == [3, 4, 5]
     assert not viewer.wake.is_set()
-    assert viewer.take() == []
+    assert offsets(viewer) == []
 
 
 async def test_a_slow_viewer_gets_the_newest_of_each_device(
-    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "ORDERED_EVENTS_MAX", 10)
-    monkeypatch.setattr(module, "NEWEST_EVENTS_MAX", 4)
-    viewer = viewer_of()
+    monkeypatch.setattr(live_events, "NEWEST_EVENTS_MAX", 4)
+    viewers, viewer = watched(tmp_path)
     for offset in range(300):
-        viewer.offer([event(f"ada/{offset % 3}", offset)])
-    taken = viewer.take()
-    assert [each.offset for each in taken] == [297, 298, 299]
+        viewers.on_events([event(f"ada/{offset % 3}", offset)])
+    assert offsets(viewer) == [297, 298, 299]
     assert viewer.take_skipped() == 297
     for offset in range(300):
-        viewer.offer([event(f"ada/{offset}", offset)])
-    assert [each.offset for each in viewer.take()] == [296, 297, 298, 299]
-    viewer.offer([event(offset=1000)])
-    assert [each.offset for each in viewer.take()] == [1000]
+        viewers.on_events([event(f"ada/{offset}", offset)])
+    assert offsets(viewer) == [296, 297, 298, 299]
+    viewers.on_events([event(offset=1000)])
+    assert offsets(viewer) == [1000]
+
+
+async def test_a_slow_viewer_does_not_lose_what_a_step_has_not_reached(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "ORDERED_EVENTS_MAX", 10)
+    viewers, viewer = watched(tmp_path)
+    viewers.on_events([event(f"ada/{n}", n) for n in range(8)])
+    assert [live.event.offset for live in viewer.take(3)] == [0, 1, 2]
+    viewers.on_events([event(f"ada/{n}", 100 + n) for n in range(5)])
+    assert offsets(viewer) == [5, 6, 7, 100, 101, 102, 103, 104]
+    assert viewer.take_skipped() == 2
+
+
+@given(st.data())
+def test_of_every_device_the_newest_arrives_however_slowly_a_viewer_reads(
+    data: st.DataObject,
+) -> None:
+    with pytest.MonkeyPatch.context() as patched, TemporaryDirectory() as folder:
+        patched.setattr(module, "ORDERED_EVENTS_MAX", 12)
+        viewers, viewer = watched(Path(folder), ADA)
+        newest: dict[str, int] = {}
+        got: dict[str, int] = {}
+        last = offset = received = 0
+        for _ in range(data.draw(st.integers(1, 12))):
+            devices = data.draw(
+                st.lists(st.sampled_from(["ada/a", "ada/b", "ada/c", "eve/a"]), max_size=9)
+            )
+            events = [event(device, offset + n) for n, device in enumerate(devices)]
+            offset += len(events)
+            newest |= {each.device: each.offset for each in events if each.device != "eve/a"}
+            viewers.on_events(events)
+            taken = viewer.take(data.draw(st.integers(0, 20)))
+            for live in [*taken] if data.draw(st.booleans()) else [*taken, *viewer.take(99)]:
+                # In the order of the log, and with the place to go on from.
+                assert live.event.offset >= last
+                assert live.cursor == f"l0-{live.event.offset + 1}"
+                last = live.event.offset
+                got[live.event.device] = last
+                received += 1
+        for live in viewer.take(999):
+            got[live.event.device] = live.event.offset
+            received += 1
+        assert not viewer.wake.is_set()
+        assert got == newest
+
+
+def test_what_came_at_one_time_of_several_users_is_given_in_the_order_of_the_log() -> None:
+    viewer = viewer_of()
+    live = [LiveEvent(event(f"u{n % 3}/a", n), n, "") for n in range(12)]
+    for call, part in ((1, live[:6]), (2, live[6:])):
+        for user in range(3):
+            own = [each for each in part if each.event.device == f"u{user}/a"]
+            viewer.offer(Batch(own, 0, call))
+    taken = [*viewer.take(4), *viewer.take(1), *viewer.take()]
+    assert taken == live
+
+
+async def test_what_waits_for_viewers_that_do_not_read_is_the_same_for_all(
+    tmp_path: Path,
+) -> None:
+    """Work counted: what a batch costs does not grow with its events times its viewers."""
+    viewers, first = watched(tmp_path, of_user_max=500)
+    others = [viewers.add(Filter(), ADMIN) for _ in range(499)]
+    for number in range(100):
+        viewers.on_events([event(f"ada/{n}", number * 1_000 + n) for n in range(1_000)])
+    batches = [each for viewer in (first, *others) for each in viewer._waiting]
+    assert not batches
+    encoded = [live for live in first.take(20_000, 10**9) if live.event.offset >= 99_000]
+    assert len(encoded) == 1_000
+    assert [live.sse for live in encoded] == [live.sse for live in others[0].take(20_000, 10**9)]
+    assert encoded[0] in viewers._feed_of_all.newest_since(0)
 
 
 async def test_the_number_of_viewers_is_bounded(tmp_path: Path) -> None:
@@ -112,6 +204,21 @@ async def test_the_number_of_viewers_is_bounded(tmp_path: Path) -> None:
     viewers.remove(first)
     viewers.add(Filter(), ADA)
     assert viewers.watching
+
+
+async def test_a_user_and_an_address_have_a_share_of_them(tmp_path: Path) -> None:
+    viewers, first = watched(tmp_path, ADA, of_user_max=2, of_address_max=3)
+    viewers.add(Filter(), ADA, "192.0.2.1")
+    with pytest.raises(TooManyViewers, match="of this user"):
+        viewers.add(Filter(), ADA, "192.0.2.2")
+    bob, eve = Identity("bob"), Identity("eve")
+    viewers.add(Filter(), bob, "192.0.2.1")
+    viewers.add(Filter(), bob, "192.0.2.1")
+    with pytest.raises(TooManyViewers, match="from your address"):
+        viewers.add(Filter(), eve, "192.0.2.1")
+    viewers.remove(first)
+    viewers.add(Filter(), ADA, "192.0.2.2")
+    viewers.add(Filter(), eve)
 
 
 async def test_the_id_of_an_event_tells_where_to_go_on() -> None:
