@@ -184,7 +184,7 @@ class ReResolver:
     def _sealed(self, output: OutputRecord) -> OutputRecord:
         if self._keys is None:
             return output
-        return output._replace(value=self._keys.seal_if_known(output.value, output.key))
+        return output._replace(value=self._keys.seal_value(output.topic, output.value, output.key))
 
 
 def _write(producer: LibrdkafkaProducer, outputs: list[OutputRecord]) -> None:

@@ -25,13 +25,14 @@ from confluent_kafka import (
 )
 from confluent_kafka import Producer as LibrdkafkaProducer
 
+from consumers.erased import ErasedRecords
 from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
 from waylog.interceptors import performance_logged
 from waylog.kafka import LogUnreachable, client_config, consumer_config, producer_config
-from waylog.sealing import SEALED_TOPICS, opener, shared_key_ring
+from waylog.sealing import opener, shared_key_ring
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -86,6 +87,7 @@ class Session(Generic[StateT]):
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
         self._keys = shared_key_ring(servers)
+        self._erased = ErasedRecords(servers, membership.processor.state_topic)
         self._consumer = Consumer(
             consumer_config(
                 servers,
@@ -127,6 +129,7 @@ class Session(Generic[StateT]):
         try:
             if not self._await_topics():
                 return
+            self._erased.wait()
             self._consumer.subscribe(
                 [self._topic],
                 on_assign=self._on_assign,
@@ -139,6 +142,8 @@ class Session(Generic[StateT]):
                 self._commit_now(list(self._assignments.values()))
         except KafkaException as error:
             raise SessionFailed(str(error.args[0])) from error
+        except LogUnreachable as error:
+            raise SessionFailed(str(error)) from error
         finally:
             self._close()
 
@@ -226,13 +231,13 @@ class Session(Generic[StateT]):
         self._write(outputs, ends)
 
     def _opened(self, batch: dict[int, list[Message]]) -> dict[int, list[Message]]:
-        """The batch with values that can be read, without what nobody can read any more."""
+        """The batch with values that can be read, without what nobody can read any more or what
+        was erased.
+        """
+        batch = self._erased.without(batch)
         if self._keys is None:
             return batch
-        try:
-            return {each: self._keys.open_messages(records) for each, records in batch.items()}
-        except LogUnreachable as error:
-            raise SessionFailed(str(error)) from error
+        return {each: self._keys.open_messages(records) for each, records in batch.items()}
 
     def _write_late_results(self) -> None:
         states = {
@@ -254,8 +259,10 @@ class Session(Generic[StateT]):
 
     def _produce(self, output: OutputRecord) -> None:
         topic, partition, key, value, headers = output
-        if self._keys is not None and topic in SEALED_TOPICS:
-            value = self._keys.seal_if_known(value, key)
+        if self._erased.has(output):
+            return
+        if self._keys is not None:
+            value = self._keys.seal_value(topic, value, key)
         if partition is None:
             partition = _BY_KEY
         while True:
@@ -465,6 +472,7 @@ class Session(Generic[StateT]):
 
     def _close(self) -> None:
         self._restorer.close()
+        self._erased.close()
         self._consumer.close()
         # What is left was not committed either, and comes again.
         self._producer.purge()

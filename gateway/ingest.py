@@ -200,7 +200,7 @@ class Ingest:
         raw = body or "&".join(f"{name}={value}" for name, value in query.items()).encode()
         rejected = build_rejected(context, source, f"401: {reason}", raw)
         # Nobody waits for it: a log that is away must not delay the refusal.
-        self._services.submitter.submit_rejected(rejected)
+        self._services.submitter.submit_rejected(rejected, authenticated=False)
 
 
 def _party(request: web.Request, identity: Identity | None) -> str:

@@ -116,16 +116,33 @@ class Submitter(FixAppender):
         return self._future(receipt)
 
     def submit_rejected(
-        self, rejected: Rejected, traceparent: bytes | None = None
+        self,
+        rejected: Rejected,
+        traceparent: bytes | None = None,
+        *,
+        authenticated: bool = True,
     ) -> asyncio.Future[None]:
-        """Append to topic `error`; the future fails with AppendError."""
-        return self._future(self.rejected_receipt(rejected, traceparent))
+        """Append to topic `error`; the future fails with AppendError.
 
-    def rejected_receipt(self, rejected: Rejected, traceparent: bytes | None = None) -> Receipt:
+        The record's key is the device, or else the user, whose it then is when somebody is erased.
+        What somebody says who is not `authenticated` is nobody's.
+        """
+        return self._future(
+            self.rejected_receipt(rejected, traceparent, authenticated=authenticated)
+        )
+
+    def rejected_receipt(
+        self,
+        rejected: Rejected,
+        traceparent: bytes | None = None,
+        *,
+        authenticated: bool = True,
+    ) -> Receipt:
         """The same with a receipt."""
         source = rejected.source
         self.metrics.rejected[source] = self.metrics.rejected.get(source, 0) + 1
-        key = rejected.device.encode() if rejected.device is not None else None
+        owner = (rejected.device or rejected.user) if authenticated else None
+        key = None if owner is None else owner.encode()
         receipt = Receipt()
         self._append(ERROR, encode(rejected), key, traceparent, receipt)
         return receipt

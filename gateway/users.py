@@ -118,6 +118,8 @@ class UserStore:
         self._connection.execute("PRAGMA journal_mode = WAL")
         self._connection.execute("PRAGMA synchronous = FULL")
         self._connection.execute("PRAGMA foreign_keys = ON")
+        # What is deleted is overwritten: a page that is free keeps nothing.
+        self._connection.execute("PRAGMA secure_delete = ON")
         self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA)
         self.rights = RightsTable(self._connection, self._lock)
 

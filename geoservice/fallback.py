@@ -12,6 +12,7 @@ import argparse
 import json
 import logging
 import math
+import os
 import queue
 import threading
 import time
@@ -24,6 +25,7 @@ import msgspec
 
 from geoservice.reverse import Place, ReverseResult
 from waylog.config import ConfigError
+from waylog.sealing import ENVIRONMENT
 
 logger = logging.getLogger(__name__)
 
@@ -363,7 +365,10 @@ def from_arguments(
     settings = FallbackSettings(rate_per_s=arguments.fallback_rate)
     logger.info("points without an address are sent to %s", name)
     store = None
-    if bootstrap_servers is not None:
+    if bootstrap_servers is not None and os.environ.get(ENVIRONMENT):
+        # Who asks about a place has somebody there, and nothing says whose the answer is.
+        logger.info("answers of %s are not kept: the log's values are sealed", name)
+    elif bootstrap_servers is not None:
         from geoservice.answer_log import AnswerLog
 
         store = AnswerLog(bootstrap_servers, name)

@@ -30,7 +30,7 @@ from waylog.kafka import Producer as LogProducer
 from waylog.kafka import consumer_config, ensure_topics
 from waylog.messages import Address, encode, fix_id
 from waylog.sealing import ENVIRONMENT, is_sealed, sealed_if_configured, shared_key_ring
-from waylog.topics import ADDRESS
+from waylog.topics import ADDRESS, LOCATION
 from waylog.value_encryption import ensure_master_key, load_master_key
 from waylog.value_keys import KeyRing
 
@@ -125,7 +125,7 @@ def _sealed_fixes(servers: str, records: int, devices: int) -> Iterator[tuple[by
             f'"accuracy":{5 + number % 20}}}'
         )
         key = device.encode()
-        yield key, ring.seal_if_known(value.encode(), key)
+        yield key, ring.seal_value(LOCATION, value.encode(), key)
 
 
 def _answers(gateway: MeasuredGateway, device: str) -> dict[str, bool]:

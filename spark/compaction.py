@@ -14,7 +14,7 @@ from __future__ import annotations
 import tempfile
 import uuid
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, NamedTuple
 
@@ -25,6 +25,7 @@ import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from spark.fixes import to_units
+from spark.landing import without_erased
 from spark.schema import HISTORY_SCHEMA
 from waylog.file_limit import raise_file_limit
 from waylog.history_reader import (
@@ -443,22 +444,21 @@ def remove_scratch(storage: Storage) -> None:
 
 
 def rewrite_without(
-    storage: Storage, file: HistoryFile, devices: Sequence[str]
+    storage: Storage, file: HistoryFile, erased: Mapping[str, int]
 ) -> tuple[CompactedFile, int]:
-    """A compacted file again, in its order, without some devices; and the rows that it lost.
+    """A compacted file again, in its order, without what was erased; and the rows that it lost.
 
     It does not count before the manifest names it.
     """
     # Never cut: it is not larger than it was.
     task = CompactionTask(storage.url, file.date, [file], {}, file_bytes=1 << 62)
-    gone = pa.array(list(devices), pa.string())
     before = 0
     with storage.open_input(file.path) as stream:
         parquet = pq.ParquetFile(stream)
         writer = _Writer(storage, task, parquet.metadata.num_rows)
         for batch in read_row_groups(parquet, rows=_GROUP_ROWS_MAX):
             before += batch.num_rows
-            kept = batch.filter(pc.invert(pc.is_in(batch["device"], gone)))
+            kept = without_erased(batch, erased)
             writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))
     if not writer.rows:
         # An empty file is simpler for everybody than none.

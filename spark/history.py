@@ -115,6 +115,7 @@ class HistoryJob:
             self._check_log()
             if self._stopping.is_set():
                 return self.total
+            self._honour_erasures()
             if self._settings.engine == "arrow":
                 self._run_arrow()
                 return self.total
@@ -139,6 +140,21 @@ class HistoryJob:
             if lock is not None:
                 lock.close()
         return self.total
+
+    def _honour_erasures(self) -> None:
+        from spark.erasure_upkeep import ErasureUpkeep
+
+        settings = self._settings
+        upkeep = ErasureUpkeep(
+            settings.bootstrap_servers, settings.out, settings.places, self._stopping
+        )
+        try:
+            upkeep.begin()
+        except LogUnreachable as error:
+            raise CommandError(str(error)) from error
+        thread = threading.Thread(target=upkeep.run, name="erasures")
+        thread.start()
+        self._ending.append(thread)
 
     def _check_log(self) -> None:
         """Wait for the log, and make sure that it is the one this history was written from."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Final, NamedTuple
@@ -25,10 +25,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from spark.landing import FOLDER, PARQUET_OPTIONS, LandedFile
+from spark.landing import FOLDER, PARQUET_OPTIONS, LandedFile, rewrite_landed
 from spark.recent_ids import RecentIds
 from spark.schema import HISTORY_SCHEMA, id_hashes
-from waylog.history_reader import HistoryReader
+from waylog.history_reader import HistoryReader, erased_before
 from waylog.storage import Storage
 
 logger = logging.getLogger(__name__)
@@ -70,12 +70,14 @@ class HistoryFiles:
         # Files of earlier runs. Needed until a partition's first batch, and the part of them that
         # reaches into its batches.
         self._found: dict[int, list[_Covered]] = defaultdict(list)
+        self._erased: dict[str, int] = {}
 
     def open(self) -> None:
         """Take stock, and clean up after a run that was killed."""
         self._storage.open_folder()
         self._storage.create_folder(FOLDER)
         self._storage.delete_folder(FOLDER)
+        self._erased = erased_before(self._storage)
         self._windows.clear()
         self._look()
 
@@ -103,7 +105,7 @@ class HistoryFiles:
             if files
         }
 
-    def commit(self, landed: Iterable[LandedFile]) -> Committed:
+    def commit(self, landed: Sequence[LandedFile]) -> Committed:
         """Make the files of one batch part of the history."""
         committed = Committed()
         folders: set[str] = set()
@@ -117,7 +119,20 @@ class HistoryFiles:
             self._storage.flush_folder(folder)
         if folders:
             self._storage.flush_folder("")
+        self._erase_again(landed)
         return committed
+
+    def _erase_again(self, landed: Sequence[LandedFile]) -> None:
+        """Somebody may have been erased after these rows were read, and the erasure have looked
+        through the history before they had their names.
+        """
+        erased = erased_before(self._storage)
+        if erased == self._erased:
+            return
+        for file in landed:
+            if self._storage.exists(file.final_path):
+                rewrite_landed(self._storage, file.final_path, erased)
+        self._erased = erased
 
     def _commit_partition(
         self, partition: int, files: list[LandedFile], committed: Committed, folders: set[str]

@@ -183,57 +183,78 @@ def export(arguments: argparse.Namespace) -> int:
 
 def erase(arguments: argparse.Namespace) -> int:
     """Erase devices, and say what is left."""
-    from spark.erase import ErasureReport, erase_history, erase_topics
-    from spark.export import devices_of
-    from spark.places_job import write_places
-    from spark.places_schema import FILE
-    from spark.tasks import LocalEngine
+    from spark.erase import (
+        ErasureReport,
+        erase_history,
+        erase_places,
+        erase_topics,
+        has_history,
+        mark_erased,
+    )
     from waylog.kafka import LogUnreachable
-    from waylog.storage import Storage
-    from waylog.value_keys import devices_with_keys
 
-    reader = open_history(arguments.out)
-    devices = list(arguments.device)
-    for user in arguments.user:
-        devices += devices_of(reader, user)
-        if arguments.bootstrap_servers:
-            known = devices_with_keys(arguments.bootstrap_servers, user)
-            devices += sorted(known.difference(devices))
-    if not devices:
-        raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
-    if not arguments.yes:
+    servers = arguments.bootstrap_servers
+    history = HistoryReader(arguments.out)
+    if not servers and not has_history(arguments.out):
         raise CommandError(
-            f"this can not be undone: {', '.join(devices)}; revoke the user first (`waylog user "
-            "revoke`), then say --yes"
+            f"{arguments.out}: there is no history; name the log as well, by --bootstrap-servers"
         )
     started = time.monotonic()
-    report = ErasureReport(devices, time.time_ns() // 1_000_000)
     try:
-        if arguments.bootstrap_servers:
-            erase_topics(arguments.bootstrap_servers, devices, report, arguments.patience)
-        erase_history(arguments.out, devices, report)
-        keep_published(reader)
+        devices = _devices_to_erase(arguments, history)
+        if not arguments.yes:
+            raise CommandError(
+                f"this can not be undone: {', '.join(devices) or ', '.join(arguments.user)}; "
+                "revoke the user first (`waylog user revoke`), then say --yes"
+            )
+        report = ErasureReport(devices, time.time_ns() // 1_000_000, arguments.user)
+        # Before the log says it: a history job that runs has then nothing left to do.
+        report.history = has_history(arguments.out)
+        if report.history:
+            mark_erased(arguments.out, report.before)
+        if servers:
+            erase_topics(servers, report, arguments.patience)
+        if report.history:
+            erase_history(arguments.out, report.before, report)
+            keep_published(history)
     except LogUnreachable as error:
         raise CommandError(str(error)) from error
-    places = Storage(arguments.places)
-    if places.exists(FILE):
-        known = places.read_parquet(FILE, ["device"])["device"].to_pylist()
-        report.places = sum(device in set(devices) for device in known)
-        write_places(LocalEngine(1), arguments.out, arguments.places, erased=devices)
+    report.places = erase_places(arguments.out, arguments.places, devices)
     report.seconds = round(time.monotonic() - started, 3)
     _print_report(report, arguments)
     return 0
+
+
+def _devices_to_erase(arguments: argparse.Namespace, history: HistoryReader) -> list[str]:
+    """Raises CommandError, LogUnreachable."""
+    from spark.erase import devices_in_log
+    from spark.export import devices_of
+
+    devices = dict.fromkeys(arguments.device)
+    for user in arguments.user:
+        devices.update(dict.fromkeys(devices_of(history, user)))
+        if arguments.bootstrap_servers:
+            known = sorted(devices_in_log(arguments.bootstrap_servers, user))
+            devices.update(dict.fromkeys(known))
+    if not devices and not (arguments.user and arguments.bootstrap_servers):
+        raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
+    return list(devices)
 
 
 def _print_report(report: ErasureReport, arguments: argparse.Namespace) -> None:
     if arguments.json:
         print(msgspec.json.encode(report).decode())
         return
-    print(f"erased {', '.join(report.devices)} in {report.seconds:.1f} s:")
-    print(f"  history  {report.rows} fixes, {report.files_rewritten} files rewritten")
+    print(f"erased {', '.join(report.devices or report.users)} in {report.seconds:.1f} s:")
+    if report.history:
+        print(f"  history  {report.rows} fixes, {report.files_rewritten} files rewritten")
+    else:
+        print(f"  history  there is none at {arguments.out}")
     print(f"  places   {report.places}")
     for topic, count in report.tombstones.items():
-        print(f"  topic {topic}: {count} tombstones; gone when the log is next compacted")
+        print(f"  topic {topic}: {count} tombstones; out of the log's files within a day")
+    if report.answers:
+        print("  topic geocoded: answers of the fallback geocoder, of everybody")
     if report.keys:
         gone = "gone from the log's files" if report.keys_gone else "gone when it is next compacted"
         print(f"  topic value-key: {report.keys} keys destroyed, {gone}")

@@ -8,17 +8,20 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from spark.schema import DAY_MS, HISTORY_SCHEMA, date_text, id_hashes
-from waylog.history_reader import read_erased
+from waylog.history_reader import erased_before
 from waylog.storage import Storage
 
 FOLDER: Final = "_landing"
+ERASING: Final = "_erasing"
+
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
 
 #: A file covers at most so many offsets; this bounds what a task holds in memory.
 CHUNK_OFFSETS: Final = 131_072
@@ -77,7 +80,7 @@ def land(
     """
     waiting: list[pa.RecordBatch] = []
     first = start
-    erased = {each.device: each.before for each in read_erased(storage)}
+    erased = erased_before(storage)
     for batch in batches:
         rest = without_erased(batch, erased)
         while rest.num_rows:
@@ -99,15 +102,34 @@ def land(
         yield from _write(waiting, storage, first, min(last, first + CHUNK_OFFSETS - 1))
 
 
-def without_erased(batch: pa.RecordBatch, erased: Mapping[str, int]) -> pa.RecordBatch:
-    """The rows but those of devices that were erased after they were received."""
+def without_erased(batch: RowsT, erased: Mapping[str, int]) -> RowsT:
+    """The rows but those of devices that were erased after they were received, and those of before
+    the erasure that a device has sent since.
+    """
     if not erased:
         return batch
     own = pc.is_in(batch["device"], pa.array(list(erased), pa.string()))
     if not pc.any(own).as_py():
         return batch
     before = np.array([erased.get(device, -(1 << 62)) for device in batch["device"].to_pylist()])
-    return batch.filter(pa.array(batch["received"].to_numpy() > before))
+    oldest = np.minimum(batch["received"].to_numpy(), batch["time"].to_numpy())
+    return batch.filter(pa.array(oldest > before))
+
+
+def rewrite_landed(storage: Storage, path: str, erased: Mapping[str, int]) -> int:
+    """Write a file that came in again, without what was erased; returns how many rows it lost.
+
+    Its name stays, even without rows: it says which offsets were taken in.
+    """
+    table = storage.read_parquet(path)
+    kept = without_erased(table, erased)
+    if kept.num_rows < table.num_rows:
+        aside = f"{ERASING}/{uuid.uuid4().hex}"
+        storage.create_folder(ERASING)
+        storage.write_parquet(aside, kept, **PARQUET_OPTIONS)
+        storage.rename(aside, path)
+        storage.flush_folder(path.rpartition("/")[0])
+    return int(table.num_rows - kept.num_rows)
 
 
 def _write(

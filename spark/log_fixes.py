@@ -116,7 +116,7 @@ def report_unreadable(
             try:
                 value = encode(rejected)
                 if keys is not None:
-                    value = keys.seal_if_known(value, record.key)
+                    value = keys.seal_value(ERROR, value, record.key)
                 producer.produce(ERROR, value, record.key, on_delivery=on_delivery)
                 break
             except BufferError:

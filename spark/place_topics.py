@@ -101,7 +101,7 @@ def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | Non
     for key, value in records:
         sealed = value
         if keys is not None and value is not None:
-            sealed = keys.seal_if_known(value, key)
+            sealed = keys.seal_value(topic, value, key)
         while True:
             try:
                 producer.produce(topic, sealed, key, on_delivery=on_delivery)

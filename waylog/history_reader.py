@@ -111,11 +111,12 @@ class Manifest(msgspec.Struct, frozen=True):
         )
 
 
-class ErasedDevice(msgspec.Struct, frozen=True):
+class ErasedDevice(msgspec.Struct, frozen=True, omit_defaults=True):
     """A device whose fixes were erased."""
 
     device: str
-    before: int  # those received before or at this time, ms
+    before: int  # those received, or from, before or at this time, ms
+    rewritten: bool = True  # the files have been gone through
 
 
 class HistoryFile(NamedTuple):
@@ -205,6 +206,11 @@ def read_erased(storage: Storage) -> list[ErasedDevice]:
     """The devices that were erased from a history."""
     content = storage.read_bytes(ERASED)
     return [] if content is None else msgspec.json.decode(content, type=list[ErasedDevice])
+
+
+def erased_before(storage: Storage) -> dict[str, int]:
+    """The same by device: until when its fixes were erased (ms)."""
+    return {each.device: each.before for each in read_erased(storage)}
 
 
 class HistoryReader:

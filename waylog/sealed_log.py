@@ -1,4 +1,4 @@
-"""A producer that seals the values of those topics that say where somebody was.
+"""A producer that seals the values of all topics that may say where somebody was.
 
 The first value of a device waits until the log has the device's new key: a value that is
 acknowledged can always be read. Everything is called on the event loop's thread.
@@ -20,10 +20,10 @@ from waylog.kafka import (
     RecordPosition,
     append_with,
 )
-from waylog.sealing import SEALED_TOPICS, LogProducer
+from waylog.sealing import LogProducer, is_sealed_topic, owner_of_record
 from waylog.telemetry import now_ms
 from waylog.topics import VALUE_KEY
-from waylog.value_encryption import ValueKey, owner_of, record_key, seal, wrap
+from waylog.value_encryption import ValueKey, record_key, seal, wrap
 from waylog.value_keys import KeyRing
 
 logger = logging.getLogger(__name__)
@@ -32,7 +32,7 @@ logger = logging.getLogger(__name__)
 _WAITING_MAX: Final = 10_000
 _RETRY_S: Final = 0.5
 
-_Waiting = tuple[str, bytes, bytes | None, RecordHeaders | None, DeliveryCallback]
+_Waiting = tuple[str, bytes | None, bytes | None, RecordHeaders | None, DeliveryCallback]
 
 
 class SealedLog:
@@ -56,12 +56,15 @@ class SealedLog:
         on_delivery: DeliveryCallback,
     ) -> None:
         """As waylog.kafka.Producer.send."""
-        if value is None or topic not in SEALED_TOPICS:
+        if not is_sealed_topic(topic):
             self._producer.send(topic, value, key, headers, on_delivery)
             return
-        owner = owner_of(key)
+        owner = owner_of_record(topic, key, headers)
         waiting = self._waiting.get(owner)
         if waiting is None:
+            if value is None:
+                self._producer.send(topic, None, key, headers, on_delivery)
+                return
             own = self._ring.newest_of(owner)
             if own is not None:
                 self._producer.send(topic, seal(value, own, key), key, headers, on_delivery)
@@ -130,7 +133,9 @@ class SealedLog:
         while waiting and key is not None:
             topic, value, record, headers, on_delivery = waiting[0]
             try:
-                self._producer.send(topic, seal(value, key, record), record, headers, on_delivery)
+                # A tombstone has waited too: behind the value that it ends.
+                sealed = None if value is None else seal(value, key, record)
+                self._producer.send(topic, sealed, record, headers, on_delivery)
             except AppendError:
                 if self.fatal is None:
                     self._loop.call_later(_RETRY_S, self._send_waiting, owner)

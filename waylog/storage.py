@@ -16,7 +16,8 @@ from pyarrow import fs
 
 from waylog.config import ConfigError
 
-_LOCK: Final = "_lock"
+#: Locally, whoever writes a folder holds this file.
+LOCK: Final = "_lock"
 
 
 class Storage:
@@ -181,7 +182,7 @@ class Storage:
         if self.local:
             _flush(f"{self._base}/{name}")
 
-    def lock(self, name: str = _LOCK) -> IO[str] | None:
+    def lock(self, name: str = LOCK) -> IO[str] | None:
         """Hold the folder as its only writer until the returned file is closed.
 
         `name` tells apart kinds of writers that do not disturb each other.

@@ -15,6 +15,7 @@ EVENT = "event"
 PLACE = "place"
 PLACE_EDIT = "place-edit"
 VALUE_KEY = "value-key"
+ERASURE = "erasure"
 
 _DAY_MS = 24 * 60 * 60 * 1000
 
@@ -83,6 +84,8 @@ TOPICS = (
             **_SOON_COMPACTED,
         },
     ),
+    # Which devices were erased, and when (waylog.erasures): whoever writes or reads honours it.
+    Topic(ERASURE, 1, {"cleanup.policy": "compact", **_SOON_COMPACTED}),
     Topic(ERROR, 1, kept_for(30)),
     Topic(PERFORMANCE, 1, kept_for(1)),
     Topic(PARAMETER, 1, kept_for(1)),

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final, NamedTuple
 
 import msgspec
@@ -19,7 +19,8 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 
 from waylog.config import ConfigError
 from waylog.kafka import LogUnreachable, consumer_config, ensure_topics, producer_config
-from waylog.sealing import is_sealed
+from waylog.sealing import is_device, is_sealed, is_sealed_topic, owner_of_record
+from waylog.topic_reader import read_topic
 from waylog.topics import VALUE_KEY, VALUE_KEY_TOPIC
 from waylog.value_encryption import (
     NotAuthentic,
@@ -27,9 +28,11 @@ from waylog.value_encryption import (
     created_ms,
     key_id_of,
     owner_of,
+    record_key,
     seal,
     unseal,
     unwrap,
+    wrap,
 )
 
 logger = logging.getLogger(__name__)
@@ -49,6 +52,9 @@ class KeyRing:
     def __init__(self, bootstrap_servers: str, master: bytes) -> None:
         """Raises LogUnreachable."""
         self.master = master
+        self._bootstrap_servers = bootstrap_servers
+        self._making = threading.Lock()
+        self._producer: LibrdkafkaProducer | None = None
         self._secrets: dict[bytes, bytes] = {}
         self._newest: dict[str, bytes] = {}  # owner -> id
         self._gone: set[bytes] = set()
@@ -91,13 +97,31 @@ class KeyRing:
             self._secrets[key.key_id] = key.secret
             self._newest.setdefault(key.owner, key.key_id)
 
-    def seal_if_known(self, value: bytes, record: bytes | None) -> bytes:
-        """The value sealed; as it is, when its owner has no key: then the log has it plain too.
+    def seal_value(self, topic: str, value: bytes, record: bytes | None) -> bytes:
+        """The value sealed for a topic; as it is for one that is not sealed.
 
-        The owner is the device, in the first line of the record's key.
+        Waits for the log where the owner has no key yet. Raises LogUnreachable, ConfigError.
         """
-        key = self.newest_of(owner_of(record))
-        return value if key is None else seal(value, key, record)
+        if not is_sealed_topic(topic):
+            return value
+        owner = owner_of_record(topic, record)
+        return seal(value, self.newest_of(owner) or self._made_for(owner), record)
+
+    def _made_for(self, owner: str) -> ValueKey:
+        with self._making:
+            self.catch_up()
+            found = self.newest_of(owner)
+            if found is not None:
+                return found
+            key = ValueKey.new(owner)
+            if self._producer is None:
+                self._producer = LibrdkafkaProducer(
+                    producer_config(self._bootstrap_servers, "waylog-keys")
+                )
+            record = wrap(key, self.master, time.time_ns() // 1_000_000)
+            _produce(self._producer, [(record_key(key), record)])
+            self.add(key)
+            return key
 
     def open_value(self, value: bytes, record: bytes | None) -> bytes | None:
         """What was sealed, any other value as it is, None when its key has been destroyed.
@@ -228,99 +252,60 @@ class KeyRing:
         self._newest[key.owner] = key.key_id
 
 
-def devices_with_keys(bootstrap_servers: str, user: str) -> set[str]:
-    """The devices of a user that the log has ever had a key of; raises LogUnreachable."""
-    reader = _TopicReader(bootstrap_servers)
-    try:
-        owners = {owner_of(key) for key, value in reader.read() if value is not None}
-    finally:
-        reader.close()
-    return {owner for owner in owners if owner.startswith(f"{user}/")}
-
-
 class DestroyedKeys(NamedTuple):
     """What `destroy_keys` did."""
 
     keys: int
-    oldest_ms: int | None  # when the first of them was made
+    #: Since when all values of the devices among the owners were sealed; None without such.
+    since_ms: int | None
     gone: bool  # whether the log has already lost them for good
 
 
 def destroy_keys(
-    bootstrap_servers: str, devices: Sequence[str], patience_s: float = 0.0
+    bootstrap_servers: str, owners: Sequence[str], patience_s: float = 0.0
 ) -> DestroyedKeys:
-    """Make unreadable what was sealed for devices, in the log, its replicas and its backups.
+    """Make unreadable what was sealed for some owners, in the log, its replicas and its backups.
 
     Needs no master key. Waits up to `patience_s` until the log has compacted the topic; until then
     the keys are there, wrapped, though no reader of ours uses them. Raises LogUnreachable.
     """
-    wanted = set(devices)
-    reader = _TopicReader(bootstrap_servers)
-    try:
-        found = {key: value for key, value in reader.read() if owner_of(key) in wanted}
-        live = {key: value for key, value in found.items() if value is not None}
-        if not live:
-            return DestroyedKeys(0, None, True)
-        producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
-        _tombstones(producer, list(live))
-        # A record behind them closes their segment: only what is closed is compacted.
-        time.sleep(1.5 * _SEGMENT_S)
-        _tombstones(producer, [b"-"])
-        deadline = time.monotonic() + patience_s
-        while not (gone := not any(key in live and value for key, value in reader.read())):
-            if time.monotonic() > deadline:
-                break
-            time.sleep(1.0)
-        oldest = min(created_ms(value) for value in live.values())
-        return DestroyedKeys(len(live), oldest, gone)
-    finally:
-        reader.close()
+    wanted = set(owners)
+    found = {key: value for key, value in _read(bootstrap_servers) if owner_of(key) in wanted}
+    live = {key: value for key, value in found.items() if value is not None}
+    if not live:
+        return DestroyedKeys(0, None, True)
+    producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
+    _produce(producer, [(key, None) for key in live])
+    # A record behind them closes their segment: only what is closed is compacted.
+    time.sleep(1.5 * _SEGMENT_S)
+    _produce(producer, [(b"-", None)])
+    deadline = time.monotonic() + patience_s
+    while not (gone := not any(key in live and value for key, value in _read(bootstrap_servers))):
+        if time.monotonic() > deadline:
+            break
+        time.sleep(1.0)
+    since: dict[str, int] = {}
+    for key, value in live.items():
+        owner = owner_of(key)
+        if is_device(owner):
+            since[owner] = min(created_ms(value), since.get(owner, created_ms(value)))
+    return DestroyedKeys(len(live), max(since.values(), default=None), gone)
 
 
-def _tombstones(producer: LibrdkafkaProducer, keys: Sequence[bytes]) -> None:
+def _produce(producer: LibrdkafkaProducer, records: Sequence[tuple[bytes, bytes | None]]) -> None:
     failures: list[str] = []
 
     def on_delivery(error: object, _: object) -> None:
         if error is not None:
             failures.append(str(error))
 
-    for key in keys:
-        producer.produce(VALUE_KEY, None, key, on_delivery=on_delivery)
+    for key, value in records:
+        producer.produce(VALUE_KEY, value, key, on_delivery=on_delivery)
     if producer.flush(30.0) or failures:
         raise LogUnreachable(f"keys: {failures[0] if failures else 'no answer'}")
 
 
-class _TopicReader:
-    """Reads topic `value-key` from its beginning to its end, as often as asked."""
-
-    def __init__(self, bootstrap_servers: str) -> None:
-        self._consumer = Consumer(
-            consumer_config(
-                bootstrap_servers, "waylog-erase", "waylog-keys", enable_partition_eof=True
-            )
-        )
-
-    def read(self) -> list[tuple[bytes, bytes | None]]:
-        """All records that there are; raises LogUnreachable."""
-        records: list[tuple[bytes, bytes | None]] = []
-        try:
-            topic = self._consumer.list_topics(VALUE_KEY, timeout=10.0).topics[VALUE_KEY]
-        except KafkaException as error:
-            raise LogUnreachable(f"topic {VALUE_KEY}: {error}") from error
-        if topic.error is not None:
-            return records
-        self._consumer.assign([TopicPartition(VALUE_KEY, 0, 0)])
-        deadline = time.monotonic() + _SILENCE_MAX_S
-        while time.monotonic() < deadline:
-            for message in self._consumer.consume(5000, timeout=0.2):
-                failure = message.error()
-                if failure is None:
-                    records.append((message.key() or b"", message.value()))
-                elif failure.code() == KafkaError._PARTITION_EOF:
-                    self._consumer.unassign()
-                    return records
-        raise LogUnreachable(f"topic {VALUE_KEY} did not answer for {_SILENCE_MAX_S:.0f} s")
-
-    def close(self) -> None:
-        """Leave the log."""
-        self._consumer.close()
+def _read(bootstrap_servers: str) -> Iterator[tuple[bytes, bytes | None]]:
+    """All records of topic `value-key`; raises LogUnreachable."""
+    for message in read_topic(bootstrap_servers, VALUE_KEY):
+        yield message.key() or b"", message.value()

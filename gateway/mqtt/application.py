@@ -80,7 +80,9 @@ class Submitter(Protocol):
 
     def submit_event(self, event: Event) -> asyncio.Future[None]: ...
 
-    def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]: ...
+    def submit_rejected(
+        self, rejected: Rejected, *, authenticated: bool = True
+    ) -> asyncio.Future[None]: ...
 
     def submit_message(
         self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]

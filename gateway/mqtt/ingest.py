@@ -190,7 +190,8 @@ class Ingest:
             raw=client_id.encode(),
             user=username,
         )
-        self.submitter.submit_rejected(rejected).add_done_callback(_retrieve)
+        said = self.submitter.submit_rejected(rejected, authenticated=False)
+        said.add_done_callback(_retrieve)
 
     def _rejected(
         self, reason: str, identity: Identity, route: TopicRoute, payload: bytes

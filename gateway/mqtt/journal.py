@@ -33,6 +33,8 @@ from gateway.mqtt.stored import (
     parts_of,
     size_of,
 )
+from waylog.erasures import Erasures
+from waylog.sealing import owner_of_mqtt_topic
 
 logger = logging.getLogger(__name__)
 
@@ -50,6 +52,7 @@ class Record(Protocol):
 
     def key(self) -> bytes | None: ...
     def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
 
 
 class Host(Protocol):
@@ -60,6 +63,9 @@ class Host(Protocol):
 
     def take_retained(self, message: Message) -> None:
         """Another worker has published a retained message; an empty one removes it."""
+
+    def forget_device(self, device: str) -> None:
+        """A device has been erased: nothing of it is retained or waits any more."""
 
 
 class Journal:
@@ -92,6 +98,7 @@ class Journal:
         self.failed = 0  # appends
         self.purged = 0  # records that no client could read
         self.dropped = 0  # messages that waited, and for which there is no room any more
+        self.erasures = Erasures()
         self._append = append
         self._schedule = schedule
         self._scheduled = False
@@ -99,7 +106,8 @@ class Journal:
         self._wall_ms = wall_ms
         self._clock = clock
         self._sessions: dict[SessionKey, bytes] = {}
-        self._retained: dict[str, bytes] = {}  # until the host has taken them
+        # Until the host has taken them: value, and when it was written (ms since 1970).
+        self._retained: dict[str, tuple[bytes, int]] = {}
         self._parts: dict[SessionKey, dict[int, bytes]] = {}
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
@@ -125,9 +133,16 @@ class Journal:
                     else:
                         self._session_read((user, client_id), record.value())
                 elif kind == RETAINED:
-                    self._retained_read(name, record.value())
+                    self._retained_read(name, record.value(), record.timestamp()[1])
             except msgspec.DecodeError:
                 self.unreadable += 1
+
+    def on_erasures(self, records: Sequence[Record]) -> None:
+        """Take records of topic `erasure`; for LogReader."""
+        for record in records:
+            erasure = self.erasures.take(record.value())
+            if erasure is not None and self.host is not None:
+                self.host.forget_device(erasure.device)
 
     def _session_read(self, key: SessionKey, value: bytes | None) -> None:
         if value is None:
@@ -152,13 +167,13 @@ class Journal:
             self._parts.setdefault(key, {})[number] = value
             self._parts_written[key] = max(self._parts_written.get(key, 0), number + 1)
 
-    def _retained_read(self, topic: str, value: bytes | None) -> None:
+    def _retained_read(self, topic: str, value: bytes | None, written_ms: int) -> None:
         if self.host is None:
             if value is None:
                 self._retained.pop(topic, None)
             else:
                 self._message_decoder.decode(value)
-                self._retained[topic] = value
+                self._retained[topic] = value, written_ms
             return
         if value is not None and self.shared:
             stored = self._message_decoder.decode(value)
@@ -230,7 +245,9 @@ class Journal:
         Those that clients cannot read, of before there was a rule, end here.
         """
         retained, self._retained = self._retained, {}
-        for topic, value in retained.items():
+        for topic, (value, written_ms) in retained.items():
+            if self.erasures.covers(owner_of_mqtt_topic(topic), written_ms):
+                continue
             message = self.message(self._message_decoder.decode(value))
             if not is_sendable(message):
                 self.purged += 1
@@ -392,6 +409,8 @@ class Journal:
         session.next_packet_id = stored.next_packet_id
         key = (session.identity.user, session.client_id)
         for each in self._waiting_of(key, stored):
+            if self.erasures.covers(owner_of_mqtt_topic(each.message.topic), stored.at):
+                continue
             message = self.message(each.message)
             if not is_sendable(message):
                 self.purged += 1

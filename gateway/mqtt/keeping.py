@@ -14,9 +14,9 @@ from gateway.mqtt.journal import Journal
 from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
 from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
-from waylog.sealing import LogProducer
+from waylog.sealing import LogProducer, opener
 from waylog.telemetry import now_ms
-from waylog.topics import MQTT_STATE
+from waylog.topics import ERASURE, MQTT_STATE, TOPICS
 
 #: Changes of one session within this time are one record.
 _GATHER_S: Final = 0.02
@@ -37,6 +37,15 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
     except (KafkaException, LogUnreachable) as error:
         names = ", ".join(topic.name for topic in topics)
         raise OSError(f"the topics {names} could not be created: {error}") from error
+
+
+async def _ensure_erasures(bootstrap_servers: str) -> None:
+    """A log that was set up by an earlier version has no such topic. Raises OSError."""
+    topics = [topic for topic in TOPICS if topic.name == ERASURE]
+    try:
+        await asyncio.to_thread(ensure_topics, bootstrap_servers, topics)
+    except (KafkaException, LogUnreachable) as error:
+        raise OSError(f"topic {ERASURE} could not be created: {error}") from error
 
 
 @asynccontextmanager
@@ -73,7 +82,17 @@ async def open_journal(
         shared=shared,
     )
     journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
-    caught_up = asyncio.Event()
+    await _ensure_erasures(bootstrap_servers)
+    opened = opener(bootstrap_servers)
+    caught_up, erasures_known = asyncio.Event(), asyncio.Event()
+    erasures = LogReader(
+        bootstrap_servers,
+        f"{client_id}-{ERASURE}",
+        [ERASURE],
+        loop,
+        on_records=journal.on_erasures,
+        on_caught_up=erasures_known.set,
+    )
     reader = LogReader(
         bootstrap_servers,
         f"{client_id}-{MQTT_STATE}",
@@ -81,9 +100,12 @@ async def open_journal(
         loop,
         on_records=journal.on_records,
         on_caught_up=caught_up.set,
+        opened=opened,
     )
+    erasures.start()
     reader.start()
     try:
+        await erasures_known.wait()
         await caught_up.wait()
         if not shared:
             # Nobody else writes: to read our own records back would be for nothing.
@@ -91,3 +113,4 @@ async def open_journal(
         yield journal
     finally:
         await reader.close()
+        await erasures.close()

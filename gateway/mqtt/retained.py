@@ -11,6 +11,7 @@ from typing import Protocol
 
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import has_wildcard, matches
+from waylog.sealing import owner_of_mqtt_topic
 
 _ENTRY_BYTES = 300  # of a message's objects, apart from topic and payload
 
@@ -81,6 +82,15 @@ class RetainedStore:
             found = self._prefixes.get(prefix, ())
             topics = (found,) if isinstance(found, str) else found
         return [topic for topic in topics if matches(topic_filter, topic)]
+
+    def of_device(self, device: str) -> list[str]:
+        """The topics of a device (`user/device`) that have a message."""
+        user = device.partition("/")[0]
+        found: list[str] = []
+        for root in ("owntracks", "devices"):
+            topics = self._prefixes.get(f"{root}/{user}", ())
+            found += (topics,) if isinstance(topics, str) else topics
+        return [topic for topic in found if owner_of_mqtt_topic(topic) == device]
 
     def _remember(self, topic: str) -> None:
         prefix = _prefix(topic)

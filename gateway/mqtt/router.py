@@ -17,6 +17,7 @@ from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.delivery_rights import DeliveryRights
+from gateway.mqtt.forgetting import forget_owner
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import (
     Connect,
@@ -297,6 +298,13 @@ class Router(Hub):
     def take_retained(self, message: Message) -> None:
         """For the journal: another worker has published a retained message."""
         self.retained.take(message)
+
+    def forget_device(self, device: str) -> None:
+        """For the journal: a device has been erased; nothing of it is retained or waits."""
+        for topic in self.retained.of_device(device):
+            self.retained.put(Message(topic, b""))
+        for session in list(self.sessions.values()):
+            forget_owner(session, device)
 
     def _expiry_interval(self, packet: Connect) -> int:
         if packet.version == 5:

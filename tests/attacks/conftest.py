@@ -1,5 +1,6 @@
-"""The broker behind the gateways that are attacked."""
+"""The broker behind the gateways that are attacked, and whole platforms."""
 
+from tests.end_to_end.conftest import platform_starter
 from tests.gateway.conftest import gateway_broker
 
-__all__ = ["gateway_broker"]
+__all__ = ["gateway_broker", "platform_starter"]

@@ -103,7 +103,7 @@ def test_what_was_kept_before_there_was_a_rule_is_removed() -> None:
     key = (first.router.sessions.popitem()[0][0], "\x01")
     first.turn()
     first.stop()
-    log.records.append(Record(f"session\0{key[0]}\0\x01".encode(), _session()))
+    log.records.append(Record(f"session\0{key[0]}\0\x01".encode(), _session(), 0))
     second = Worker(log, "b")
     assert second.router.retained.get(bad) is None
     assert {record.key() for record in log.compacted() if record.value() is None} >= {

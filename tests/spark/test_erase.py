@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
+from spark.history_files import HistoryFiles
+from spark.landing import LandedFile, land
 from spark.place_edits import PlaceEdit
 from spark.place_topics import append_edit, publish_places, read_edits
 from spark.places_job import write_places
@@ -20,10 +23,12 @@ from tests.spark.test_compaction import compact, rows_of, some_fixes
 from tests.spark.test_history import START_MS, history
 from tests.spark.test_places_job import table_of, tables_of, write_history
 from waylog.cli import main
+from waylog.erasures import read_erasures
 from waylog.kafka import Producer as LogProducer
 from waylog.kafka import consumer_config, producer_config
 from waylog.messages import encode
 from waylog.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
+from waylog.storage import Storage
 from waylog.topics import ADDRESS, LOCATION, PLACE
 from waylog.value_encryption import ensure_master_key, load_master_key
 from waylog.value_keys import KeyRing
@@ -145,7 +150,11 @@ def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     assert report["tombstones"] == {"address": 1, "place": 1, "place-edit": 1}
     kept = {each["topic"]: each["until"] for each in report["kept"]}
     assert set(kept) == {"location", "event", "error"}
-    assert kept["location"] - report["erased"] == pytest.approx(7 * 86_400_000, abs=60_000)
+    assert kept["location"] - report["erased"] == pytest.approx(
+        # Segments last a 24th part of the retention at most.
+        7 * 25 * 3_600_000,
+        abs=60_000,
+    )
     for topic in (ADDRESS, PLACE):
         values = newest_values(log, topic)
         assert values[b"demo/phone"] is None
@@ -210,10 +219,10 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     assert {row["device"] for row in rows_of(out)} == {"demo/bike", "other/phone"}
     assert len(rows_of(out)) == 400
 
-    # The other devices of a user are known by their keys.
+    # The devices of a user are known by the keys of their records, also by those of destroyed ones.
     erase(out, "--user", "demo", "--patience", "0", *words)
     report = json.loads(capsys.readouterr().out)
-    assert report["devices"] == ["demo/bike"]
+    assert report["devices"] == ["demo/bike", "demo/phone"]
     assert report["keys"] == 1
 
 
@@ -233,3 +242,50 @@ def test_sealed_values_are_read_with_the_master_key_alone(
     monkeypatch.setenv(ENVIRONMENT, str(key_file))
     assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
     assert len(rows_of(out)) == 10
+
+
+@pytest.mark.timeout(300)
+def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
+    log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out, nowhere = tmp_path / "history", tmp_path / "nowhere"
+    devices = ("demo/phone", "other/phone")
+    begin = int(time.time() * 1000) - 3_600_000
+    append_fixes(log, [make_fix(each, begin + n) for n in range(100) for each in devices])
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    append_fixes(log, [make_fix(each, begin + 100 + n) for n in range(100) for each in devices])
+
+    # Where no history runs.
+    words = ("--bootstrap-servers", log, "--places", str(tmp_path / "places"), "--json")
+    erase(nowhere, "--user", "demo", *words)
+    report = json.loads(capsys.readouterr().out)
+    assert (report["devices"], report["history"], report["rows"]) == (["demo/phone"], False, 0)
+    assert read_erasures(log).known().keys() == {"demo", "demo/phone"}
+    assert not nowhere.exists()
+
+    # A phone sends what it had kept from before, and then what is new.
+    now = report["erased"] + 1
+    append_fixes(log, [make_fix("demo/phone", begin + 500), make_fix("demo/phone", now)])
+    assert history(log, out, "--engine", "arrow", "--once").process.wait(60) == 0
+    rows = rows_of(out)
+    assert [row["time"] for row in rows if row["device"] == "demo/phone"] == [now]
+    assert len(rows) == 201
+
+
+def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_path: Path) -> None:
+    table = some_fixes(40)
+    storage = Storage(str(tmp_path))
+    storage.open_folder()
+    lock = storage.lock()
+    files = HistoryFiles(storage)
+    files.open()
+    landed = []
+    for rows in land(table.to_batches(), storage, None, None):
+        landed += [LandedFile(**row) for row in rows.to_pylist()]
+    erase(tmp_path, "--device", "u/d3")
+    files.commit(landed)
+    if lock is not None:
+        lock.close()
+    assert {row["device"] for row in rows_of(tmp_path)} == {
+        row["device"] for row in table.to_pylist() if row["device"] != "u/d3"
+    }

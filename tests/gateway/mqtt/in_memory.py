@@ -105,7 +105,9 @@ class MemoryLog:
         self.messages.append((topic, key, payload, headers))
         return self._append()
 
-    def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]:
+    def submit_rejected(
+        self, rejected: Rejected, *, authenticated: bool = True
+    ) -> asyncio.Future[None]:
         self.rejected.append(rejected)
         return self._append()
 

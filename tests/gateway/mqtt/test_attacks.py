@@ -43,7 +43,9 @@ class ForgetfulLog(MemoryLog):
     def submit_event(self, event: Event) -> asyncio.Future[None]:
         return self._append()
 
-    def submit_rejected(self, rejected: Rejected) -> asyncio.Future[None]:
+    def submit_rejected(
+        self, rejected: Rejected, *, authenticated: bool = True
+    ) -> asyncio.Future[None]:
         return self._append()
 
 

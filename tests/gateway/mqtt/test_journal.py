@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,14 +14,15 @@ from gateway.mqtt.packets import PacketType, ReasonCode
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import CLOSED, Message
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
+from waylog.erasures import Erasure
 
 ALICE = User("alice")
 TOPIC = "devices/alice/phone/note"
 
 
 class Record:
-    def __init__(self, key: bytes, value: bytes | None) -> None:
-        self._key, self._value = key, value
+    def __init__(self, key: bytes, value: bytes | None, written_ms: int) -> None:
+        self._key, self._value, self._written_ms = key, value, written_ms
 
     def key(self) -> bytes:
         return self._key
@@ -28,14 +30,25 @@ class Record:
     def value(self) -> bytes | None:
         return self._value
 
+    def timestamp(self) -> tuple[int, int]:
+        return 1, self._written_ms
+
 
 class Log:
     """The compacted topic, and the workers that read it."""
 
     def __init__(self) -> None:
         self.records: list[Record] = []
+        self.erasures: list[Record] = []
         self.workers: list[Worker] = []
         self.wall_ms = 1_761_994_800_000
+
+    def erase(self, device: str) -> None:
+        """All workers that run hear of it."""
+        value = msgspec.json.encode(Erasure(device, self.wall_ms))
+        self.erasures.append(Record(device.encode(), value, self.wall_ms))
+        for worker in self.workers:
+            worker.journal.on_erasures(self.erasures[-1:])
 
     def compacted(self) -> list[Record]:
         newest = {record.key(): record for record in self.records}
@@ -51,12 +64,13 @@ class Worker:
         self.scheduled: list[Callable[[], None]] = []
         self.journal = Journal(
             name,
-            lambda key, value: log.records.append(Record(key, value)),
+            lambda key, value: log.records.append(Record(key, value, log.wall_ms)),
             lambda: log.wall_ms,
             lambda: self.now,
             self.scheduled.append,
             shared=shared,
         )
+        self.journal.on_erasures(log.erasures)
         self.journal.on_records(log.compacted())
         self.read = len(log.records)
         self.router = new_router()
@@ -75,7 +89,7 @@ class Worker:
 
     def stop(self) -> None:
         for record in self.journal.last_records(self.router.sessions.values()):
-            self.log.records.append(Record(record.key, record.value))
+            self.log.records.append(Record(record.key, record.value, self.log.wall_ms))
         self.log.workers.remove(self)
 
     def crash(self) -> None:
@@ -280,10 +294,10 @@ def test_workers_share_retained_messages() -> None:
 def test_rubbish_in_the_topic_is_counted_and_left_out() -> None:
     log = Log()
     log.records += [
-        Record(b"session\0alice\0phone", b"{"),
-        Record(b"retained\0x", b"\xff"),
-        Record(b"unknown", b"1"),
-        Record(b"session", None),
+        Record(b"session\0alice\0phone", b"{", 0),
+        Record(b"retained\0x", b"\xff", 0),
+        Record(b"unknown", b"1", 0),
+        Record(b"session", None, 0),
     ]
     worker = Worker(log, "a")
     assert not worker.client()[1]
@@ -343,3 +357,47 @@ def test_subscriptions_are_those_of_a_server_that_never_stops(
         session = worker.router.sessions[("alice", "phone")]
         assert set(session.subscriptions) == expected
         assert len(worker.router.subscriptions) == len(expected) or expected
+
+
+def test_of_an_erased_device_nothing_is_retained_and_nothing_waits() -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    wire, _ = worker.client()
+    wire.subscribe("devices/alice/#")
+    wire.lose()
+    other = "devices/alice/tablet/note"
+    publish(worker.router, b"where the phone is", retain=True)
+    publish(worker.router, b"where the tablet is", retain=True, topic=other)
+    log.erase("alice/phone")
+    worker.turn()
+    worker.stop()
+    assert [record.key() for record in log.compacted() if record.value() is None] == [
+        b"retained\0devices/alice/phone/note"
+    ]
+    for record in log.compacted():
+        assert msgspec.json.encode(b"where the phone is")[1:-1] not in (record.value() or b"")
+    wire, _ = Worker(log, "b").client()
+    assert payloads(wire.first) == [b"where the tablet is"]  # type: ignore[attr-defined]
+
+
+def test_what_a_stopped_worker_has_left_of_an_erased_device_is_not_taken_up() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    publish(first.router, b"where the phone is", retain=True)
+    first.turn()
+    first.stop()
+    log.wall_ms += 1
+    log.erase("alice/phone")
+    second = Worker(log, "b")
+    wire, _ = second.client()
+    assert payloads(wire.first) == []  # type: ignore[attr-defined]
+    assert len(second.router.retained) == 0
+    # What comes afterwards is new.
+    log.wall_ms += 1
+    publish(second.router, b"a new life", retain=True)
+    second.stop()
+    wire, _ = Worker(log, "c").client()
+    assert payloads(wire.first) == [b"a new life"]  # type: ignore[attr-defined]
