@@ -8,7 +8,7 @@ def take_fixes(
     records: Sequence[Record],
     known_fixes: KnownFixes,
     events: list[ViewEvent] | None,
-    make_event: Callable[[int, int, str, float, float, bytes], ViewEvent],
+    make_event: Callable[[int, int, str, float, float, bytes, int], ViewEvent],
     positions: dict[int, int],
     recent: bool = True,
 ) -> None: ...

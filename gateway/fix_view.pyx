@@ -116,6 +116,6 @@ def take_fixes(
                 view.resized(device, size, PyBytes_GET_SIZE(value))
         if events is not None:
             events.append(
-                make_event(partition, offset, device, head.lat, head.lon, raw_value)
+                make_event(partition, offset, device, head.lat, head.lon, raw_value, live)
             )
     tracks.grew(tracked)

@@ -59,6 +59,7 @@ class ViewEvent(NamedTuple):
     lat: float
     lon: float
     value: bytes  # JSON
+    live: int = 0  # the time by which the newest of a device is decided, ms
 
 
 class Watcher(Protocol):
@@ -360,7 +361,9 @@ class LocationView(_View):
             self.tracks.append_packed(device, point)
         self._take(device, live, value)
         if events is not None:
-            events.append(_location_event(partition, offset, device, head.lat, head.lon, value))
+            events.append(
+                _location_event(partition, offset, device, head.lat, head.lon, value, live)
+            )
 
     def forget(self, device: str, erased_ms: int) -> None:
         """Drop what was received of a device until it was erased."""
@@ -390,9 +393,9 @@ def _unerased(records: Sequence[Record], erasures: Erasures) -> Sequence[Record]
 
 
 def _location_event(
-    partition: int, offset: int, device: str, lat: float, lon: float, value: bytes
+    partition: int, offset: int, device: str, lat: float, lon: float, value: bytes, live: int
 ) -> ViewEvent:
-    return ViewEvent(LOCATION, partition, offset, device, lat, lon, value)
+    return ViewEvent(LOCATION, partition, offset, device, lat, lon, value, live)
 
 
 class _Waiter:
@@ -510,7 +513,7 @@ class AddressView(_View):
                     subscriber(device, value)
             if watcher is not None:
                 events.append(
-                    ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value)
+                    ViewEvent(ADDRESS, partition, offset, device, head.lat, head.lon, value, live)
                 )
         self._counted(records)
         if watcher is not None and events:

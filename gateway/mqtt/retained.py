@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from gateway.mqtt.position_times import is_overtaken
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import has_wildcard, matches
 from waylog.sealing import owner_of_mqtt_topic
@@ -46,13 +47,20 @@ class RetainedStore:
         return self._messages.get(topic)
 
     def put(self, message: Message) -> None:
-        """Keep a message in place of an older one of its topic; an empty one only removes it."""
+        """Keep a message in place of an older one of its topic; an empty one only removes it.
+
+        A position that is older than the one that is kept does not take its place.
+        """
+        if self._is_overtaken(message):
+            return
         self.take(message)
         if self.on_put is not None:
             self.on_put(message)
 
     def take(self, message: Message) -> None:
         """The same for a message that is stored elsewhere already."""
+        if self._is_overtaken(message):
+            return
         previous = self._messages.pop(message.topic, None)
         if previous is not None:
             self.size_bytes -= _size(previous)
@@ -69,6 +77,12 @@ class RetainedStore:
             self.size_bytes -= _size(self._messages.pop(oldest))
             self._forget(oldest)
             self.evicted += 1
+
+    def _is_overtaken(self, message: Message) -> bool:
+        previous = self._messages.get(message.topic)
+        return previous is not None and is_overtaken(
+            message.topic, message.payload, previous.payload
+        )
 
     def matching(self, topic_filter: str) -> list[str]:
         """The topics that match a valid filter and have a message."""

@@ -122,9 +122,9 @@ async def test_watchers_get_news_only_after_the_view_has_caught_up() -> None:
     view.on_records([record(fix(time=NOW + 1), 1, 3)])
     watcher.watching = False
     view.on_records([record(fix(time=NOW + 2), 2)])
-    ((topic, partition, offset, device, lat, lon, _),) = watcher.events
+    ((topic, partition, offset, device, lat, lon, _, live),) = watcher.events
     assert (topic, partition, offset, device) == ("location", 3, 1, "ada/phone")
-    assert (lat, lon) == (47.14, 9.52)
+    assert (lat, lon, live) == (47.14, 9.52, NOW + 1)
 
 
 async def test_addresses_newer_than_the_known_one_are_told() -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -72,3 +73,36 @@ def test_it_finds_what_a_comparison_with_each_topic_finds(
         kept = store.get(topic)
         assert kept is not None
         assert kept.payload == model[topic]
+
+
+POSITION_TOPIC = "devices/ada/phone/position"
+
+
+@pytest.mark.parametrize(
+    ("topic", "kept", "late"),
+    [
+        (
+            "owntracks/ada/phone",
+            b'{"_type":"location","tst":1761994805,"lat":1,"lon":2}',
+            b'{"_type":"location","tst":1761991205,"lat":3,"lon":4}',
+        ),
+        (POSITION_TOPIC, b'{"time":1761994805000,"lat":1}', b'{"time":1761991205,"lat":3}'),
+    ],
+)
+def test_a_late_position_does_not_take_the_place_of_a_newer_one(
+    topic: str, kept: bytes, late: bytes
+) -> None:
+    store = RetainedStore(10, 10_000)
+    put: list[bytes] = []
+    store.on_put = lambda message: put.append(message.payload)
+    for payload in (kept, late):
+        store.put(Message(topic, payload, 1, True))
+    store.take(Message(topic, late, 1, True))
+    retained = store.get(topic)
+    assert retained is not None
+    assert retained.payload == kept
+    assert put == [kept]
+    # Anything else is for the newest publisher to say.
+    for payload in (b"not json", b'{"_type":"lwt","tst":1}', late, b""):
+        store.put(Message(topic, payload, 1, True))
+    assert store.get(topic) is None

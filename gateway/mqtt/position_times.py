@@ -1,0 +1,45 @@
+"""When a device was where a message says it is."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from gateway.formats.values import time_ms
+
+_LEVELS: Final = {"owntracks": 3, "devices": 4}
+
+
+class _Position(msgspec.Struct, gc=False):
+    kind: str = msgspec.field(default="location", name="_type")
+    tst: Any = None
+    time: Any = None
+
+
+_decoder = msgspec.json.Decoder(_Position)
+
+
+def is_overtaken(topic: str, payload: bytes, previous: bytes) -> bool:
+    """Whether a position is of an earlier time than another one of its topic.
+
+    What is no position, or cannot be read, is not.
+    """
+    root, _, rest = topic.partition("/")
+    levels = _LEVELS.get(root)
+    if levels is None or rest.count("/") != levels - 2:
+        return False
+    if root == "devices" and not rest.endswith("/position"):
+        return False
+    time, before = _time_of(payload), _time_of(previous)
+    return time is not None and before is not None and time < before
+
+
+def _time_of(payload: bytes) -> int | None:
+    try:
+        position = _decoder.decode(payload)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+    if position.kind != "location":
+        return None
+    return time_ms(position.tst if position.tst is not None else position.time)
