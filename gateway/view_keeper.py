@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, Final, TypeVar, TypeVarTuple
+from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
 from gateway.device_times import DeviceTimes
 from gateway.key_runs import KeyRuns, alive
@@ -29,6 +29,9 @@ from waylog.kafka import LogReader, LogUnreachable
 from waylog.sealing import opener, shared_key_ring
 from waylog.topic_extent import TopicExtent, topic_extent
 from waylog.topics import ADDRESS, LOCATION
+
+if TYPE_CHECKING:
+    from waylog.value_keys import KeyRing
 
 logger = logging.getLogger(__name__)
 
@@ -431,7 +434,11 @@ class ViewKeeper:
             entries.append(self._runs.write(keys, today, covers))
         head.runs = self._runs.merged(entries, today)
         ring = shared_key_ring(self._servers)
-        sealed = parts if ring is None else ((topic, _sealed(ring, each)) for topic, each in parts)
+        sealed = (
+            parts
+            if ring is None
+            else ((topic, _sealed(ring, topic, each)) for topic, each in parts)
+        )
         write(self._folder.path / _SNAPSHOT, head, sealed)
         return head.runs, b""
 
@@ -445,14 +452,18 @@ def _key_check() -> int:
     return device_key("waylog")
 
 
-def _sealed(ring: Any, entries: list[Entry]) -> list[Entry]:
-    return [
-        each._replace(value=ring.seal_if_known(each.value, each.device.encode()))
-        for each in entries
-    ]
+def _sealed(ring: KeyRing, topic: str, entries: list[Entry]) -> list[Entry]:
+    """Raises OSError where a device has no key yet, and the log takes none."""
+    try:
+        return [
+            each._replace(value=ring.seal_value(topic, each.value, each.device.encode()))
+            for each in entries
+        ]
+    except LogUnreachable as error:
+        raise OSError(str(error)) from error
 
 
-def _opened(ring: Any, entries: list[Entry]) -> list[Entry]:
+def _opened(ring: KeyRing, entries: list[Entry]) -> list[Entry]:
     """The entries without those that nobody can read any more. Raises Unfit."""
     from waylog.value_encryption import NotAuthentic
 
