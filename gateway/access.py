@@ -1,7 +1,8 @@
-"""Who sends a request, and what may they see?
+"""Tells who makes a request. Nobody is anybody without a credential, wherever the request is from.
 
 Credentials come as Basic (user and token or password), as Bearer token, and, for apps that can do
-neither, as token in the URL: in the path, or as `token`, `api_key` or `access_token`.
+neither, as token in the URL: in the path, or as `token`, `api_key` or `access_token`. A browser may
+have a session instead (gateway.sessions), which is for looking: it sends no fixes.
 """
 
 from __future__ import annotations
@@ -13,9 +14,9 @@ from typing import Final, NamedTuple
 
 from aiohttp import web
 
-from gateway.addresses import is_loopback
 from gateway.answers import Refused, unauthorized, unavailable
-from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
+from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity, is_utf8
+from gateway.browsers import is_of_other_site, session_of
 from gateway.formats.values import SECRET_PARAMETERS, parameters
 from gateway.permissions import may_see
 from gateway.services import SERVICES
@@ -24,6 +25,8 @@ from gateway.users import DEVICE_NAME, TOKEN_PREFIX
 #: Headers that are worth keeping with a message that could not be accepted.
 _KEPT_HEADERS: Final = ("Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D")
 _HEADER_CHARACTERS_MAX: Final = 200
+
+_CREDENTIALS_NEEDED: Final = "credentials are needed: Basic user:token, or Bearer token"
 
 
 class Credentials(NamedTuple):
@@ -73,6 +76,15 @@ def _basic(value: str) -> Credentials:
     return Credentials(user or None, secret)
 
 
+def shown_credentials(request: web.Request, path_token: str | None = None) -> Credentials | None:
+    """The credentials that a request shows; None if it has none. Raises Refused."""
+    credentials = credentials_of(request.headers, request.query, path_token)
+    if "Authorization" in request.headers and is_of_other_site(request):
+        # No page may set this header here: the browser did, whose prompt was once answered.
+        raise Refused(403, "a page of another site may not do that for you")
+    return credentials
+
+
 async def verify(request: web.Request, credentials: Credentials) -> Identity:
     """The identity behind credentials. Raises Refused: 401 for wrong ones, 503 for no verdict."""
     services = request.app[SERVICES]
@@ -101,39 +113,60 @@ async def verify(request: web.Request, credentials: Credentials) -> Identity:
 async def sender(request: web.Request, path_token: str | None = None) -> Identity:
     """Who sends; raises Refused. In open mode nobody needs to show anything."""
     services = request.app[SERVICES]
-    credentials = credentials_of(request.headers, request.query, path_token)
+    credentials = shown_credentials(request, path_token)
     if credentials is not None:
         return await verify(request, credentials)
     if services.authenticator.open_mode:
-        named = request.query.get("u") or request.headers.get("X-Limit-U") or ANONYMOUS
+        named = request.query.get("u") or header_text(request.headers, "X-Limit-U") or ANONYMOUS
         return Identity(named if DEVICE_NAME.fullmatch(named) else ANONYMOUS)
-    services.metrics.unauthorized += 1
-    raise unauthorized("credentials are needed: Basic user:token, or Bearer token")
+    raise _nobody(request, _CREDENTIALS_NEEDED)
 
 
 async def reader(request: web.Request) -> Identity:
-    """Who reads; raises Refused. A program on this machine may do so without credentials."""
+    """Who reads: by credentials, or by the session of a browser. Raises Refused."""
     services = request.app[SERVICES]
-    credentials = credentials_of(request.headers, request.query)
+    credentials = shown_credentials(request)
     if credentials is not None:
         return await verify(request, credentials)
-    if services.authenticator.open_mode or (services.local_viewer and is_local(request)):
+    if services.authenticator.open_mode:
         return Identity(ANONYMOUS, admin=True)
-    services.metrics.unauthorized += 1
-    raise unauthorized("credentials are needed: Basic user:token, or Bearer token")
+    identity = session_of(request)
+    if identity is None:
+        raise _nobody(request, _CREDENTIALS_NEEDED)
+    return identity
 
 
-def is_local(request: web.Request) -> bool:
-    """Whether a request comes from this machine, and not through a proxy or a foreign page.
+async def known_user(request: web.Request, reason: str, *, by_session: bool = False) -> Identity:
+    """Who asks for something that is for users alone, in open mode too; raises Refused.
 
-    A page of another site can make a browser's request come from here; after DNS rebinding its
-    Host is that site's name.
+    What a session cannot be used for needs the credentials themselves. `reason` is for whoever
+    shows none.
     """
-    if not is_loopback(remote_of(request)):
-        return False
-    if "X-Forwarded-For" in request.headers or "Forwarded" in request.headers:
-        return False
-    return is_loopback(_host_of(request.headers.get("Host", "")))
+    credentials = shown_credentials(request)
+    if credentials is not None:
+        return await verify(request, credentials)
+    identity = session_of(request) if by_session else None
+    if identity is None:
+        raise _nobody(request, reason)
+    return identity
+
+
+async def overseer(request: web.Request) -> None:
+    """Raises Refused unless the request may know how the whole platform does."""
+    access = request.app[SERVICES].metrics_access
+    if access.audience == "public":
+        return
+    credentials = shown_credentials(request)
+    if credentials is not None and access.is_token(credentials.secret):
+        return
+    identity = await reader(request)
+    if access.audience == "admin" and not identity.admin:
+        raise Refused(403, "this is for administrators (--metrics-access)")
+
+
+def _nobody(request: web.Request, reason: str) -> Refused:
+    request.app[SERVICES].metrics.unauthorized += 1
+    return unauthorized(reason)
 
 
 def remote_of(request: web.Request) -> str:
@@ -141,21 +174,6 @@ def remote_of(request: web.Request) -> str:
     services = request.app[SERVICES]
     peer = services.remotes.get(request.transport) or request.remote or ""
     return services.proxies.client(peer, request.headers.get("X-Forwarded-For"))
-
-
-def same_origin(request: web.Request) -> bool:
-    """Whether a browser's page, if it is one that asks, came from here (RFC 6454)."""
-    origin = request.headers.get("Origin")
-    if origin is None:
-        return True
-    _, separator, authority = origin.partition("://")
-    return bool(separator) and authority.lower() == request.headers.get("Host", "").lower()
-
-
-def _host_of(authority: str) -> str:
-    if authority.startswith("["):
-        return authority[1:].partition("]")[0]
-    return authority.partition(":")[0].lower()
 
 
 def require_device(identity: Identity, device: str) -> None:
@@ -181,6 +199,14 @@ def without_secrets(query: Mapping[str, str]) -> dict[str, str]:
         for name, value in query.items()
         if name not in SECRET_PARAMETERS and not value.startswith(TOKEN_PREFIX)
     }
+
+
+def header_text(headers: Mapping[str, str], name: str) -> str | None:
+    """A header for people: bytes that are not UTF-8 are taken for Latin-1, as HTTP once had it."""
+    value = headers.get(name)
+    if value is None or is_utf8(value):
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("latin-1")
 
 
 def kept_headers(request: web.Request) -> dict[str, str]:

@@ -43,7 +43,8 @@ def raw_json_answer(body: bytes, status: int = 200) -> web.Response:
 def refusal_answer(status: int, reason: str, headers: dict[str, str] | None = None) -> web.Response:
     """`{"error": reason}`."""
     return web.Response(
-        body=_encode({"error": reason}),
+        # A reason may quote what was sent.
+        body=_encode({"error": reason.encode(errors="replace").decode()}),
         status=status,
         content_type="application/json",
         headers=headers,

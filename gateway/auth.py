@@ -107,7 +107,7 @@ class Authenticator:
         if self.open_mode:
             name = user or ANONYMOUS
             return Identity(name) if DEVICE_NAME.fullmatch(name) else None
-        if len(user) > _SECRET_CHARACTERS_MAX or len(password) > _SECRET_CHARACTERS_MAX:
+        if not _may_be_known(user) or not _may_be_known(password):
             return None
         return await self._identity(user, password, address)
 
@@ -118,6 +118,8 @@ class Authenticator:
         AuthenticationUnavailable.
         """
         user, _, device = name.partition("/")
+        if not is_utf8(name):
+            return None
         try:
             if not self.open_mode and not self._store.exists(user):
                 return None
@@ -130,12 +132,26 @@ class Authenticator:
 
     async def authenticate_token(self, token: str) -> Identity | None:
         """The identity a token stands for; None if refused. Raises AuthenticationUnavailable."""
-        if len(token) > _SECRET_CHARACTERS_MAX:
+        if not _may_be_known(token):
             return None
         identity = await self._identity(None, token)
         if identity is None and self.open_mode:
             return Identity(ANONYMOUS)
         return identity
+
+    def authenticate_session(self, secret: str) -> Identity | None:
+        """The identity that a browser's session gives; None if it has ended.
+
+        Raises AuthenticationUnavailable.
+        """
+        if not _may_be_known(secret):
+            return None
+        try:
+            credential = self._store.credential_of_session(secret)
+        except sqlite3.Error as error:
+            logger.error("the user database cannot be read: %s", error)
+            raise AuthenticationUnavailable("the user database cannot be read") from error
+        return None if credential is None else _identity_of(credential)
 
     def key_of(self, user: str | None, secret: str) -> bytes:
         """By what a verdict on these credentials is remembered."""
@@ -244,17 +260,33 @@ class Authenticator:
             if len(self._refusals) > REFUSALS_MAX:
                 self._refusals.popitem(last=False)
             return None
-        identity = Identity(
-            credential.user,
-            credential.device,
-            credential.admin,
-            credential.rights,
-            credential.hash,
-        )
+        identity = _identity_of(credential)
         self._verdicts[key] = _Verdict(identity, credential, data_version)
         if len(self._verdicts) > VERDICTS_MAX:
             self._verdicts.popitem(last=False)
         return identity
+
+
+def _identity_of(credential: Credential) -> Identity:
+    return Identity(
+        credential.user, credential.device, credential.admin, credential.rights, credential.hash
+    )
+
+
+def _may_be_known(text: str) -> bool:
+    """Whether a name or secret can be anybody's: not too long, no NUL, and UTF-8."""
+    return len(text) <= _SECRET_CHARACTERS_MAX and "\0" not in text and is_utf8(text)
+
+
+def is_utf8(text: str) -> bool:
+    """Whether text that came as bytes was UTF-8: what was not has become lone surrogates."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _password_fits(hashed: str, password: str) -> bool:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import argparse
 import asyncio
-import logging
 import os
 import sqlite3
 from pathlib import Path
 
-from gateway.addresses import TrustedProxies, is_loopback
+from gateway.addresses import TrustedProxies
 from gateway.admission import DEVICES_PER_USER
 from gateway.limits import HttpLimits
+from gateway.metrics_access import AUDIENCES, MetricsAccess, ensure_metrics_token
 from gateway.mqtt import options as mqtt_options
 from waylog.cli import CommandError
 from waylog.config import (
@@ -22,9 +22,8 @@ from waylog.config import (
     DataDirectory,
     parse_endpoint,
 )
+from waylog.served_hosts import ServedHosts
 from waylog.telemetry import configure_logging
-
-logger = logging.getLogger(__name__)
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -35,9 +34,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "  waylog gateway --http 127.0.0.1:8080 --mqtt 127.0.0.1:1883\n"
         "  waylog gateway --bootstrap-servers kafka-1:9092,kafka-2:9092 --http 0.0.0.0:8080 \\\n"
         "      --users /var/lib/waylog/users.db\n\n"
-        "Sending always needs credentials, unless --open. Reading needs them too, unless\n"
-        "--viewer local, --http is on loopback, and the request comes from this machine and not\n"
-        "through a proxy. The topics must exist; the gateway waits for them."
+        "Sending and reading need credentials, unless --open, from this machine too. A link that\n"
+        "`waylog link` prints signs a browser in. The topics must exist, or the gateway waits."
     )
     add = parser.add_argument
     add(
@@ -101,12 +99,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--geo-url", metavar="URL", help="geocoder behind /reverse and /status")
     add("--data", type=Path, default=data.root, metavar="DIR", help="default: %(default)s")
     add(
-        "--viewer",
-        choices=("local", "none"),
-        default="none",
-        help="local: the map and all reading work without a login for programs on this machine, "
-        "when --http is on loopback; do not use it behind a proxy on the same machine "
-        "(default: none; `waylog up` uses local)",
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name (NAME or NAME:PORT) by which browsers ask for this gateway, e.g. that of a "
+        "reverse proxy in front of it; may be given several times. Always served: localhost, the "
+        "machine's name, and the address of --http (any address where that is 0.0.0.0)",
+    )
+    add(
+        "--metrics-access",
+        choices=AUDIENCES,
+        default="admin",
+        help="who reads /metrics and /v1/pipeline: administrators, every user, or everybody "
+        "(default: %(default)s)",
+    )
+    add(
+        "--metrics-token-file",
+        type=Path,
+        metavar="FILE",
+        help="a token that reads /metrics and nothing else, for Prometheus; made if missing",
+    )
+    add(
+        "--demo-token",
+        type=Path,
+        metavar="FILE",
+        help="the file with the demo user's token, which the page's guide names",
     )
     add(
         "--push-contact",
@@ -189,6 +207,10 @@ def run(arguments: argparse.Namespace) -> int:
         TrustedProxies(arguments.trusted_proxy)
     except ValueError as error:
         raise ConfigError(f"--trusted-proxy: {error}") from error
+    try:
+        ServedHosts(http.host, arguments.host)
+    except ValueError as error:
+        raise ConfigError(f"--host: {error}") from error
     contact = arguments.push_contact
     if contact is not None and not contact.startswith(("mailto:", "https:")):
         raise ConfigError("--push-contact is a mailto: or https: address")
@@ -209,7 +231,9 @@ def run(arguments: argparse.Namespace) -> int:
         places=arguments.places,
         history=arguments.history,
         geo_url=arguments.geo_url,
-        local_viewer=arguments.viewer == "local" and is_loopback(http.host),
+        hosts=tuple(arguments.host),
+        metrics_access=_metrics_access(arguments),
+        demo_token=arguments.demo_token,
         share_ports=arguments.workers_share_port,
         client_id=arguments.client_id or f"gateway-{os.getpid()}",
         resolver_group=arguments.resolver_group,
@@ -218,8 +242,6 @@ def run(arguments: argparse.Namespace) -> int:
         append_timeout_s=arguments.append_timeout,
     )
     configure_logging()
-    if arguments.viewer == "local" and not settings.local_viewer:
-        logger.warning("--viewer local has no effect: %s is not on loopback", arguments.http)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if arguments.edge is not None:
@@ -229,3 +251,13 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error
     except OSError as error:
         raise CommandError(str(error)) from error
+
+
+def _metrics_access(arguments: argparse.Namespace) -> MetricsAccess:
+    path = arguments.metrics_token_file
+    if path is None:
+        return MetricsAccess(arguments.metrics_access)
+    try:
+        return MetricsAccess(arguments.metrics_access, ensure_metrics_token(path))
+    except (OSError, ValueError) as error:
+        raise CommandError(f"--metrics-token-file: {error}") from error

@@ -330,7 +330,9 @@ class FrontConnection(asyncio.Protocol):
         except Refused:
             self._head = None
             return
-        if credentials is not None:
+        if authenticator.open_mode and not self.server.services.hosts.serves(head.headers["Host"]):
+            self._head = None
+        elif credentials is not None:
             if authenticator.open_mode:
                 # Everybody is who they say; a token alone may be one, which has to be looked up.
                 user = credentials.user

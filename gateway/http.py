@@ -11,19 +11,22 @@ from typing import Final, cast
 
 from aiohttp import web
 
-from gateway import reading
-from gateway.access import remote_of
+from gateway import reading, ulogger_sessions
+from gateway.access import overseer, remote_of, shown_credentials
 from gateway.answers import Refused, json_answer, refusal_answer, unavailable
+from gateway.browsers import require_served_host, same_origin
 from gateway.front_server import Accept, FrontServer
 from gateway.ingest import Ingest
 from gateway.kafka_rest import KafkaRest
 from gateway.log_range import LogRanges
 from gateway.openapi import openapi
 from gateway.pages import Pages
+from gateway.paths import PATHS
 from gateway.proxy import GeocoderProxy
 from gateway.push_routes import PushRoutes
 from gateway.registrations import Registrations
 from gateway.services import SERVICES, Services
+from gateway.session_routes import SessionRoutes
 from gateway.stream import serve_stream
 from gateway.ulogger_sessions import UloggerSessions
 from gateway.websocket import serve_websocket
@@ -38,6 +41,17 @@ _silent.disabled = True
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
+#: Devices send here, never without credentials of their own: the answer to none is theirs to give.
+_ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt"))
+#: Here credentials are not asked for, or are given in exchange for something: none make up for a
+#: Host that is not ours.
+_ANSWER_ANYBODY: Final = frozenset(
+    (
+        *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "/metrics", "none"),
+        *("/v1/session", "/v1/push/key"),
+    )
+)
+
 _BACKLOG: Final = 1024
 _SHUTDOWN_S: Final = 5.0
 _LINGER_S: Final = 2.0
@@ -48,11 +62,16 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     """Count every request, and answer what fails with JSON that says why."""
     answer: web.StreamResponse
     try:
+        refuse_foreign_hosts(request)
         if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
             raise unavailable("too many requests from your address")
         answer = await handler(request)
     except Refused as refusal:
-        answer = refusal_answer(refusal.status, refusal.reason, refusal.headers)
+        headers = refusal.headers
+        if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):
+            # A browser would ask its user itself, before the page gets to do so.
+            headers = {**headers, "WWW-Authenticate": 'Bearer realm="waylog"'}
+        answer = refusal_answer(refusal.status, refusal.reason, headers)
     except web.HTTPException as error:
         if error.status < 400:
             raise
@@ -67,6 +86,30 @@ async def explain_refusals(request: web.Request, handler: Handler) -> web.Stream
     return answer
 
 
+def refuse_foreign_hosts(request: web.Request) -> None:
+    """Raises Refused (421) for a Host that is not ours, unless credentials make up for it.
+
+    A page that has its own name resolve to us (DNS rebinding) knows none. Devices show theirs, and
+    may have been told any name. In open mode credentials prove nothing.
+    """
+    services = request.app[SERVICES]
+    if services.hosts.serves(request.headers.get("Host")):
+        return
+    if not services.authenticator.open_mode:
+        route = _route_of(request)
+        if route in _ASK_FOR_CREDENTIALS:
+            return
+        token = request.match_info.get("token")
+        if route not in _ANSWER_ANYBODY and shown_credentials(request, token) is not None:
+            return
+    require_served_host(request)
+
+
+def _is_asked_by_script(request: web.Request) -> bool:
+    """Whether a browser sends this for a page's script (W3C Fetch Metadata)."""
+    return request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate"
+
+
 def _route_of(request: web.Request) -> str:
     """The route, never the path: that may hold a token."""
     resource = request.match_info.route.resource
@@ -74,6 +117,7 @@ def _route_of(request: web.Request) -> str:
 
 
 async def _metrics(request: web.Request) -> web.Response:
+    await overseer(request)
     return web.Response(
         body=request.app[SERVICES].metrics.exposition(),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
@@ -100,6 +144,9 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     server = request.app[SERVICES].mqtt
     if server is None:
         raise Refused(404, "this gateway does not speak MQTT")
+    if request.app[SERVICES].authenticator.open_mode and not same_origin(request):
+        # Elsewhere it needs a password, which the page then knows.
+        raise Refused(403, "a page of another site may not connect")
     from gateway.mqtt.websocket import serve_mqtt_websocket
 
     services = request.app[SERVICES]
@@ -134,6 +181,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/mqtt", _mqtt, allow_head=False),
             *proxy.routes(),
             *PushRoutes(services, ingest).routes(),
+            *SessionRoutes(services, ingest).routes(),
             *kafka_rest.routes(),
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),

@@ -17,6 +17,7 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.access import (
+    header_text,
     kept_headers,
     parameters_without_secrets,
     remote_of,
@@ -235,7 +236,7 @@ def named_device(
     named = in_path or query.pop("d", None) or query.pop("device", None)
     if named:
         return named
-    named = headers.get("X-Limit-D")
+    named = header_text(headers, "X-Limit-D")
     if named == "device" and headers.get("X-Limit-U") == "user":
         # What OwnTracks for iOS sends as long as nothing is set.
         return None

@@ -24,9 +24,9 @@ from confluent_kafka import (
     TopicPartition,
 )
 
-from gateway.access import credentials_of, verify
+from gateway.access import known_user
 from gateway.admission import QuotaExceeded, SendingNotAllowed
-from gateway.answers import Refused, json_answer, unauthorized
+from gateway.answers import Refused, json_answer
 from gateway.auth import Identity
 from gateway.ingest import Ingest
 from gateway.rest_consumers import (
@@ -152,10 +152,9 @@ class KafkaRest:
 
     def _for_admins(self, handler: Handler) -> Handler:
         async def handle(request: web.Request) -> web.Response:
-            credentials = credentials_of(request.headers, request.query)
-            if credentials is None:
-                raise unauthorized("the log itself is for administrators: Basic or Bearer")
-            identity = await verify(request, credentials)
+            identity = await known_user(
+                request, "the log itself is for administrators: Basic or Bearer"
+            )
             if not identity.admin:
                 raise Refused(403, "the log itself is for administrators (waylog user add --admin)")
             request[_IDENTITY] = identity

@@ -82,12 +82,14 @@ def openapi() -> dict[str, Any]:
             "503 means: keep it and repeat.",
         },
         "paths": _paths(),
-        "security": [{"basic": []}, {"bearer": []}, {"urlToken": []}],
+        "security": [{"basic": []}, {"bearer": []}, {"urlToken": []}, {"session": []}],
         "components": {
             "securitySchemes": {
                 "basic": {"type": "http", "scheme": "basic"},
                 "bearer": {"type": "http", "scheme": "bearer"},
                 "urlToken": {"type": "apiKey", "in": "query", "name": "token"},
+                # The name ends in eight digits that are others in each installation.
+                "session": {"type": "apiKey", "in": "cookie", "name": "waylog-"},
             },
             "schemas": {
                 **schemas,
@@ -187,7 +189,19 @@ def _paths() -> dict[str, Any]:
             ),
             "delete": _operation(_READING, "No longer", body=True, status="204"),
         },
-        "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag")},
+        "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag, for administrators")},
+        "/v1/session": {
+            "get": _operation(_READING, "Who asks, and what it may do"),
+            "post": _operation(
+                _READING,
+                'Sign a browser in: {"code": ..} of `waylog link`, or {"user": .., "token": ..}; '
+                "the answer sets a cookie, which is good for looking",
+                body=True,
+                public=True,
+            ),
+            "delete": _operation(_READING, "Sign out", status="204", public=True),
+        },
+        "/v1/entrances": {"get": _operation(_READING, "Where devices reach the platform")},
         "/v1/stream": {
             "get": _operation(
                 _READING,
@@ -220,7 +234,10 @@ def _paths() -> dict[str, Any]:
         "/status": {"get": _nominatim("status", "format")},
         "/metrics": {
             "get": _operation(
-                _OPERATING, "For Prometheus", media_types=("text/plain",), public=True
+                _OPERATING,
+                "For Prometheus: administrators and the token of the metrics "
+                "(--metrics-access, --metrics-token-file)",
+                media_types=("text/plain",),
             )
         },
         "/healthz": {"get": _operation(_OPERATING, "The process lives", public=True)},

@@ -9,6 +9,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.answers import Refused
+from gateway.browsers import require_served_host
 
 WEB: Final = Path(__file__).parent / "web"
 
@@ -65,6 +66,7 @@ class Pages:
     async def _root(self, request: web.Request) -> web.StreamResponse:
         if "id" in request.query or "deviceid" in request.query:
             return await self._osmand_at_root(request)
+        require_served_host(request)
         return self._file("index.html")
 
     async def _static(self, request: web.Request) -> web.StreamResponse:

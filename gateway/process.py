@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import sys
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -17,12 +18,14 @@ from gateway.archive import Archive
 from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.entrances import Entrances
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key, use_secret
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.metrics_access import MetricsAccess
 from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
 from gateway.mqtt.options import MqttOptions, within_file_limit
@@ -45,6 +48,7 @@ from waylog.batch_producer import open_producer
 from waylog.config import Endpoint
 from waylog.garbage import look_for_garbage_less_often
 from waylog.sealing import LogProducer, sealed_if_configured
+from waylog.served_hosts import ServedHosts
 from waylog.telemetry import KafkaTelemetry, now_ms
 
 if TYPE_CHECKING:
@@ -75,7 +79,9 @@ class GatewaySettings:
     places: str | None = None
     history: str | None = None
     geo_url: str | None = None
-    local_viewer: bool = False
+    hosts: tuple[str, ...] = ()
+    metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
+    demo_token: Path | None = None
     share_ports: bool = False
     client_id: str = "gateway"
     resolver_group: str = "resolver"
@@ -102,8 +108,7 @@ async def serve(settings: GatewaySettings) -> int:
         gateway = _Gateway(settings, telemetry, stack, asyncio.get_running_loop())
         await gateway.start()
         users = "everybody" if settings.open_mode else settings.users
-        viewer = " viewer=local" if settings.local_viewer else ""
-        where = f"http={gateway.http_endpoint} mqtt={gateway.mqtt_endpoint} users={users}{viewer}"
+        where = f"http={gateway.http_endpoint} mqtt={gateway.mqtt_endpoint} users={users}"
         return Started(gateway.producer, where)
 
     return await serve_until_stopped(settings.bootstrap_servers, settings.client_id, start)
@@ -264,7 +269,9 @@ class _Gateway:
             users=self.users,
             bootstrap_servers=settings.bootstrap_servers,
             geo_url=settings.geo_url,
-            local_viewer=settings.local_viewer,
+            hosts=ServedHosts(settings.http.host, settings.hosts),
+            metrics_access=settings.metrics_access,
+            entrances=self._entrances(),
             limits=self._limits,
             proxies=self._proxies,
             shared_addresses=self.addresses,
@@ -273,6 +280,16 @@ class _Gateway:
         )
         return await start_http(
             settings.http, services, settings.client_id, reuse_port=settings.share_ports
+        )
+
+    def _entrances(self) -> Entrances:
+        tls, demo = self._settings.mqtt_options.tls, self._settings.demo_token
+        program = Path(sys.executable).with_name("waylog")
+        return Entrances(
+            command=str(program) if program.exists() else None,
+            mqtt_port=None if self.mqtt_endpoint is None else self.mqtt_endpoint.port,
+            mqtts_port=None if tls is None else tls.port,
+            demo_token=None if demo is None else str(demo.absolute()),
         )
 
     async def _start_mqtt(self) -> None:

@@ -7,8 +7,8 @@ import asyncio
 import msgspec
 from aiohttp import web
 
-from gateway.access import credentials_of, verify
-from gateway.answers import Refused, json_answer, unauthorized
+from gateway.access import known_user
+from gateway.answers import Refused, json_answer
 from gateway.auth import Identity
 from gateway.ingest import Ingest
 from gateway.services import Services
@@ -41,10 +41,9 @@ class PushRoutes:
         return push
 
     async def _user(self, request: web.Request) -> Identity:
-        credentials = credentials_of(request.headers, request.query)
-        if credentials is None:
-            raise unauthorized("notifications are for users who have signed in")
-        identity = await verify(request, credentials)
+        identity = await known_user(
+            request, "notifications are for users who have signed in", by_session=True
+        )
         if not await asyncio.to_thread(self._services.users.exists, identity.user):
             raise Refused(403, "only users of this platform can have notifications")
         return identity

@@ -12,7 +12,7 @@ from urllib.parse import quote
 
 from aiohttp import web
 
-from gateway.access import reader, require_device
+from gateway.access import overseer, reader, require_device
 from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
 from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
@@ -225,7 +225,7 @@ async def _archived(reading: Awaitable[_Read]) -> _Read:
 
 
 async def _pipeline(request: web.Request) -> web.Response:
-    await reader(request)
+    await overseer(request)
     return json_answer(await request.app[SERVICES].pipeline.status())
 
 

@@ -15,15 +15,16 @@ from typing import Any, Final
 import msgspec
 from aiohttp import web
 
-from gateway.access import credentials_of, verify
-from gateway.answers import Refused, json_answer, unauthorized
+from gateway.access import known_user
+from gateway.answers import Refused, json_answer
 from gateway.ingest import Ingest
 from gateway.services import Services
+from gateway.text import FORBIDDEN_IN_NAMES
 from gateway.users import UserStore
 
 _NAME_CHARACTERS_MAX: Final = 128
 #: What cannot be in a device's name, see gateway.users.DEVICE_NAME.
-_FORBIDDEN = re.compile(r"[\x00-\x20/+#\x7f-\x9f]+")
+_FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
 
 
 class _Registration(msgspec.Struct):
@@ -43,10 +44,7 @@ class Registrations:
         return [web.post("/api/mobile_app/registrations", self._register)]
 
     async def _register(self, request: web.Request) -> web.Response:
-        credentials = credentials_of(request.headers, request.query)
-        if credentials is None:
-            raise unauthorized("registering a device needs a user's credentials")
-        identity = await verify(request, credentials)
+        identity = await known_user(request, "registering a device needs a user's credentials")
         if identity.device is not None:
             raise Refused(403, "a token of one device cannot register another")
         users = self._services.users

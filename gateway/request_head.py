@@ -33,7 +33,7 @@ _LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
 _KEPT: Final = {
     name.lower().encode(): name
     for name in (
-        *("Authorization", "Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D"),
+        *("Host", "Authorization", "Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D"),
         *("traceparent", "X-Forwarded-For"),
     )
 }
@@ -138,7 +138,6 @@ def length_span(head: bytes) -> LengthSpan | None:
 def _headers(lines: list[bytes]) -> dict[str, str] | None:
     """Those that matter, "" for the length; None if the request is not plain."""
     headers: dict[str, str] = {}
-    hosts = 0
     for index in range(1, len(lines)):
         found = _HEADER.fullmatch(lines[index])
         if found is None:
@@ -154,14 +153,12 @@ def _headers(lines: list[bytes]) -> dict[str, str] | None:
             if "" in headers or not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX:
                 return None
             headers[""] = value.decode()
-        elif name == b"host":
-            hosts += 1
         elif name == b"connection":
             if (found[2] or b"").lower() != b"keep-alive":
                 return None
         elif name in _UNUSUAL:
             return None
-    return headers if hosts == 1 else None
+    return headers if "Host" in headers else None
 
 
 def _route(path: str, with_query: bool) -> tuple[Format, str, str | None, str | None] | None:

@@ -25,6 +25,7 @@ _CONCERNED: Final = (
     ("users", "DELETE", "OLD.name"),
     ("credentials", "UPDATE", "NEW.user"),
     ("credentials", "DELETE", "OLD.user"),
+    ("sessions", "DELETE", "OLD.user"),
     ("profiles", "INSERT", "NEW.user"),
     ("profiles", "UPDATE", "NEW.user"),
     ("profiles", "DELETE", "OLD.user"),

@@ -13,9 +13,11 @@ from gateway.admission import Admission
 from gateway.archive import Archive
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.entrances import Entrances
 from gateway.friend_filter import FriendFilter
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
+from gateway.metrics_access import MetricsAccess
 from gateway.notices import Notices
 from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
@@ -25,6 +27,7 @@ from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
+from waylog.served_hosts import ServedHosts
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
@@ -53,8 +56,12 @@ class Services:
     geo_url: str | None = None
     web_push: WebPush | None = None
     archive: Archive = field(default_factory=lambda: Archive(None, None))
-    #: Reading without credentials is allowed to programs on this machine.
-    local_viewer: bool = False
+    #: The names by which browsers may ask.
+    hosts: ServedHosts = field(default_factory=ServedHosts)
+    #: Who may know how the platform does: /metrics and /v1/pipeline.
+    metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
+    #: Where devices reach the platform, for the page's guide.
+    entrances: Entrances = field(default_factory=Entrances)
     limits: HttpLimits = field(default_factory=HttpLimits)
     #: Proxies whose X-Forwarded-For, or whose PROXY header, is believed.
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
@@ -70,6 +77,8 @@ class Services:
     bodies_of_strangers: Shares = field(init=False)
     #: Bytes that wait for the log, by user.
     under_way: Shares = field(init=False)
+    #: Its name is another one for each installation: cookies of a host are shared by its ports.
+    session_cookie: str = field(init=False)
     #: Which places a device in HTTP mode has been sent last, by device.
     waypoints_sent: dict[str, int] = field(default_factory=dict)
     #: Clients that a PROXY header has named, by connection.
@@ -83,6 +92,7 @@ class Services:
         self.bodies = Shares(limits.all_body_bytes_max, each)
         self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
         self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
+        self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
 
 
 SERVICES = web.AppKey("services", Services)

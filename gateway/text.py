@@ -10,3 +10,6 @@ CONTROL_CHARACTERS: Final = "\\x00-\\x1f\\x7f-\\x9f"
 NONCHARACTERS: Final = "\\ufdd0-\\ufdef" + "".join(
     f"\\U{plane << 16 | low:08x}" for plane in range(17) for low in (0xFFFE, 0xFFFF)
 )
+#: What a name of a device cannot have: levels and wildcards of MQTT, and lone surrogates, which is
+#: what bytes become that are no UTF-8.
+FORBIDDEN_IN_NAMES: Final = rf" /+#\ud800-\udfff{CONTROL_CHARACTERS}{NONCHARACTERS}"

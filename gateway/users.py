@@ -21,16 +21,20 @@ from typing import Final
 
 from argon2 import PasswordHasher
 
-from gateway import rights_versions, scram_verifiers
+from gateway import rights_versions, scram_verifiers, sessions
 from gateway.rights import USUAL_RIGHTS, Rights, RightsTable
-from gateway.text import CONTROL_CHARACTERS, NONCHARACTERS
+from gateway.text import FORBIDDEN_IN_NAMES
 
 #: What a token begins with, so that a person, a secret scanner and `authenticate` recognise one.
 TOKEN_PREFIX: Final = "wl_"  # noqa: S105
 
+#: The administrator whom a one-time link of the machine's own signs in. It has no token, and nobody
+#: can be added by this name.
+OPERATOR: Final = "_operator"
+
 #: A user's name is a level of MQTT topics and a part of the record key.
 USER_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._@-]{0,63}")
-DEVICE_NAME = re.compile(rf"[^ /+#{CONTROL_CHARACTERS}{NONCHARACTERS}]{{1,128}}")
+DEVICE_NAME = re.compile(rf"[^{FORBIDDEN_IN_NAMES}]{{1,128}}")
 
 PASSWORD_CHARACTERS_MIN: Final = 8
 
@@ -82,7 +86,7 @@ class Credential:
     user: str
     device: str | None
     admin: bool
-    kind: str  # token | password
+    kind: str  # token | password | session
     hash: str = field(repr=False)
     rights: Rights = USUAL_RIGHTS
 
@@ -120,8 +124,9 @@ class UserStore:
         self._connection.execute("PRAGMA foreign_keys = ON")
         # What is deleted is overwritten: a page that is free keeps nothing.
         self._connection.execute("PRAGMA secure_delete = ON")
-        self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA)
+        self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
         self.rights = RightsTable(self._connection, self._lock)
+        self.sessions = sessions.SessionTable(self._connection, self._lock)
 
     def close(self) -> None:
         """Close the file."""
@@ -129,9 +134,10 @@ class UserStore:
             self._connection.close()
 
     def data_version(self) -> int:
-        """Changes whenever another connection has changed the file."""
+        """Grows whenever this connection or another one has changed the file."""
         with self._lock:
-            return int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            others = int(self._connection.execute("PRAGMA data_version").fetchone()[0])
+            return others + self._connection.total_changes
 
     def rights_version(self) -> int:
         """The number of the last change of anybody's credentials or rights."""
@@ -144,12 +150,16 @@ class UserStore:
             return rights_versions.changed_after(self._connection, version)
 
     def standing(self, user: str, credential: str | None) -> Standing | None:
-        """What a user is now; None if it, or the hash of its credential, has been revoked."""
+        """What a user is now; None if it, or its credential or session, has been revoked.
+
+        `credential` is the hash.
+        """
         with self._lock:
             row = self._connection.execute(
                 "SELECT admin FROM users WHERE name = ?1 AND revoked IS NULL AND (?2 IS NULL OR "
-                "EXISTS (SELECT 1 FROM credentials WHERE hash = ?2 AND user = ?1))",
-                (user, credential),
+                "EXISTS (SELECT 1 FROM credentials WHERE hash = ?2 AND user = ?1) OR "
+                "EXISTS (SELECT 1 FROM sessions WHERE hash = ?2 AND user = ?1 AND expires > ?3))",
+                (user, credential, time.time_ns() // 1_000_000),
             ).fetchone()
         return None if row is None else Standing(admin=bool(row[0]))
 
@@ -194,6 +204,17 @@ class UserStore:
                 scram_verifiers.keep(self._connection, hashed, verifier)
         return token
 
+    def ensure_operator(self) -> str:
+        """The name of the machine's own administrator, who is made if it does not exist."""
+        with self._lock:
+            self._connection.execute(
+                "INSERT INTO users (name, admin, created) VALUES (?1, 1, ?2) "
+                "ON CONFLICT (name) DO UPDATE SET revoked = NULL, admin = 1 "
+                "WHERE revoked IS NOT NULL OR admin != 1",
+                (OPERATOR, time.time_ns() // 1_000_000),
+            )
+        return OPERATOR
+
     def add_token(self, user: str, device: str | None = None) -> str:
         """A new token of a user, or of one device of it. Raises UnknownUser, ValueError."""
         if device is not None and DEVICE_NAME.fullmatch(device) is None:
@@ -231,6 +252,7 @@ class UserStore:
                 (time.time_ns() // 1_000_000, name),
             )
         self.rights.forget(name)
+        self.sessions.forget(name)
 
     def exists(self, name: str) -> bool:
         """Whether there is a user of that name who has not been revoked."""
@@ -268,6 +290,15 @@ class UserStore:
         rows = self._credentials("c.hash = ? AND c.kind = 'token'", token_hash(token))
         return rows[0] if rows else None
 
+    def credential_of_session(self, secret: str) -> Credential | None:
+        """The credential that the secret of a session is; None if it has ended."""
+        session = self.sessions.find(sessions.session_hash(secret))
+        if session is None:
+            return None
+        rights = self.rights.of(session.user)
+        admin = session.admin and session.device is None
+        return Credential(session.user, session.device, admin, "session", session.hash, rights)
+
     def scram_verifier(self, name: str) -> tuple[Credential, scram_verifiers.Verifier] | None:
         """The newest token of USER or USER/DEVICE as SCRAM knows it; None if there is none."""
         user, _, device = name.partition("/")
@@ -285,7 +316,7 @@ class UserStore:
         return rows[0] if rows else None
 
     def valid_credentials(self) -> set[str]:
-        """The hashes of all credentials that are good now, and the `account` of every user."""
+        """The hashes of all credentials and sessions that are good now, and every `account`."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT c.hash FROM credentials c JOIN users u ON u.name = c.user "
@@ -293,7 +324,7 @@ class UserStore:
             ).fetchall()
             names = self._connection.execute("SELECT name FROM users WHERE revoked IS NULL")
             accounts = {account(name) for (name,) in names}
-        return accounts.union(hashed for (hashed,) in rows)
+        return accounts.union((hashed for (hashed,) in rows), self.sessions.hashes())
 
     def holds(self, credential: Credential) -> bool:
         """Whether a credential is still good, exactly as it was."""

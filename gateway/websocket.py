@@ -31,9 +31,10 @@ from typing import Any, Final
 import msgspec
 from aiohttp import WSMsgType, web
 
-from gateway.access import credentials_of, reader, remote_of, same_origin, verify
+from gateway.access import reader, remote_of, shown_credentials
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
+from gateway.browsers import same_origin
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.ingest import admit
@@ -96,10 +97,8 @@ async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.Stream
         raise Refused(403, "a page of another site may not connect")
     services = request.app[SERVICES]
     identity = await reader(request)
-    credentials = credentials_of(request.headers, request.query)
-    sends = credentials is not None or services.authenticator.open_mode
-    if credentials is not None:
-        identity = await verify(request, credentials)
+    # The session of a browser is for looking.
+    sends = shown_credentials(request) is not None or services.authenticator.open_mode
     wanted = filter_of(request, identity)
     since = cursor_of(request)
     socket = web.WebSocketResponse(

@@ -14,7 +14,7 @@ async def acknowledged_messages(port: int, number: int, window: int, until: floa
     """
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(
-        b"GET /v1/ws?topics=address&u=bench%d HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\n"
+        b"GET /v1/ws?topics=address&u=bench%d HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
         b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
         b"Authorization: Basic %b\r\n\r\n" % (number, b"YmVuY2g6eA==")

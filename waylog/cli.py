@@ -55,6 +55,7 @@ COMMANDS = (
     Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
     Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
     Command("user", "gateway.user_command", "add, list and revoke users"),
+    Command("link", "gateway.link_command", "a one-time link that opens the live map"),
     Command("device", "gateway.device_command", "tokens for single devices"),
     Command("geo", "geoservice.command", "ask, build and serve a geocoding index"),
     Command("topics", "waylog.console.topics", "create, describe, alter and delete topics"),

@@ -43,6 +43,12 @@ def parse_endpoint(text: str) -> Endpoint:
     return Endpoint(host.removeprefix("[").removesuffix("]") or "127.0.0.1", int(port))
 
 
+def local_url(endpoint: Endpoint) -> str:
+    """The URL by which a browser on the same machine finds an HTTP listener."""
+    loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 compared with, not listened on
+    return f"http://{Endpoint(loopback.get(endpoint.host, endpoint.host), endpoint.port)}"
+
+
 def load_properties(path: Path) -> dict[str, str]:
     """Read `name=value` lines as in Kafka's server.properties; raises ConfigError."""
     try:
@@ -110,6 +116,16 @@ class DataDirectory:
         return self.root / "tmp"
 
     @property
+    def metrics_token(self) -> Path:
+        """The token for Prometheus, readable by the owner alone."""
+        return self.root / "metrics.token"
+
+    @property
+    def http_url(self) -> Path:
+        """Where browsers find the platform; there as long as it runs."""
+        return self.root / "http.url"
+
+    @property
     def history(self) -> Path:
         """Parquet of topic `location`."""
         return self.root / "history"
@@ -128,3 +144,11 @@ class DataDirectory:
     def logs(self) -> Path:
         """What the processes print, one file each."""
         return self.root / "logs"
+
+
+def read_http_url(data: DataDirectory) -> str | None:
+    """Where browsers find the platform that runs on a folder; None if none does."""
+    try:
+        return data.http_url.read_text(encoding="utf-8").strip() or None
+    except OSError:
+        return None

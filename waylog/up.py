@@ -25,10 +25,12 @@ from waylog.config import (
     DEFAULT_MQTT,
     DataDirectory,
     Endpoint,
+    local_url,
     parse_endpoint,
 )
 from waylog.extras import install_command, is_installed
 from waylog.free_ports import FreePorts, PortTaken
+from waylog.output_audience import is_read_by_others
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
@@ -91,6 +93,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--proxy-protocol",
         action="store_true",
         help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2)",
+    )
+    add(
+        "--host",
+        action="append",
+        default=[],
+        metavar="NAME",
+        help="a name by which browsers ask for --http, e.g. that of a reverse proxy; may be given "
+        "several times",
+    )
+    add(
+        "--metrics-access",
+        choices=("admin", "user", "public"),
+        default="admin",
+        help="who reads the gateway's /metrics and /v1/pipeline, beside the token in "
+        "DATA/metrics.token (default: %(default)s)",
     )
     add(
         "--push-contact",
@@ -163,6 +180,9 @@ def _gateway_options(arguments: argparse.Namespace) -> list[str]:
         words.append("--proxy-protocol")
     if arguments.push_contact is not None:
         words += ["--push-contact", arguments.push_contact]
+    for name in arguments.host:
+        words += ["--host", name]
+    words += ["--metrics-access", arguments.metrics_access]
     return words
 
 
@@ -262,7 +282,8 @@ class _Platform:
             done, _ = await asyncio.wait({starting, *ending}, return_when=asyncio.FIRST_COMPLETED)
             if starting in done:
                 starting.result()
-                self._print_ready()
+                self.data.http_url.write_text(local_url(self.http), encoding="utf-8")
+                self._print_ready(await self._sign_in_link())
                 done, _ = await asyncio.wait(ending, return_when=asyncio.FIRST_COMPLETED)
             for task in done:
                 task.result()
@@ -272,6 +293,7 @@ class _Platform:
         finally:
             for task in (starting, *ending):
                 task.cancel()
+            self.data.http_url.unlink(missing_ok=True)
             await supervisor.stop()
             await asyncio.gather(starting, *ending, return_exceptions=True)
 
@@ -326,8 +348,25 @@ class _Platform:
         if process.returncode != 0:
             raise StartError(f"the demo user could not be made: {errors.decode().strip()}")
 
-    def _print_ready(self) -> None:
-        print(f"live map     http://{self.http}/")
+    async def _sign_in_link(self) -> str:
+        """The address of the live map: the first browser that opens it is signed in."""
+        url = f"{local_url(self.http)}/"
+        if self.open:
+            return url
+        if is_read_by_others(sys.stdout.fileno(), os.environ.get("JOURNAL_STREAM")):
+            return f"{url} (sign in by the link that `waylog link` prints)"
+        process = await asyncio.create_subprocess_exec(
+            *self._waylog("link", "--users", str(self.data.users), "--gateway", url),
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+        )
+        link, errors = await process.communicate()
+        if process.returncode != 0:
+            raise StartError(f"no link for the live map could be made: {errors.decode().strip()}")
+        return f"{link.decode().strip()} (once; `waylog link` prints another one)"
+
+    def _print_ready(self, live_map: str) -> None:
+        print(f"live map     {live_map}")
         if not self.open:
             print(f"demo user    {DEMO_USER}, password in {self.data.demo_token}")
         print(f"data, logs   {self.data.root.resolve()}")
@@ -355,13 +394,12 @@ class _Platform:
             "--places", str(self.data.places),
             "--geo-url", f"http://{self.geo_http}",
             "--data", str(self.data.root),
-            "--viewer", "local",
+            "--metrics-token-file", str(self.data.metrics_token),
             *self.gateway_options,
         ]  # fmt: skip
         if self.history is not None:
             words += ["--history", self.history]
-        if self.open:
-            words.append("--open")
+        words += ["--open"] if self.open else ["--demo-token", str(self.data.demo_token)]
         if self.gateway_workers > 1:
             relay = str(self.data.root / "relay.sock")
             words += ["--workers-share-port", "--relay" if number == 1 else "--edge", relay]

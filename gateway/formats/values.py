@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from gateway.formats import Context, Parsed
-from gateway.text import CONTROL_CHARACTERS, NONCHARACTERS
+from gateway.text import FORBIDDEN_IN_NAMES
 from waylog.messages import Event, Fix, Rejected, fix_id
 
 DAY_MS: Final = 24 * 60 * 60 * 1000
@@ -40,7 +40,7 @@ _TOKEN = re.compile(rb"wl_[A-Za-z0-9_-]{43}")
 
 _decoder = msgspec.json.Decoder()
 # A device's name is a level of MQTT topics and a part of the record key.
-_FORBIDDEN = re.compile(rf"[ /+#\ud800-\udfff{CONTROL_CHARACTERS}{NONCHARACTERS}]")
+_FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]")
 
 
 _SECRET_FIELD = re.compile(

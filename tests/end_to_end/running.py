@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 WAYLOG = (sys.executable, "-m", "waylog.cli")
+LINK = re.compile(r"live map +(http://\S+)")
 READY = re.compile(r"waylog ready http=(\S+) mqtt=(\S+) kafka=(\S+)")
 
 
@@ -38,6 +39,7 @@ class Platform:
     http: str
     mqtt: str
     kafka: str
+    link: str
 
     @property
     def url(self) -> str:
@@ -113,7 +115,9 @@ def start_platform(data: Path, *options: str, timeout_s: float = 60) -> Platform
     for line in process.stdout:
         printed.append(line)
         if match := READY.search(line):
-            return Platform(process, data, *match.groups())
+            link = LINK.search("".join(printed))
+            http, mqtt, kafka = match.groups()
+            return Platform(process, data, http, mqtt, kafka, link.group(1) if link else "")
         if time.monotonic() > deadline:
             break
     process.kill()

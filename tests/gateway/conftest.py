@@ -26,13 +26,9 @@ def gateway_broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]
 
 @pytest.fixture(scope="session")
 def gateway(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Gateway]:
-    """A gateway that lets programs on this machine read."""
+    """A gateway with places."""
     folder: Path = tmp_path_factory.mktemp("gateway")
-    running = Gateway(
-        folder,
-        gateway_broker.address,
-        *("--viewer", "local", "--places", str(folder / "places")),
-    )
+    running = Gateway(folder, gateway_broker.address, "--places", str(folder / "places"))
     yield running
     running.close()
 

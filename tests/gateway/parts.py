@@ -24,6 +24,7 @@ from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 from tests.gateway.records import MemoryLog, MemoryTelemetry
+from waylog.served_hosts import ServedHosts
 
 
 @asynccontextmanager
@@ -59,6 +60,7 @@ async def parts(
         users=store,
         bootstrap_servers="127.0.0.1:1",
         limits=limits or HttpLimits(),
+        hosts=ServedHosts("127.0.0.1", ("x",)),
     )
     once.close()
     authenticator.close()

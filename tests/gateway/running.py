@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -67,6 +68,11 @@ class Gateway:
         token = self.users.add(name, admin=admin)
         assert token is not None
         return Login(name, token)
+
+    @cached_property
+    def admin(self) -> Login:
+        """An administrator."""
+        return self.user("admin", admin=True)
 
     def client(self, login: Login | None = None) -> aiohttp.ClientSession:
         """A client with these credentials on every request."""

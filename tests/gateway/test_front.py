@@ -221,8 +221,7 @@ async def test_a_proxy_says_whom_it_passes_on(tmp_path: Path) -> None:
         )
         closing.close()
         writer.close()
-        # Reading without a login is for programs on this machine, not for who is behind a proxy.
-        services.local_viewer = True
+        # Nobody reads without credentials, on this machine or behind a proxy.
         services.authenticator.open_mode = False
         third, asking = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
         asking.write(header.replace(b".7", b".9"))

@@ -29,6 +29,7 @@ def test_a_post_of_positions_is_plain() -> None:
     )
     assert head.query == {"d": "phone", "x": "a b"}
     assert head.headers == {
+        "Host": "x",
         "Authorization": "Bearer x",
         "Content-Type": "application/json",
         "traceparent": "00-1",

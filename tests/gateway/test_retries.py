@@ -77,12 +77,11 @@ async def test_several_gateways_share_a_port(tmp_path: Path) -> None:
     first = Gateway(tmp_path, broker.address, "--workers-share-port")
     second = Gateway(tmp_path, broker.address, "--workers-share-port", http=first.http)
     try:
-        user = first.user("ada")
         seen: set[str] = set()
         async with asyncio.timeout(30):
             while len(seen) < 2:
                 # A connection of its own each time: the kernel chooses who gets it.
-                async with first.client(user) as client:
+                async with first.client(first.admin) as client:
                     await json_of(await client.post("/v1/positions", json=FIX))
                     uptime = (await json_of(await client.get("/v1/pipeline")))["positions"]
                     text = await (await client.get("/metrics")).text()

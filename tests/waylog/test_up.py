@@ -28,6 +28,14 @@ def test_what_is_said_about_proxies_and_push_reaches_the_gateway(tmp_path: Path)
     assert tuple(words[start : start + len(proxies) + 2]) == proxies + contact
 
 
+def test_names_and_who_reads_metrics_reach_the_gateway(tmp_path: Path) -> None:
+    hosts = ("--host", "map.example", "--host", "map.example:8443")
+    words = gateway_words(tmp_path, *hosts, "--metrics-access", "user")
+    start = words.index("--host")
+    assert tuple(words[start : start + 6]) == (*hosts, "--metrics-access", "user")
+    assert words[words.index("--metrics-token-file") + 1] == str(tmp_path / "metrics.token")
+
+
 def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> None:
     words = gateway_words(tmp_path, "--gateway-options=--tls-key 'my key.pem'")
     assert words[words.index("--tls-key") + 1] == "my key.pem"

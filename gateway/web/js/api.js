@@ -1,32 +1,40 @@
-// The gateway's HTTP interface. Credentials, if any were asked for, stay in this tab.
+// The gateway's HTTP interface. Who is signed in has a session, whose cookie the browser keeps and
+// no script can read.
 
-const KEY = "waylog.credentials";
 const DEVICES_MAX = 200000;
 
 export class SignInNeeded extends Error {}
 
-export function credentials() {
-  try { return sessionStorage.getItem(KEY); } catch { return null; }
+/** A sign-in was refused; the message says why. */
+export class SignInRefused extends Error {}
+
+/** Sign in by `{code}` of a link, or by `{user, token}`; the session lasts over tabs and restarts. */
+export async function signIn(how) {
+  const answer = await fetch("/v1/session", {
+    method: "POST", headers: { "content-type": "application/json" }, body: JSON.stringify(how),
+  });
+  if (answer.ok) return answer.json();
+  const { error } = await answer.json().catch(() => ({}));
+  throw new SignInRefused(error ?? `the gateway answers ${answer.status}`);
 }
 
-/** `user` and `token` for later requests; null forgets them. */
-export function signIn(user, token) {
-  const bytes = new TextEncoder().encode(`${user}:${token}`);
-  const value = user === null ? null : `Basic ${btoa(String.fromCharCode(...bytes))}`;
-  try {
-    if (value === null) sessionStorage.removeItem(KEY);
-    else sessionStorage.setItem(KEY, value);
-  } catch { /* storage is switched off: the browser's own prompt remains */ }
+export function signOut() {
+  return fetch("/v1/session", { method: "DELETE" });
 }
 
-export function headers() {
-  const value = credentials();
-  return value ? { authorization: value } : {};
+/** Who is signed in: `user`, `device`, `admin`, `open`, `oversees`. */
+export function session(signal) {
+  return getJson("/v1/session", signal);
+}
+
+/** Where devices reach the platform. */
+export function entrances(signal) {
+  return getJson("/v1/entrances", signal);
 }
 
 async function get(path, signal) {
-  const answer = await fetch(path, { headers: { accept: "application/json", ...headers() }, signal });
-  if (answer.status === 401 || answer.status === 403) throw new SignInNeeded(path);
+  const answer = await fetch(path, { headers: { accept: "application/json" }, signal });
+  if (answer.status === 401) throw new SignInNeeded(path);
   if (answer.status === 404) return null;
   if (!answer.ok) throw new Error(`${path}: ${answer.status}`);
   return answer;

@@ -6,7 +6,7 @@ import { agePhrase } from "./format.js";
 import { LiveConnection } from "./live_connection.js";
 import { MapView } from "./map_view.js";
 import { makeSheet } from "./sheet.js";
-import { readState, writeState } from "./url_state.js";
+import { readState, takeSignInCode, writeState } from "./url_state.js";
 import "./elements/svg_icon.js";
 import "./elements/connection_dot.js";
 import "./elements/device_list.js";
@@ -16,10 +16,12 @@ import "./elements/start_guide.js";
 import "./elements/sign_in.js";
 
 const ANNOUNCE_MS = 10000;
+const IDENTIFY_AGAIN_MS = 2000;
 const element = (id) => document.getElementById(id);
 const root = document.documentElement;
 const store = new DeviceStore();
 const live = new LiveConnection();
+const signInCode = takeSignInCode();
 const state = readState();
 const list = element("list");
 const panel = element("device");
@@ -57,13 +59,59 @@ live.addEventListener("message", ({ detail: { kind, data } }) => {
   }
 });
 live.addEventListener("opened", () => takeSnapshot());
-live.addEventListener("sign-in", () => element("sign-in").ask());
 live.addEventListener("state", ({ detail }) => {
   root.dataset.connection = detail;
   dot.show(detail, live.retryAt);
 });
 dot.addEventListener("retry", () => live.retryNow());
-element("sign-in").addEventListener("signed-in", () => { live.stop(); live.start(); });
+
+// --- who is looking ------------------------------------------------------------------------
+
+let session = null;
+
+function askToSignIn(refusal) {
+  live.stop();
+  element("sign-in").ask(refusal);
+}
+
+async function begin(known) {
+  session = known;
+  const button = element("sign-out-button");
+  button.hidden = session.open;
+  button.title = session.user ? `Sign out ${session.user}` : "Sign out";
+  live.start();
+  guide.setPlatform(session, await api.entrances().catch(() => null));
+}
+
+/** Sign in by the link that was opened, or go on as whoever has a session here already. */
+async function identify() {
+  let refusal;
+  try {
+    if (signInCode) {
+      try {
+        await begin(await api.signIn({ code: signInCode }));
+        return;
+      } catch (error) {
+        if (!(error instanceof api.SignInRefused)) throw error;
+        refusal = error.message;
+      }
+    }
+    await begin(await api.session());
+  } catch (error) {
+    if (error instanceof api.SignInNeeded) askToSignIn(refusal);
+    else setTimeout(identify, IDENTIFY_AGAIN_MS);
+  }
+}
+
+element("sign-in").addEventListener("signed-in", ({ detail }) => begin(detail));
+element("sign-out-button").addEventListener("click", async () => {
+  await api.signOut();
+  location.reload();
+});
+// A session may end, by a revocation as well, while the page is open.
+live.addEventListener("refused", () => {
+  api.session().catch((error) => { if (error instanceof api.SignInNeeded) askToSignIn(); });
+});
 
 // Everything known so far, and again after each interruption: what was missed is in it.
 async function takeSnapshot() {
@@ -71,7 +119,7 @@ async function takeSnapshot() {
     for (const row of await api.devices()) store.applyRow(row);
     snapshotTaken = true;
   } catch (error) {
-    if (error instanceof api.SignInNeeded) element("sign-in").ask();
+    if (error instanceof api.SignInNeeded) askToSignIn();
   }
   guide.setEmpty(snapshotTaken && store.size === 0);
   listStale = true;
@@ -228,7 +276,7 @@ setInterval(() => {
 
 const reader = new PipelineReader();
 async function pollPipeline() {
-  if (!document.hidden && live.state === "live") {
+  if (!document.hidden && live.state === "live" && session?.oversees) {
     try {
       const body = await api.pipeline();
       if (body) {
@@ -246,7 +294,7 @@ async function pollPipeline() {
 async function main() {
   list.setStore(store);
   if (state.query) list.setQuery(state.query);
-  live.start();
+  identify();
   pollPipeline();
   await view.ready;
   requestAnimationFrame(frame);

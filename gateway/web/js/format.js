@@ -9,9 +9,12 @@ export function ageClass(ageS) {
   return ageS <= RECENT_S ? "recent" : "quiet";
 }
 
-/** "now", "42 s", "7 min", "3 h", "5 d". */
+const LONGEST_AGE_S = 7 * 86400;
+
+/** "now", "42 s", "7 min", "3 h", "5 d", and from a week on the day: "12 Oct", "12 Oct 2019". */
 export function shortAge(ageS) {
   if (!Number.isFinite(ageS)) return "";
+  if (ageS >= LONGEST_AGE_S) return day(Date.now() - ageS * 1000);
   if (ageS < 5) return "now";
   if (ageS < 60) return `${Math.floor(ageS)} s`;
   if (ageS < 3600) return `${Math.floor(ageS / 60)} min`;
@@ -19,10 +22,11 @@ export function shortAge(ageS) {
   return `${Math.floor(ageS / 86400)} d`;
 }
 
-/** The same as a phrase: "just now", "7 min ago". */
+/** The same as a phrase: "just now", "7 min ago", "on 12 Oct 2019". */
 export function agePhrase(ageS) {
   const text = shortAge(ageS);
   if (!text) return "never";
+  if (ageS >= LONGEST_AGE_S) return `on ${text}`;
   return text === "now" ? "just now" : `${text} ago`;
 }
 
@@ -79,11 +83,24 @@ export function coordinates(lat, lon) {
   return `${lat.toFixed(5)}, ${lon.toFixed(5)}`;
 }
 
-const clock = new Intl.DateTimeFormat(undefined, {
-  weekday: "short", day: "numeric", month: "short", hour: "2-digit", minute: "2-digit", second: "2-digit",
-});
+const DAY = { day: "numeric", month: "short" };
+const CLOCK = { weekday: "short", ...DAY, hour: "2-digit", minute: "2-digit", second: "2-digit" };
+const YEAR = { year: "numeric" };
+const days = [DAY, { ...DAY, ...YEAR }].map((parts) => new Intl.DateTimeFormat(undefined, parts));
+const clocks = [CLOCK, { ...CLOCK, ...YEAR }].map((parts) => new Intl.DateTimeFormat(undefined, parts));
+
+/** With the year where it is not this one. */
+function written([inThisYear, inOthers], ms) {
+  const date = new Date(ms);
+  return (date.getFullYear() === new Date().getFullYear() ? inThisYear : inOthers).format(date);
+}
+
+/** A day in the viewer's own time zone. */
+export function day(ms) {
+  return written(days, ms);
+}
 
 /** A moment in the viewer's own time zone. */
 export function moment(ms) {
-  return clock.format(new Date(ms));
+  return written(clocks, ms);
 }

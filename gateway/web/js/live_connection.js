@@ -1,8 +1,5 @@
-// The live stream: WebSocket, or server-sent events where credentials have to go into a header
-// (a browser's WebSocket cannot carry one) or where something between refuses WebSockets.
+// The live stream: WebSocket, or server-sent events where something between refuses WebSockets.
 // After a loss it comes back: 1 s, doubling to 30 s, with jitter so that viewers do not return as one.
-
-import * as api from "./api.js";
 
 const FIRST_WAIT_MS = 1000;
 const LONGEST_WAIT_MS = 30000;
@@ -20,7 +17,7 @@ export class LiveConnection extends EventTarget {
     addEventListener("online", () => this.retryNow());
   }
 
-  /** Events: `state` (detail: connecting, live, lost), `opened`, `message` (detail: kind, data). */
+  /** Events: `state` (detail: connecting, live, lost), `opened`, `refused`, `message` (detail: kind, data). */
   start() {
     this.stopped = false;
     this.connect();
@@ -42,8 +39,7 @@ export class LiveConnection extends EventTarget {
 
   connect() {
     this.setState(this.losses ? "lost" : "connecting");
-    const useEvents = api.credentials() !== null || this.socketRefusals >= 2;
-    if (useEvents) this.connectEvents();
+    if (this.socketRefusals >= 2) this.connectEvents();
     else this.connectSocket();
   }
 
@@ -86,7 +82,10 @@ export class LiveConnection extends EventTarget {
       if (ended) return;
       ended = true;
       quiet();
-      if (!wasOpen) this.socketRefusals += 1;
+      if (!wasOpen) {
+        this.socketRefusals += 1;
+        this.dispatchEvent(new Event("refused"));
+      }
       this.lost();
     };
     this.close = () => { ended = true; quiet(); socket.close(); };
@@ -117,12 +116,9 @@ export class LiveConnection extends EventTarget {
     try {
       alive();
       const answer = await fetch("/v1/stream", {
-        headers: { accept: "text/event-stream", ...api.headers() }, signal: control.signal, cache: "no-store",
+        headers: { accept: "text/event-stream" }, signal: control.signal, cache: "no-store",
       });
-      if (answer.status === 401 || answer.status === 403) {
-        this.dispatchEvent(new Event("sign-in"));
-        throw new api.SignInNeeded("/v1/stream");
-      }
+      if (answer.status === 401) this.dispatchEvent(new Event("refused"));
       if (!answer.ok || !answer.body) throw new Error(`/v1/stream: ${answer.status}`);
       this.opened();
       const parser = new EventParser((kind, data) => this.receive(data, kind));

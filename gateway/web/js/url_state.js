@@ -1,6 +1,15 @@
 // The state of the page in the URL's fragment, so that a view can be kept and shared:
 // #5.20/47.1410/9.5209&device=demo/phone&track=6h
 
+/** The code of a one-time link, #sign-in=CODE, which is taken out of the URL at once; null without. */
+export function takeSignInCode() {
+  const found = location.hash.match(/^#sign-in=([^&]+)&?/);
+  if (!found) return null;
+  const rest = location.hash.slice(found[0].length);
+  history.replaceState(null, "", `${location.pathname}${location.search}${rest ? `#${rest}` : ""}`);
+  return found[1];
+}
+
 export function readState(fragment = location.hash) {
   const state = { view: null, device: null, track: null, follow: false, query: "" };
   for (const [index, part] of fragment.replace(/^#/, "").split("&").entries()) {

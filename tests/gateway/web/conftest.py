@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import shutil
 import time
@@ -49,6 +48,10 @@ class PlayedGateway:
         self.found: list[dict[str, Any]] = []  # by /search
         self.pipeline: dict[str, Any] = {"fixes_per_s": 0, "addresses_per_s": 0, "resolver_lag": 0}
         self.credentials: str | None = None
+        self.session: dict[str, Any] = {
+            **{"user": "demo", "device": None, "admin": True, "open": False, "oversees": True}
+        }
+        self.entrances: dict[str, Any] = {"mqtt_port": 1883, "demo_token": "data/demo.token"}
         self.sockets: set[web.WebSocketResponse] = set()
         self.streams: set[web.StreamResponse] = set()
         self.url = ""
@@ -107,6 +110,9 @@ class PlayedGateway:
         app.router.add_get("/v1/devices", self._devices)
         app.router.add_get("/v1/devices/{device}/{resource}", self._resource)
         app.router.add_get("/v1/pipeline", self._pipeline)
+        app.router.add_get("/v1/session", self._who)
+        app.router.add_post("/v1/session", self._sign_in)
+        app.router.add_get("/v1/entrances", self._where)
         app.router.add_get("/search", self._search)
         app.router.add_get("/v1/ws", self._socket)
         app.router.add_get("/v1/stream", self._stream)
@@ -114,12 +120,26 @@ class PlayedGateway:
 
     @web.middleware
     async def _guard(self, request: web.Request, handler: Any) -> web.StreamResponse:
-        if self.credentials and request.path.startswith("/v1/"):
-            expected = "Basic " + base64.b64encode(self.credentials.encode()).decode()
-            if request.headers.get("Authorization") != expected:
-                return web.json_response({"error": "who are you?"}, status=401)
+        signing_in = request.method == "POST" and request.path == "/v1/session"
+        guarded = self.credentials and request.path.startswith("/v1/") and not signing_in
+        if guarded and request.cookies.get("session") != "good":
+            return web.json_response({"error": "who are you?"}, status=401)
         response: web.StreamResponse = await handler(request)
         return response
+
+    async def _who(self, request: web.Request) -> web.Response:
+        return web.json_response(self.session)
+
+    async def _sign_in(self, request: web.Request) -> web.Response:
+        asked = await request.json()
+        if f"{asked.get('user')}:{asked.get('token')}" != self.credentials:
+            return web.json_response({"error": "unknown user, or wrong token"}, status=401)
+        answer = web.json_response(self.session)
+        answer.set_cookie("session", "good", httponly=True, samesite="Strict")
+        return answer
+
+    async def _where(self, request: web.Request) -> web.Response:
+        return web.json_response(self.entrances)
 
     async def _index(self, request: web.Request) -> web.StreamResponse:
         headers = {"Content-Security-Policy": CONTENT_SECURITY_POLICY}

@@ -200,6 +200,9 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     dialog = page.get_by_role("dialog", name="Sign in")
     await expect(dialog).to_be_visible()
     await dialog.get_by_label("User").fill("demo")
+    await dialog.get_by_label("Token").fill("wrong")
+    await dialog.get_by_role("button", name="Sign in").click()
+    await expect(dialog.get_by_role("alert")).to_have_text("Unknown user, or wrong token.")
     await dialog.get_by_label("Token").fill("secret")
     await dialog.get_by_role("button", name="Sign in").click()
     await expect(page.locator("html")).to_have_attribute("data-connection", "live", timeout=10_000)
@@ -207,6 +210,12 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     await played.send("fix", played.fix("demo/second", 47.2, 9.6))
     await expect(page.locator("html")).to_have_attribute("data-devices", "2")
     assert not any("secret" in url for url in visit.requests)
+    # Another tab is signed in already.
+    other = Visit(await page.context.new_page())
+    await other.open(played.url)
+    await expect(other.page.locator("html")).to_have_attribute("data-connection", "live")
+    await expect(other.page.get_by_role("dialog")).to_be_hidden()
+    await other.page.close()
 
 
 async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: PlayedGateway) -> None:

@@ -43,8 +43,10 @@ async def post(platform: Platform, **position: Any) -> None:
 async def test_a_post_moves_the_marker_and_changes_the_address(
     visit: Visit, platform: Platform
 ) -> None:
-    await visit.open(f"{platform.url}/#5/47.2/9.0")
     page = visit.page
+    await visit.open(platform.link)
+    assert "sign-in" not in page.url
+    await visit.open(f"{platform.url}/#5/47.2/9.0")
     root = page.locator("html")
     await expect(root).to_have_attribute("data-connection", "live")
     await expect(page.get_by_role("dialog")).to_be_visible()  # nothing has been sent yet

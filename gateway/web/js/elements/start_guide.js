@@ -3,16 +3,30 @@
 
 import { make, setText } from "./svg_icon.js";
 
-function commands({ origin, host, user }) {
-  const token = `$(cat data/${user}.token)`;
-  return [
+const DEMO = "demo";
+
+const quoted = (text) => (/^[\w./:@-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`);
+
+/** The commands for this platform, and for who is signed in. */
+function commands({ origin, host, session, entrances }) {
+  const user = session?.user ?? DEMO;
+  const file = user === DEMO && entrances?.demo_token;
+  const token = file ? `$(cat ${quoted(file)})` : "$TOKEN";
+  const waylog = quoted(entrances?.command ?? "waylog");
+  const list = [
     { title: "HTTP", hint: "One position with curl. Browsers and scripts send the same JSON.",
       text: `curl -u "${user}:${token}" \\\n  ${origin}/v1/positions \\\n  -d '{"device":"phone","lat":47.1410,"lon":9.5209}'` },
-    { title: "MQTT", hint: "As the OwnTracks app does; the address comes back on devices/…/address.",
-      text: `mosquitto_pub -h ${host} -p 1883 -u ${user} -P "${token}" \\\n  -t owntracks/${user}/phone \\\n  -m '{"_type":"location","lat":47.1410,"lon":9.5209,"tst":'$(date +%s)'}'` },
-    { title: "Replay", hint: "A recorded track (GPX, GeoJSON, CSV, KML, …) as if it was driven now.",
-      text: `waylog replay track.gpx --user ${user} --speed 10` },
   ];
+  const port = entrances?.mqtt_port ?? entrances?.mqtts_port;
+  if (port) {
+    const tls = entrances.mqtt_port ? "" : " --tls-use-os-certs";
+    list.push({ title: "MQTT", hint: "As the OwnTracks app does; the address comes back on devices/…/address.",
+      text: `mosquitto_pub -h ${host} -p ${port}${tls} -u ${user} -P "${token}" \\\n  -t owntracks/${user}/phone \\\n  -m '{"_type":"location","lat":47.1410,"lon":9.5209,"tst":'$(date +%s)'}'` });
+  }
+  const shown = file ? `--token-file ${quoted(file)}` : '--token "$TOKEN"';
+  list.push({ title: "Replay", hint: "A recorded track (GPX, GeoJSON, CSV, KML, …) as if it was driven now.",
+    text: `${waylog} replay track.gpx --speed 10 \\\n  --gateway ${origin} \\\n  --user ${user} ${shown}` });
+  return list;
 }
 
 customElements.define("start-guide", class extends HTMLElement {
@@ -36,7 +50,14 @@ customElements.define("start-guide", class extends HTMLElement {
       make("footer", {}, make("p", { className: "wait" }, make("span", { className: "beacon" }), "Waiting for a position …"), this.said, copy),
     );
     this.replaceChildren(this.dialog);
-    this.commands = commands({ origin: location.origin, host: location.hostname, user: "demo" });
+    this.setPlatform(null, null);
+  }
+
+  /** Say who is signed in (api.session) and where the platform is (api.entrances). */
+  setPlatform(session, entrances) {
+    this.session = session;
+    this.commands = commands({ origin: location.origin, host: location.hostname, session, entrances });
+    this.tabs.replaceChildren();
     this.commands.forEach((command, index) => {
       const tab = make("button", { type: "button", role: "tab", text: command.title, "aria-controls": "guide-panel" });
       tab.addEventListener("click", () => this.choose(index));
@@ -48,7 +69,8 @@ customElements.define("start-guide", class extends HTMLElement {
       });
       this.tabs.append(tab);
     });
-    this.choose(0);
+    this.choose(Math.min(this.chosen ?? 0, this.commands.length - 1));
+    this.setEmpty(this.empty ?? false);
   }
 
   choose(index) {
@@ -82,9 +104,10 @@ customElements.define("start-guide", class extends HTMLElement {
   /** While there is no device the guide is part of the page; afterwards it is a dialog. */
   setEmpty(empty) {
     this.empty = empty;
+    const where = this.session?.admin ? "on the machine where Waylog runs" : "with your token in the variable TOKEN";
     setText(this.lead, empty
-      ? "Nothing has been sent yet. Run one of these in the folder where Waylog was started, and see it appear here."
-      : "Run one of these in the folder where Waylog was started; every app that speaks OwnTracks, Overland, OsmAnd or Traccar works as well.");
+      ? `Nothing has been sent yet. Run one of these ${where}, and see it appear here.`
+      : `Run one of these ${where}; every app that speaks OwnTracks, Overland, OsmAnd or Traccar works as well.`);
     setText(this.dialog.querySelector("h2"), empty ? "Connect your first device" : "Connect a device");
     this.dialog.querySelector(".wait").hidden = !empty;
     if (empty && !this.dismissed && !this.dialog.open) this.dialog.show();

@@ -1,0 +1,18 @@
+"""Where devices reach the platform, as the page's guide tells it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Entrances(msgspec.Struct, frozen=True, omit_defaults=False):
+    """Listeners beside HTTP, and what only an administrator is told."""
+
+    #: Port of the plain MQTT listener; None: there is none.
+    mqtt_port: int | None = None
+    #: Port of the MQTT listener with TLS.
+    mqtts_port: int | None = None
+    #: The file with the demo user's token, for administrators.
+    demo_token: str | None = None
+    #: The program `waylog`, for administrators.
+    command: str | None = None

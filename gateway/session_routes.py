@@ -1,0 +1,132 @@
+"""`/v1/session`: a browser signs in, learns who it is, signs out. `/v1/entrances` is for its guide.
+
+It signs in by a one-time code (`waylog link`) or by user and token, and gets a cookie that its
+scripts cannot read, that is sent to our own pages alone, and over TLS alone where the page came by
+TLS.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+from aiohttp import web
+
+from gateway.access import Credentials, reader, remote_of, verify
+from gateway.answers import Refused, json_answer, unauthorized
+from gateway.auth import Identity
+from gateway.browsers import is_of_other_site, require_own_page, same_origin, session_secret
+from gateway.ingest import Ingest
+from gateway.services import Services
+from gateway.sessions import SESSION_LIFETIME_S, session_hash
+from gateway.users import OPERATOR, UserStore
+
+_BODY_BYTES_MAX: Final = 4096
+
+
+class _SignIn(msgspec.Struct):
+    code: str | None = None
+    user: str = ""
+    token: str = ""
+
+
+class SessionRoutes:
+    """The handlers."""
+
+    def __init__(self, services: Services, ingest: Ingest) -> None:
+        self._services = services
+        self._ingest = ingest
+
+    def routes(self) -> list[web.RouteDef]:
+        """The session, and what the guide shows."""
+        return [
+            web.get("/v1/session", self._who, allow_head=False),
+            web.post("/v1/session", self._begin),
+            web.delete("/v1/session", self._end),
+            web.get("/v1/entrances", self._entrances, allow_head=False),
+        ]
+
+    async def _who(self, request: web.Request) -> web.Response:
+        return json_answer(self._description(await reader(request)))
+
+    async def _begin(self, request: web.Request) -> web.Response:
+        # Nobody may be signed in by another page, as somebody else, without noticing it.
+        if not same_origin(request) or is_of_other_site(request):
+            raise Refused(403, "a page of another site may not sign in here")
+        if request.content_type != "application/json":
+            raise Refused(415, "application/json is expected")
+        if (request.content_length or 0) > _BODY_BYTES_MAX:
+            raise Refused(413, f"{_BODY_BYTES_MAX} bytes are allowed")
+        try:
+            asked = msgspec.json.decode(await self._ingest.read_body(request), type=_SignIn)
+        except (msgspec.DecodeError, ValueError) as error:
+            raise Refused(400, f"not a sign-in: {error}") from error
+        identity, secret = await self._session(request, asked)
+        answer = json_answer(self._description(identity))
+        answer.set_cookie(
+            self._services.session_cookie,
+            secret,
+            max_age=SESSION_LIFETIME_S,
+            path="/",
+            httponly=True,
+            samesite="Strict",
+            # What the browser says itself: a proxy in front of us may have ended TLS.
+            secure=request.headers.get("Origin", "").startswith("https://"),
+        )
+        return answer
+
+    async def _session(self, request: web.Request, asked: _SignIn) -> tuple[Identity, str]:
+        users = self._services.users
+        try:
+            if asked.code is None:
+                identity = await verify(request, Credentials(asked.user or None, asked.token))
+                secret = await asyncio.to_thread(
+                    users.sessions.begin, identity.user, identity.device, identity.credential
+                )
+                return identity, secret
+            secret = await asyncio.to_thread(self._redeem, users, request, asked.code)
+        except KeyError as error:
+            raise Refused(403, "only users of this platform can sign in") from error
+        found = self._services.authenticator.authenticate_session(secret)
+        if found is None:
+            raise unauthorized("the user has been revoked")
+        return found, secret
+
+    def _redeem(self, users: UserStore, request: web.Request, code: str) -> str:
+        if not self._services.addresses.may_fail(remote_of(request)):
+            raise Refused(429, "too many wrong credentials from your address")
+        user = users.sessions.redeem(code)
+        if user is None:
+            self._services.addresses.failed(remote_of(request))
+            raise unauthorized(
+                "this link has been used, or is too old; `waylog link` prints a new one"
+            )
+        return users.sessions.begin(user)
+
+    async def _end(self, request: web.Request) -> web.Response:
+        secret = session_secret(request)
+        if secret is not None:
+            require_own_page(request)
+            sessions = self._services.users.sessions
+            await asyncio.to_thread(sessions.end, session_hash(secret))
+        answer = web.Response(status=204)
+        answer.del_cookie(self._services.session_cookie, path="/")
+        return answer
+
+    def _description(self, identity: Identity) -> dict[str, object]:
+        access = self._services.metrics_access.audience
+        return {
+            "user": None if identity.user == OPERATOR else identity.user,
+            "device": identity.device,
+            "admin": identity.admin,
+            "open": self._services.authenticator.open_mode,
+            "oversees": identity.admin or access != "admin",
+        }
+
+    async def _entrances(self, request: web.Request) -> web.Response:
+        identity = await reader(request)
+        entrances = self._services.entrances
+        if not identity.admin:
+            entrances = msgspec.structs.replace(entrances, demo_token=None, command=None)
+        return json_answer(entrances)

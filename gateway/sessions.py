@@ -1,0 +1,174 @@
+"""Sessions of browsers, and the one-time codes that begin them, in the database of users.
+
+Both are 256 random bits of which the SHA-256 is stored. A session has what its user has, never
+more; it ends with its user, with the credential it was begun with, when it is signed out, or when
+its time is over.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import sqlite3
+import threading
+import time
+from typing import Final, NamedTuple
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS sign_in_codes (
+    hash TEXT PRIMARY KEY,
+    user TEXT NOT NULL REFERENCES users (name),
+    expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS sessions (
+    hash TEXT PRIMARY KEY,
+    user TEXT NOT NULL REFERENCES users (name),
+    device TEXT,
+    credential TEXT REFERENCES credentials (hash) ON DELETE CASCADE,
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS sessions_of_user ON sessions (user);
+CREATE INDEX IF NOT EXISTS sessions_of_credential ON sessions (credential);
+"""
+
+CODE_LIFETIME_S: Final = 15 * 60
+SESSION_LIFETIME_S: Final = 30 * 86_400
+#: Of one user; beyond it the oldest ones end.
+SESSIONS_MAX: Final = 50
+CODES_MAX: Final = 20
+
+
+class Session(NamedTuple):
+    """A session that is good now."""
+
+    hash: str
+    user: str
+    admin: bool
+    device: str | None  # it shows this device alone
+    expires: int  # ms
+
+
+def session_hash(secret: str) -> str:
+    """What is stored of a session's or a code's secret."""
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+class SessionTable:
+    """Reads and changes both; `lock` guards the connection, which is that of a UserStore."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
+        self._connection = connection
+        self._lock = lock
+
+    def new_code(self, user: str, lifetime_s: float = CODE_LIFETIME_S) -> str:
+        """A code that signs `user` in, once. Raises KeyError for a user that is not there."""
+        code = secrets.token_urlsafe(32)
+        now = _now_ms()
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._require(user)
+            self._connection.execute("DELETE FROM sign_in_codes WHERE expires <= ?", (now,))
+            self._keep_newest("sign_in_codes", "expires", user, CODES_MAX - 1)
+            self._connection.execute(
+                "INSERT INTO sign_in_codes (hash, user, expires) VALUES (?, ?, ?)",
+                (session_hash(code), user, now + int(lifetime_s * 1000)),
+            )
+        return code
+
+    def redeem(self, code: str) -> str | None:
+        """The user whom a code signs in; it is good for nobody afterwards. None: it is not good."""
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            row = self._connection.execute(
+                "DELETE FROM sign_in_codes WHERE hash = ? RETURNING user, expires",
+                (session_hash(code),),
+            ).fetchone()
+        return str(row[0]) if row is not None and row[1] > _now_ms() else None
+
+    def begin(
+        self,
+        user: str,
+        device: str | None = None,
+        credential: str | None = None,
+        lifetime_s: float = SESSION_LIFETIME_S,
+    ) -> str:
+        """The secret of a new session; it ends with `credential` where one is given.
+
+        Raises KeyError for a user, or a credential, that is not there any more.
+        """
+        secret = secrets.token_urlsafe(32)
+        now = _now_ms()
+        with self._lock, self._connection:
+            self._connection.execute("BEGIN IMMEDIATE")
+            self._require(user)
+            self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
+            self._keep_newest("sessions", "created", user, SESSIONS_MAX - 1)
+            try:
+                self._connection.execute(
+                    "INSERT INTO sessions (hash, user, device, credential, created, expires) "
+                    "VALUES (?, ?, ?, ?, ?, ?)",
+                    (
+                        *(session_hash(secret), user, device, credential),
+                        *(now, now + int(lifetime_s * 1000)),
+                    ),
+                )
+            except sqlite3.IntegrityError as error:
+                raise KeyError(credential) from error
+        return secret
+
+    def find(self, hashed: str) -> Session | None:
+        """The session with this hash; None if there is none that is good now."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT s.hash, s.user, u.admin, s.device, s.expires FROM sessions s "
+                "JOIN users u ON u.name = s.user "
+                "WHERE s.hash = ? AND s.expires > ? AND u.revoked IS NULL",
+                (hashed, _now_ms()),
+            ).fetchone()
+        if row is None:
+            return None
+        found, user, admin, device, expires = row
+        return Session(found, user, bool(admin), device, expires)
+
+    def end(self, hashed: str) -> None:
+        """Sign out."""
+        with self._lock:
+            self._connection.execute("DELETE FROM sessions WHERE hash = ?", (hashed,))
+
+    def end_expired(self) -> None:
+        """Forget those whose time is over."""
+        with self._lock:
+            self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (_now_ms(),))
+
+    def hashes(self) -> set[str]:
+        """Those of all sessions that are good now."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT hash FROM sessions WHERE expires > ?", (_now_ms(),)
+            ).fetchall()
+        return {hashed for (hashed,) in rows}
+
+    def forget(self, user: str) -> None:
+        """End all sessions of a user; its codes are good for nothing."""
+        with self._lock:
+            for table in ("sessions", "sign_in_codes"):
+                self._connection.execute(f"DELETE FROM {table} WHERE user = ?", (user,))  # noqa: S608
+
+    def _require(self, user: str) -> None:
+        row = self._connection.execute(
+            "SELECT 1 FROM users WHERE name = ? AND revoked IS NULL", (user,)
+        ).fetchone()
+        if row is None:
+            raise KeyError(user)
+
+    def _keep_newest(self, table: str, order: str, user: str, count: int) -> None:
+        self._connection.execute(
+            f"DELETE FROM {table} WHERE hash IN (SELECT hash FROM {table} WHERE user = ? "  # noqa: S608
+            f"ORDER BY {order} DESC LIMIT -1 OFFSET ?)",
+            (user, count),
+        )
