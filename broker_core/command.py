@@ -12,11 +12,13 @@ from pathlib import Path
 
 from broker_core.config import BrokerConfig
 from broker_core.errors import BrokerError
+from waylog.background import end_on_failure
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import load_properties
 from waylog.file_limit import raise_file_limit
 from waylog.garbage import look_for_garbage_less_often
 from waylog.notify import notify_ready
+from waylog.storage_trouble import DISK_IS_FULL, describe
 from waylog.telemetry import configure_logging
 
 logger = logging.getLogger(__name__)
@@ -131,6 +133,19 @@ async def _serve(config: BrokerConfig) -> int:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
+    unexpected: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        unexpected.append(error)
+        stop.set()
+
+    end_on_failure(
+        loop,
+        end,
+        callbacks_of=("broker_core.",),
+        # What one request's own timer does wrong is that request's alone.
+        except_of=("broker_core.server.handlers.", "broker_core.server.connection"),
+    )
     # In a cluster it may wait for others, and be told to stop meanwhile.
     starting = asyncio.create_task(start_broker(config))
     stopping = asyncio.create_task(stop.wait())
@@ -140,11 +155,15 @@ async def _serve(config: BrokerConfig) -> int:
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         logger.info("broker %d has stopped before it served", config.node_id)
-        return EXIT_DONE
+        return EXIT_FAILED if unexpected else EXIT_DONE
     try:
         broker = starting.result()
     except (OSError, BrokerError) as error:
-        raise CommandError(f"the broker cannot start: {error}") from error
+        cause = error.__cause__ or error
+        reason: object = error
+        if isinstance(cause, OSError) and cause.errno in DISK_IS_FULL:
+            reason = describe(config.log_dir, cause)
+        raise CommandError(f"the broker cannot start: {reason}") from error
     logger.info(
         "broker %d of cluster %s serves %s, logs in %s",
         broker.node_id,
@@ -158,6 +177,8 @@ async def _serve(config: BrokerConfig) -> int:
     notify_ready()
     broker.failed.add_done_callback(lambda _: stop.set())
     await stop.wait()
+    if unexpected:
+        broker.cannot_go_on(unexpected[0])
     failed = broker.failed.done()
     await broker.close()
     logger.info("broker %d has stopped", broker.node_id)

@@ -8,6 +8,7 @@ loses, tears and refuses writes, and a seed in their place.
 from __future__ import annotations
 
 import fcntl
+import logging
 import os
 import queue
 import random
@@ -23,6 +24,8 @@ from typing import Final, Protocol
 from waylog.config import ConfigError
 
 Buffer = bytes | bytearray | memoryview
+
+logger = logging.getLogger(__name__)
 
 _LOCK: Final = ".lock"
 _BOOT_ID: Final = Path("/proc/sys/kernel/random/boot_id")
@@ -109,6 +112,9 @@ class Disk(Protocol):
 
     def remove_directory(self, directory: Path) -> None:
         """Delete an empty directory."""
+
+    def free_bytes(self, directory: Path) -> int | None:
+        """The room that is left; None where that is not known."""
 
     def fsync_directory(self, directory: Path) -> None:
         """Make creations, renames and removals inside a directory durable."""
@@ -302,6 +308,11 @@ class SystemDisk:
         """See Disk."""
         directory.rmdir()
 
+    def free_bytes(self, directory: Path) -> int | None:
+        """See Disk."""
+        system = os.statvfs(directory)
+        return system.f_bavail * system.f_frsize
+
     def fsync_directory(self, directory: Path) -> None:
         """See Disk."""
         descriptor = os.open(directory, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -322,7 +333,11 @@ class ThreadWorker:
 
     def _run(self) -> None:
         while (work := self._queue.get()) is not None:
-            work()
+            try:
+                work()
+            except Exception:
+                # What comes next is somebody else's.
+                logger.exception("work of thread %s failed", threading.current_thread().name)
 
     def submit(self, work: Callable[[], None]) -> None:
         """See Worker."""

@@ -32,6 +32,7 @@ from gateway.push import Pusher
 from gateway.scram import mechanisms_over
 from gateway.telling import Telling
 from gateway.users import UserStore
+from waylog.background import spawn
 from waylog.batch_producer import open_producer
 from waylog.garbage import look_for_garbage_less_often
 from waylog.sealing import LogProducer, sealed_if_configured
@@ -84,7 +85,7 @@ async def _start(
     stack.push_async_callback(producer.close)
     pusher = Pusher()
     relay = RelayClient(relay_path, pusher.address_changed, pusher.arrived)
-    running = asyncio.create_task(relay.run())
+    running = spawn(relay.run(), "the way to the other workers")
     stack.callback(running.cancel)
     await relay.connected.wait()
     await ensure_mapped_topics(settings.bootstrap_servers, settings.mqtt_options.mapping)
@@ -130,9 +131,9 @@ async def _start(
     await listen_with_tls(server, options, stack, reuse_port=settings.share_ports)
     permissions.subscribe(lambda _: authenticator.recheck())
     permissions.subscribe(server.rights_changed)
-    watching = [places.watch()] if settings.open_mode else [places.watch(), permissions.watch()]
-    for each in watching:
-        stack.callback(asyncio.create_task(each).cancel)
+    stack.callback(spawn(places.watch(), "looking for new places").cancel)
+    if not settings.open_mode:
+        stack.callback(spawn(permissions.watch(), "looking for changed rights").cancel)
     return server, producer
 
 

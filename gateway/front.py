@@ -204,7 +204,7 @@ class FrontConnection(asyncio.Protocol):
         limits = self.server.services.limits
         if self._exchanges:
             oldest = self._exchanges[0]
-            if oldest.started + limits.append_timeout_s < now:
+            if oldest.started + self.server.services.append_timeout_s < now:
                 oldest.late()
         elif self._authenticating is None:
             head_is_there = b"\r\n\r\n" in self._pending

@@ -130,13 +130,12 @@ async def _healthz(_: web.Request) -> web.Response:
 
 async def _readyz(request: web.Request) -> web.Response:
     services = request.app[SERVICES]
-    waiting = [
-        view.topic
-        for view in (services.location_view, services.address_view)
-        if not view.caught_up.is_set()
-    ]
-    if waiting:
-        raise Refused(503, f"still reading {', '.join(waiting)}")
+    problems = services.readiness.problems()
+    for view in (services.location_view, services.address_view):
+        if not view.caught_up.is_set():
+            problems.setdefault(view.topic, "still being read")
+    if problems:
+        return json_answer({"status": "not ready", "parts": problems}, 503)
     return json_answer({"status": "ready"})
 
 

@@ -172,7 +172,7 @@ class Ingest:
                 # Ten thousand fixes of one must not keep the others waiting.
                 await asyncio.sleep(0)
         try:
-            await all_appended(futures, self._services.limits.append_timeout_s)
+            await all_appended(futures, self._services.append_timeout_s)
         except AppendError as error:
             raise unavailable(f"not stored: {error}") from error
         except TimeoutError:

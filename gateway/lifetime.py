@@ -9,6 +9,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import Final, NamedTuple
 
+from waylog.background import end_on_failure
 from waylog.file_limit import raise_file_limit
 from waylog.notify import notify_ready
 from waylog.sealing import LogProducer
@@ -31,7 +32,7 @@ async def serve_until_stopped(
     client_id: str,
     start: Callable[[KafkaTelemetry, AsyncExitStack], Awaitable[Started]],
 ) -> int:
-    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1).
+    """Run until SIGTERM or SIGINT (0), or until the process cannot go on (1).
 
     What `start` puts on the stack is taken apart in the end, also when it is stopped half-way.
     """
@@ -40,6 +41,13 @@ async def serve_until_stopped(
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop.set)
     raise_file_limit()
+    unexpected: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        unexpected.append(error)
+        stop.set()
+
+    end_on_failure(loop, end)
     async with AsyncExitStack() as stack:
         telemetry = KafkaTelemetry(bootstrap_servers, client_id)
         handler = KafkaLogHandler(telemetry)
@@ -52,7 +60,7 @@ async def serve_until_stopped(
         if not starting.done():
             starting.cancel()
             await asyncio.wait((starting,))
-            return 0
+            return 1 if unexpected else 0
         stopping.cancel()
         producer, where = starting.result()
         notify_ready()
@@ -68,4 +76,5 @@ async def serve_until_stopped(
             except TimeoutError:
                 continue
         logger.info("stopping")
-    return 0
+    # The supervisor starts another process where this one has lost a part.
+    return 1 if unexpected else 0

@@ -6,11 +6,12 @@ import asyncio
 import logging
 import secrets
 import sys
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import DEVICES_PER_USER, Admission, open_admission
@@ -34,6 +35,7 @@ from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places, PlacesUnavailable
 from gateway.push import Pusher
+from gateway.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
 from gateway.scram import mechanisms_over
 from gateway.services import Services
 from gateway.siphash import KEY_BYTES
@@ -44,6 +46,7 @@ from gateway.view_keeper import ViewKeeper
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
 from gateway.web_push import WebPush
+from waylog.background import Rounds, spawn
 from waylog.batch_producer import open_producer
 from waylog.config import Endpoint
 from waylog.garbage import look_for_garbage_less_often
@@ -155,6 +158,9 @@ class _Gateway:
         stack.push_async_callback(self.producer.close)
         # Before the first key is made: what is kept of them is of use to the next process.
         use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
+        self.readiness = Readiness()
+        self.readiness.add("appending", lambda: self.producer.trouble)
+        self.readiness.add("storage", storage_trouble(settings.users.parent))
         known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
         self.location_view = LocationView(known_fixes)
         self.address_view = AddressView()
@@ -226,6 +232,9 @@ class _Gateway:
         )
         self._stack.push_async_callback(keeper.close)
         await keeper.start()
+        for topic, reader in keeper.live.items():
+            self.readiness.add(topic, reader_trouble(reader))
+        self._beside(Rounds("readiness").run(WATCH_S, self.readiness.look), "readiness")
         logger.info(
             "views have caught up: %d devices, %d fixes known",
             len(self.location_view),
@@ -235,14 +244,15 @@ class _Gateway:
         await asyncio.wait({looking}, timeout=_PLACES_S)
         self._register_gauges()
         if not self._settings.open_mode:
-            watching = asyncio.create_task(self.permissions.watch())
-            self._stack.callback(watching.cancel)
-        watching_places = asyncio.create_task(self.places.watch())
-        self._stack.callback(watching_places.cancel)
+            self._beside(self.permissions.watch(), "looking for changed rights")
+        self._beside(self.places.watch(), "looking for new places")
         await self._start_mqtt()
         server = await self._start_http()
         self.http_endpoint = server.endpoint
         self._stack.push_async_callback(server.close)
+
+    def _beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._stack.callback(spawn(work, name).cancel)
 
     async def _look_up_places(self) -> None:
         with suppress(PlacesUnavailable):
@@ -272,6 +282,7 @@ class _Gateway:
             hosts=ServedHosts(settings.http.host, settings.hosts),
             metrics_access=settings.metrics_access,
             entrances=self._entrances(),
+            readiness=self.readiness,
             limits=self._limits,
             proxies=self._proxies,
             shared_addresses=self.addresses,

@@ -23,6 +23,7 @@ from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
 from gateway.places import Places
 from gateway.pools import Shares
+from gateway.readiness import Readiness
 from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
@@ -63,6 +64,7 @@ class Services:
     #: Where devices reach the platform, for the page's guide.
     entrances: Entrances = field(default_factory=Entrances)
     limits: HttpLimits = field(default_factory=HttpLimits)
+    readiness: Readiness = field(default_factory=Readiness)
     #: Proxies whose X-Forwarded-For, or whose PROXY header, is believed.
     proxies: TrustedProxies = field(default_factory=TrustedProxies)
     #: Connections of those proxies begin with a PROXY header.
@@ -93,6 +95,11 @@ class Services:
         self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
         self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
         self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
+
+    @property
+    def append_timeout_s(self) -> float:
+        """How long a request waits for its append now."""
+        return self.readiness.append_timeout_s(self.limits.append_timeout_s)
 
 
 SERVICES = web.AppKey("services", Services)

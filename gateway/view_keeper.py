@@ -106,6 +106,8 @@ class ViewKeeper:
         # Keys that could not be written, in front of those that came since.
         self._unwritten = b""
         self._readers: list[LogReader | BatchReader] = []
+        #: Who reads what comes from now on, by topic.
+        self.live: dict[str, LogReader | BatchReader] = {}
         #: Stretches of each topic that have not been read: first offset left, end.
         self.gaps: dict[str, Stretches] = {LOCATION: {}, ADDRESS: {}}
         self._urgent = False
@@ -251,8 +253,10 @@ class ViewKeeper:
     def _read(
         self, view: LocationView | AddressView, planned: ReadingPlan, fetching: dict[str, Any]
     ) -> None:
-        self._open(view.topic, view.topic, view.on_records, view.on_caught_up, planned.starts,
-                   **fetching)  # fmt: skip
+        self.live[view.topic] = self._open(
+            *(view.topic, view.topic, view.on_records, view.on_caught_up, planned.starts),
+            **fetching,
+        )
 
     def _open(
         self,

@@ -13,10 +13,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 from waylog import kafka_requests as requests
+from waylog.background import spawn
 from waylog.broker_connection import BrokerConnection, addresses
 from waylog.kafka import (
     LINGER_MS,
@@ -47,11 +49,16 @@ _REFRESH_S: Final = 30.0
 _LOOK_AFTER_S: Final = 0.5
 _SAY_AGAIN_S: Final = 10.0
 _REQUESTS_UNDER_WAY_MAX: Final = 5
+#: A leader whose disk failed is replaced in less; where there is no other, it goes on refusing.
+_REFUSED_S: Final = 1.0
+_REFUSED_FOR_S: Final = 3.0
+_REFUSED_PATIENCE_MS: Final = 1_000
 
 _TIMED_OUT: Final = -192  # librdkafka's code for a record that was not delivered in time
 
 # Kafka's error codes.
 _DUPLICATE_SEQUENCE: Final = 46
+_STORAGE_ERROR: Final = 56
 #: The broker knows this producer no more, or takes it for another: it goes on with a new id.
 _IDENTITY_LOST: Final = frozenset({45, 47, 49, 59, 90})
 #: Nothing wrong with the batch: corrupt on the way, no leader, time-outs, too few replicas, ...
@@ -102,10 +109,12 @@ class BatchProducer:
         self._waiting_since = 0.0
         self._timer: asyncio.TimerHandle | None = None
         self._closing = False
+        self._refused_since: float | None = None
+        self._refused_at = 0.0
         self._down_said = -_SAY_AGAIN_S
         self._metadata_wanted = asyncio.Event()
         self._metadata_wanted.set()
-        self._tasks = {loop.create_task(self._keep_metadata())}
+        self._tasks = {spawn(self._keep_metadata(), "the producer's metadata", loop=loop)}
         self._watch = loop.call_later(_LOOK_AFTER_S, self._look_after)
 
     def append(
@@ -126,6 +135,19 @@ class BatchProducer:
     def fatal(self) -> str | None:
         """Why this producer can never append again; None while it can."""
         return self.accumulator.refusing
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be appended now, as far as known; None while it can."""
+        if self.accumulator.refusing is not None:
+            return self.accumulator.refusing
+        return "the log refuses to store: its disk may be full" if self._is_refused() else None
+
+    def _is_refused(self) -> bool:
+        if self._refused_since is None:
+            return False
+        now = self._loop.time()
+        return now - self._refused_since > _REFUSED_S and now - self._refused_at < _REFUSED_FOR_S
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
@@ -251,6 +273,7 @@ class BatchProducer:
         self, partition: Partition, batch: RecordBatch, generation: int, error: int, offset: int
     ) -> None:
         if error in (0, _DUPLICATE_SEQUENCE):
+            self._refused_since = None
             partition.in_flight = False
             if generation == self._generation:
                 partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
@@ -265,6 +288,8 @@ class BatchProducer:
                 self._new_identity()
             self._again(partition, batch)
         elif error in _RETRIABLE:
+            if error == _STORAGE_ERROR:
+                self._refused()
             if error in _LEADER_WRONG:
                 partition.leader = -1
                 self._metadata_wanted.set()
@@ -273,6 +298,12 @@ class BatchProducer:
         else:
             partition.in_flight = False
             self.accumulator.done(partition, batch, -1, error)
+
+    def _refused(self) -> None:
+        now = self._loop.time()
+        if self._refused_since is None or now - self._refused_at > _REFUSED_FOR_S:
+            self._refused_since = now
+        self._refused_at = now
 
     def _again(self, partition: Partition, batch: RecordBatch) -> None:
         partition.in_flight = False
@@ -286,7 +317,9 @@ class BatchProducer:
         self._watch = self._loop.call_later(_LOOK_AFTER_S, self._look_after)
         for connection in list(self._connections.values()):
             connection.look_after()
-        if self.accumulator.fail_before(monotonic_ms() - _DELIVERY_TIMEOUT_MS, _TIMED_OUT):
+        # A disk that is full stays so: who waits had better keep what it has, and come again.
+        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else _DELIVERY_TIMEOUT_MS
+        if self.accumulator.fail_before(monotonic_ms() - patience_ms, _TIMED_OUT):
             # A number that was perhaps used cannot be given to another batch.
             self._new_identity()
 
@@ -317,8 +350,8 @@ class BatchProducer:
         self._connections[node] = connection
         self._flush()
 
-    def _start(self, coroutine: object) -> None:
-        task: asyncio.Task[None] = self._loop.create_task(coroutine)  # type: ignore[arg-type]
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = spawn(coroutine, "connecting to a broker", loop=self._loop)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 

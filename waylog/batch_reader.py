@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final
@@ -16,6 +17,7 @@ from typing import Any, Final
 from confluent_kafka import Consumer, Message, TopicPartition
 
 from waylog import kafka_requests as requests
+from waylog.background import spawn
 from waylog.broker_connection import BrokerConnection, addresses
 from waylog.fetched_records import AbortedTransactions, FetchedRecord, read_batches
 from waylog.kafka import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogReader, consumer_config
@@ -133,10 +135,12 @@ class BatchReader:
         self._ends: dict[int, int] | None = None
         self._brokers: dict[int, Broker] = {}
         self._task: asyncio.Task[None] | None = None
+        #: When the log last answered, on the clock of time.monotonic().
+        self.heard_at = time.monotonic()
 
     def start(self) -> None:
         """Start reading."""
-        self._task = self._loop.create_task(self._run())
+        self._task = spawn(self._run(), f"reading {self._topic}", loop=self._loop)
 
     async def close(self) -> None:
         """Stop reading; no batch is handed over afterwards."""
@@ -289,6 +293,7 @@ class BatchReader:
                 ),
                 _ANSWER_TIMEOUT_S,
             )
+            self.heard_at = time.monotonic()
             order.append(order.pop(0))
             taken = 0
             for _, partition, error, aborted, batches in requests.read_fetch(body):

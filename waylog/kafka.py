@@ -13,6 +13,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
@@ -27,6 +28,7 @@ from confluent_kafka import (
 )
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from waylog.background import BACKGROUND
 from waylog.kafka_properties import configured_properties
 from waylog.librdkafka import Delivery, RecordProducer
 from waylog.topic_settings import bring_settings
@@ -50,6 +52,11 @@ _IDLE_POLL_S: Final = 0.5  # while none are: only errors can come
 #: After the first record of a batch has come: those of other partitions are on their way too, and
 #: what a batch costs by itself (two threads that want the interpreter) is shared by more records.
 _GATHER_S: Final = 0.005
+#: A reader without anything to read asks so often whether somebody answers, and waits so long.
+_ASK_AGAIN_S: Final = 3.0
+_ASK_S: Final = 2.0
+#: librdkafka tells so often at least that all brokers are down.
+_DOWN_S: Final = 5.0
 #: A view asks for this much, or for what has come within this time: else the log would answer it
 #: once for every append to any partition.
 FETCH_MIN_BYTES: Final = 16 * 1024
@@ -240,6 +247,7 @@ class Producer:
         self._loop = loop
         self._fatal: str | None = None
         self._down_said = -_SAY_AGAIN_S
+        self._down_since: float | None = None
         self._linger_s = more.pop("linger_ms", LINGER_MS) / 1000
         self._producer = RecordProducer(
             producer_config(bootstrap_servers, client_id, linger_ms=_BURST_LINGER_MS, **more),
@@ -301,6 +309,11 @@ class Producer:
         """Why this producer can never append again; None while it can."""
         return self._fatal
 
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be appended now, as far as known; librdkafka tells of broken clusters."""
+        return None if self._down_since is None else "no broker can be reached"
+
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
         deadline = self._loop.time() + timeout_s
@@ -313,6 +326,8 @@ class Producer:
     def _poll(self) -> None:
         try:
             self._producer.poll()
+            if self._down_since is not None and time.monotonic() - self._down_since > _DOWN_S:
+                self._down_since = None  # it is said again for as long as it lasts
             if self._gathered and self._is_due():
                 self._hand_over()
         except Exception:
@@ -336,6 +351,7 @@ class Producer:
             logger.critical("the producer cannot go on: %s", self._fatal)
         elif code == KafkaError._ALL_BROKERS_DOWN:
             now = time.monotonic()
+            self._down_since = now
             if now - self._down_said > _SAY_AGAIN_S:
                 self._down_said = now
                 logger.warning("no broker can be reached: %s", text)
@@ -423,6 +439,8 @@ class LogReader:
                 **{"fetch_min_bytes": FETCH_MIN_BYTES, "fetch_wait_max_ms": FETCH_WAIT_MS} | more,
             )
         )
+        #: When something was last heard from the log, on the clock of time.monotonic().
+        self.heard_at = time.monotonic()
         self._thread = threading.Thread(target=self._run, name=client_id, daemon=True)
 
     def start(self) -> None:
@@ -455,21 +473,38 @@ class LogReader:
                     self._tick_off(waiting_for)
                     if not waiting_for:
                         self._hand_over(self._caught_up)
-        except RuntimeError:
+        except Exception as error:
             if not self._loop.is_closed():
-                raise
+                self._loop.call_soon_threadsafe(self._failed, error)
         finally:
             self._consumer.close()
+
+    def _failed(self, error: Exception) -> None:
+        # A view that stands still for good must not go unnoticed.
+        name = f"reading {', '.join(self._topics)}"
+        self._loop.call_exception_handler(
+            {"message": f"{name} has ended", "exception": error, BACKGROUND: name}
+        )
 
     def _next_records(self) -> list[Message]:
         # `consume` alone waits for its whole time unless a batch is full.
         first = self._consumer.poll(0.1)
         if first is None:
+            self._look_whether_it_answers()
             return []
+        self.heard_at = time.monotonic()
         time.sleep(_GATHER_S)
         messages = [first, *self._consumer.consume(self.BATCH_RECORDS, timeout=0)]
         records = [message for message in messages if message.error() is None]
         return records if self._opened is None else self._open(records, self._opened)
+
+    def _look_whether_it_answers(self) -> None:
+        """Nothing to read may also be nobody to read from."""
+        if time.monotonic() - self.heard_at < _ASK_AGAIN_S:
+            return
+        with suppress(KafkaException):
+            self._consumer.list_topics(self._topics[0], timeout=_ASK_S)
+            self.heard_at = time.monotonic()
 
     def _open(
         self, records: list[Message], opened: Callable[[Sequence[Message]], list[Message]]

@@ -96,6 +96,11 @@ class SealedLog:
         """Why nothing can be appended ever again; None while it can."""
         return self._producer.fatal
 
+    @property
+    def trouble(self) -> str | None:
+        """See BatchProducer."""
+        return self._producer.trouble
+
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
         deadline = self._loop.time() + timeout_s

@@ -141,6 +141,9 @@ class LogProducer(Protocol):
     @property
     def fatal(self) -> str | None: ...
 
+    @property
+    def trouble(self) -> str | None: ...
+
     async def close(self, timeout_s: float = 10.0) -> int: ...
 
 

@@ -8,7 +8,8 @@ import os
 from pathlib import Path
 from typing import Final
 
-_DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
+#: Error numbers of writes for which there is no room.
+DISK_IS_FULL: Final = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EFBIG})
 _UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
@@ -41,7 +42,7 @@ class StorageTrouble:
 
 def describe(folder: Path, error: OSError) -> str:
     """What is wrong with a folder, with the room that there is."""
-    if error.errno in _DISK_IS_FULL:
+    if error.errno in DISK_IS_FULL:
         return f"no room left in {folder}: {free_space(folder)} free ({error.strerror})"
     return f"{folder} cannot be written: {error.strerror or error}"
 

@@ -40,6 +40,8 @@ FIRST_START_S: Final = 2.0
 #: With this status a process says that it was called wrongly: again would be no better.
 USAGE_STATUS: Final = 2
 _FAILED_STATUS: Final = 1
+#: Of a process that keeps ending for the same reason it is said so often.
+SAY_AGAIN_S: Final = 60.0
 _LINE_BYTES: Final = 64 * 1024
 
 
@@ -81,6 +83,8 @@ class _Process:
         self._stopping = asyncio.Event()
         self._child: ChildProcess | None = None
         self._last_lines: list[str] = []
+        self._told = ""
+        self._told_at = 0.0
         self._log = OutputLog(log_path)
         self._notify_name = f"waylog-{os.getpid()}-{id(self):x}"
         try:
@@ -125,18 +129,26 @@ class _Process:
             if lived_s > HEALTHY_AFTER_S:
                 pause_s = PAUSE_FIRST_S
             self.restarts += 1
-            logger.warning(
-                "%s %s after %.1f s%s; starting it again in %.1f s",
-                self.spec.name,
-                what,
-                lived_s,
-                self._printed(),
-                pause_s,
-            )
+            self._tell(what, lived_s, pause_s)
             self._changed()
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stopping.wait(), pause_s)
             pause_s = min(pause_s * 2, PAUSE_LONGEST_S)
+
+    def _tell(self, what: str, lived_s: float, pause_s: float) -> None:
+        """Say why it is started again; the same reason over and over only now and then."""
+        now = time.monotonic()
+        if what == self._told and now - self._told_at < SAY_AGAIN_S:
+            return
+        self._told, self._told_at = what, now
+        logger.warning(
+            "%s %s after %.1f s%s; starting it again in %.1f s",
+            self.spec.name,
+            what,
+            lived_s,
+            self._printed(),
+            pause_s,
+        )
 
     async def _live(self) -> tuple[int, str]:
         """One life: its exit status and what became of it. Never raises for one life's sake."""

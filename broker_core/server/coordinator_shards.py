@@ -14,6 +14,7 @@ from typing import Final
 from broker_core import errors
 from broker_core.server.internal_topic import InternalTopic
 from broker_core.server.partition import Partition
+from waylog.background import spawn
 
 logger = logging.getLogger(__name__)
 
@@ -54,18 +55,14 @@ class CoordinatorShards:
     def leads(self, partition: Partition) -> None:
         """See RoleListener."""
         self.resigned(partition)
-        self._loading[partition.index] = asyncio.get_running_loop().create_task(
-            self._run(partition)
-        )
+        self._loading[partition.index] = spawn(self._run(partition), f"reading {partition}")
 
     def read_again(self, partition: Partition) -> None:
         """Begin again with what is stored, as soon as more can be."""
         index = partition.index
         if index in self._active:
             self.resigned(partition)
-            self._loading[index] = asyncio.get_running_loop().create_task(
-                self._wait_and_run(partition)
-            )
+            self._loading[index] = spawn(self._wait_and_run(partition), f"reading {partition}")
 
     async def _wait_and_run(self, partition: Partition) -> None:
         while True:
@@ -97,6 +94,9 @@ class CoordinatorShards:
                 break
             except errors.BrokerError as error:
                 logger.error("%s cannot be read: %s", partition, error)
+                await asyncio.sleep(_RETRY_S)
+            except Exception:
+                logger.exception("%s cannot be read", partition)
                 await asyncio.sleep(_RETRY_S)
         del self._loading[index]
         self._active.add(index)

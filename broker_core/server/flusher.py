@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from functools import partial
 
 from broker_core.environment import Worker
-from broker_core.errors import BrokerError
+from broker_core.errors import BrokerError, KafkaStorageError
 from broker_core.server.partition import AppendWaiter, Partition
 from broker_core.server.request_metrics import Times
 
@@ -79,6 +79,9 @@ class Flusher:
                 outcome.append((partition, None))
             except BrokerError as error:
                 outcome.append((partition, error))
+            except Exception as error:
+                logger.exception("the flush of %s failed", partition)
+                outcome.append((partition, KafkaStorageError(f"{partition}: {error}")))
         # The event loop may have been closed without us.
         with contextlib.suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._finish_round, outcome)
@@ -93,5 +96,10 @@ class Flusher:
                 continue
             if error is not None:
                 self._on_failure(partition, error)
-            else:
+                continue
+            try:
                 partition.advance()
+            except Exception as failure:
+                # Who waits for this partition is told; the others must not wait because of it.
+                logger.exception("the appends to %s could not be acknowledged", partition)
+                self._on_failure(partition, KafkaStorageError(f"{partition}: {failure}"))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 from broker_core import errors
@@ -12,12 +12,15 @@ from broker_core.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.server.flusher import Flusher
 from broker_core.server.partition import Partition
+from broker_core.server.storage_watch import StorageWatch
 from broker_core.server.topics import TopicRegistry
+from waylog.background import Rounds, spawn
 
 logger = logging.getLogger(__name__)
 
 #: How long an open file may be idle, give or take as much.
 _PARK_INTERVAL_S: Final = 60.0
+_LOOK_INTERVAL_S: Final = 1.0
 
 
 class Housekeeping:
@@ -29,7 +32,9 @@ class Housekeeping:
         topics: TopicRegistry,
         flusher: Flusher,
         environment: Environment,
+        storage: StorageWatch,
     ) -> None:
+        self._storage = storage
         self._config = config
         self._topics = topics
         self._flusher = flusher
@@ -45,13 +50,16 @@ class Housekeeping:
 
     def start(self) -> None:
         """Begin."""
-        self._tasks = [
-            asyncio.create_task(self._flush_by_time()),
-            asyncio.create_task(self._retain()),
-            asyncio.create_task(self._park()),
-        ]
-        if self._config.cleaner_enable:
-            self._tasks.append(asyncio.create_task(self._compact()))
+        config = self._config
+        self._every(config.flush_scheduler_interval_ms / 1000, "flush by time", self._flush_by_time)
+        self._every(config.retention_check_interval_ms / 1000, "retention", self._retain)
+        self._every(_LOOK_INTERVAL_S, "looking for room on the disk", self._look)
+        self._every(_PARK_INTERVAL_S, "closing idle files", self._park)
+        if config.cleaner_enable:
+            self._every(config.cleaner_backoff_ms / 1000, "compaction", self._compact)
+
+    def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(spawn(Rounds(name).run(interval_s, work), name))
 
     async def close(self) -> None:
         """End; what runs is finished."""
@@ -61,10 +69,7 @@ class Housekeeping:
         self._executor.shutdown()
 
     async def _flush_by_time(self) -> None:
-        interval_s = self._config.flush_scheduler_interval_ms / 1000
-        while True:
-            await asyncio.sleep(interval_s)
-            self.flush_due(int(self._clock.monotonic() * 1000))
+        self.flush_due(int(self._clock.monotonic() * 1000))
 
     def flush_due(self, now_ms: int) -> None:
         """Flush what has been waiting for `flush.ms`, and logs that have closed a segment."""
@@ -79,10 +84,11 @@ class Housekeeping:
                 self._flusher.request(partition)
         self._dirty_since = dirty
 
+    async def _look(self) -> None:
+        self._storage.look()
+
     async def _park(self) -> None:
-        while True:
-            await asyncio.sleep(_PARK_INTERVAL_S)
-            self.park_idle()
+        self.park_idle()
 
     def park_idle(self) -> None:
         """Close the files of logs that have not been written since the last call."""
@@ -94,17 +100,13 @@ class Housekeeping:
         self._ends = ends
 
     async def _retain(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.retention_check_interval_ms / 1000)
-            for partition in list(self._topics.partitions()):
-                await self._run(partition, "retention", partition.log.apply_retention)
+        for partition in list(self._topics.partitions()):
+            await self._run(partition, "retention", partition.log.apply_retention)
 
     async def _compact(self) -> None:
-        while True:
-            await asyncio.sleep(self._config.cleaner_backoff_ms / 1000)
-            for partition in list(self._topics.partitions()):
-                if partition.log.config.compacts:
-                    await self._run(partition, "compaction", partition.log.compact)
+        for partition in list(self._topics.partitions()):
+            if partition.log.config.compacts:
+                await self._run(partition, "compaction", partition.log.compact)
 
     async def _run(self, partition: Partition, what: str, work: Callable[[int], object]) -> None:
         if partition.deleted:
@@ -116,3 +118,6 @@ class Housekeeping:
         except errors.BrokerError as error:
             if not partition.deleted:
                 logger.error("%s of %s: %s", what, partition, error)
+        except Exception:
+            # The other partitions, whose logs may be well, have their turn all the same.
+            logger.exception("%s of %s failed", what, partition)

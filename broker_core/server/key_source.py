@@ -10,6 +10,7 @@ from urllib.error import URLError
 from urllib.request import urlopen
 
 from broker_core.security.access_tokens import TokenValidator
+from waylog.background import spawn
 
 logger = logging.getLogger(__name__)
 
@@ -30,7 +31,7 @@ class KeySource:
     async def start(self) -> None:
         """Read once, and go on reading. Where nothing can be read yet, nobody can log in yet."""
         await self._load()
-        self._task = asyncio.create_task(self._refresh())
+        self._task = spawn(self._refresh(), f"reading {self._settings.keys_url}")
 
     async def close(self) -> None:
         """Stop."""
@@ -62,6 +63,9 @@ class KeySource:
             count = self._validator.load_keys(document)
         except (URLError, OSError, ValueError) as error:
             logger.error("the keys of access tokens cannot be read from %s: %s", url, error)
+            return False
+        except Exception:
+            logger.exception("the keys of access tokens cannot be read from %s", url)
             return False
         logger.info("%d keys of access tokens read from %s", count, url)
         return True

@@ -6,6 +6,7 @@ and APIs; of topics and groups at most `LABELS_MAX` are named, the others share 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
@@ -135,17 +136,19 @@ class _Collector:
         if self._broker.replication is None:
             return
         replicas = self._broker.replication.replicas
+        # Who does not hear of the controller does not know who is in sync any more.
+        is_known = "controller" not in self._broker.problems()
         for name, text, value in (
             ("led_partitions", "Partitions that this broker leads.", replicas.led),
             (
                 "under_replicated_partitions",
                 "Led partitions with a replica that is not in sync.",
-                replicas.under_replicated,
+                replicas.under_replicated if is_known else math.nan,
             ),
             (
                 "under_min_isr_partitions",
                 "Led partitions with too few replicas in sync to take records with acks=all.",
-                replicas.under_min_isr,
+                replicas.under_min_isr if is_known else math.nan,
             ),
         ):
             yield GaugeMetricFamily(_PREFIX + name, text, value=value)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
@@ -23,14 +23,19 @@ _HTML: Final = "text/html; charset=utf-8"
 
 
 class MetricsServer:
-    """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML."""
+    """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML.
+
+    `problems` says what keeps the broker from serving, by part.
+    """
 
     def __init__(
         self,
         render: Callable[[], tuple[str, bytes]],
+        problems: Callable[[], Mapping[str, str]],
         page: Callable[[], bytes] | None = None,
     ) -> None:
         self._render = render
+        self._problems = problems
         self._page = page
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
@@ -74,8 +79,11 @@ class MetricsServer:
         elif path == b"/metrics":
             kind, body = self._render()
             status = "200 OK"
-        elif path == b"/healthz":
-            status, kind, body = "200 OK", _PLAIN, b"ok\n"
+        elif path in {b"/healthz", b"/readyz"}:
+            problems = self._problems()
+            lines = [f"{part}: {reason}\n" for part, reason in problems.items()] or ["ok\n"]
+            status = "503 Service Unavailable" if problems else "200 OK"
+            kind, body = _PLAIN, "".join(lines).encode()
         elif path == b"/" and self._page is not None:
             status, kind, body = "200 OK", _HTML, self._page()
         else:

@@ -22,6 +22,7 @@ from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.protocol.schema import Api
 from broker_core.security.sasl_client import SaslCredentials, client_exchange
 from broker_core.security.scram import AuthenticationFailed
+from waylog.background import spawn
 from waylog.config import Endpoint
 
 logger = logging.getLogger(__name__)
@@ -148,7 +149,7 @@ class Peer:
             return
         self._unsent.append(frame)
         if self._connecting is None:
-            self._connecting = asyncio.get_running_loop().create_task(self._connect())
+            self._connecting = spawn(self._connect(), f"connecting to {self}")
 
     def _frame(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> bytes:
         self._correlation_id += 1
@@ -194,11 +195,14 @@ class Peer:
                 if self._login is not None:
                     self._joining = connection
                     await self._log_in(connection, self._login)
-        except (OSError, TimeoutError, AuthenticationFailed) as error:
+        except Exception as error:
             if isinstance(error, AuthenticationFailed):
                 logger.error("%s does not let this node in: %s", self, error)
-            else:
+            elif isinstance(error, OSError | TimeoutError):
                 logger.debug("%s cannot be reached: %s", self, error)
+            else:
+                # The next request tries again.
+                logger.exception("%s cannot be asked", self)
             if connection.transport is not None:
                 connection.transport.abort()
             self._connecting = self._joining = None
@@ -272,16 +276,20 @@ class Peer:
     def _renew(self) -> None:
         self._renewal = None
         if self._connection is not None:
-            self._renewing = asyncio.get_running_loop().create_task(
-                self._log_in_again(self._connection)
-            )
+            self._renewing = spawn(self._log_in_again(self._connection), f"login to {self}")
 
     async def _log_in_again(self, connection: _Connection) -> None:
         assert self._login is not None
         try:
             await self._log_in(connection, self._login)
-        except (OSError, AuthenticationFailed) as error:
-            logger.warning("%s: the login cannot be renewed: %s", self, error)
+        except Exception as error:
+            is_expected = isinstance(error, OSError | AuthenticationFailed)
+            logger.warning(
+                "%s: the login cannot be renewed: %s",
+                self,
+                error,
+                exc_info=None if is_expected else error,
+            )
             if connection.transport is not None:
                 connection.transport.abort()
 

@@ -43,6 +43,7 @@ from broker_core.server.share_coordinator import ShareCoordinator
 from broker_core.server.share_groups import ShareGroups
 from broker_core.server.share_partitions import SharePartitions
 from broker_core.server.share_states import ShareStates
+from broker_core.server.storage_watch import StorageWatch
 from broker_core.server.throttling import Throttling
 from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
@@ -75,6 +76,8 @@ class Broker:
         #: None where this broker is a cluster of its own.
         self.cluster: Cluster | None = None
         self.cluster_id = ""
+        #: Told by handlers of writes that the disk refuses.
+        self.storage = StorageWatch(config.log_dir, environment)
         self._closed = False
         self.clock = environment.clock
         self._environment = environment
@@ -121,7 +124,9 @@ class Broker:
             self.replication.start()
         self.fetch_sessions = FetchSessions(config.fetch_session_slots, environment.randomness)
         self.replica_sessions = ReplicaSessions(self, self._is_registered)
-        self._housekeeping = Housekeeping(config, self.topics, self.flusher, environment)
+        self._housekeeping = Housekeeping(
+            config, self.topics, self.flusher, environment, self.storage
+        )
 
     def _load(self) -> None:
         """Read what a broker keeps that is a cluster of its own."""
@@ -172,7 +177,7 @@ class Broker:
         from broker_core.server.cluster.membership import Cluster
         from broker_core.server.cluster.producer_id_blocks import ProducerIdBlocks
 
-        self.cluster = Cluster(self, self.config, self._environment, self._cannot_go_on)
+        self.cluster = Cluster(self, self.config, self._environment, self.cannot_go_on)
         self.view = ImageView(self.cluster)
         self.producer_ids = ProducerIdBlocks(self.config.node_id, self.cluster)
         self.cluster.subscribers.append(BrokerImageSync(self, self._environment).apply)
@@ -201,9 +206,18 @@ class Broker:
             await self._unless_failed(self.cluster.lifecycle.begin())
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
-            self.metrics_server = MetricsServer(renderer(self), self._status_page())
+            self.metrics_server = MetricsServer(renderer(self), self.problems, self._status_page())
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
+
+    def problems(self) -> dict[str, str]:
+        """What keeps this broker from serving, by part; empty where nothing does."""
+        found = {
+            "storage": self.storage.reason,
+            "controller": None if self.cluster is None else self.cluster.lifecycle.trouble,
+            "process": str(self.failed.exception()) if self.failed.done() else None,
+        }
+        return {part: reason for part, reason in found.items() if reason is not None}
 
     def _status_page(self) -> Callable[[], bytes] | None:
         cluster = self.cluster
@@ -247,6 +261,8 @@ class Broker:
             self.topics.close()
         except errors.KafkaStorageError as error:
             logger.error("the shutdown is not clean: %s", error)
+        except Exception:
+            logger.exception("the shutdown is not clean")
         else:
             if self.cluster is not None and not self.failed.done():
                 self.cluster.lifecycle.life.end()
@@ -363,7 +379,8 @@ class Broker:
 
     # ------------------------------------------------------------------------------------- inside
 
-    def _cannot_go_on(self, error: Exception) -> None:
+    def cannot_go_on(self, error: Exception) -> None:
+        """The broker has to end: `failed` is set."""
         if not self.failed.done():
             self.failed.set_exception(error)
             if self.cluster is not None:
@@ -372,11 +389,12 @@ class Broker:
     def storage_failed(self, partition: Partition, error: errors.BrokerError) -> None:
         """A partition cannot be written: the broker ends, and where there are others they lead."""
         partition.fail(errors.KafkaStorageError.code)
+        self.storage.failed(error)
         if not self.failed.done():
             # The kernel may have dropped what it could not write: only a new start, which reads
             # what is really there, knows again what is stored.
             logger.critical("%s: %s; the broker stops", partition, error)
-            self._cannot_go_on(error)
+            self.cannot_go_on(error)
 
 
 def _authorizer(config: BrokerConfig) -> Authorizer | None:

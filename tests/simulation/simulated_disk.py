@@ -270,6 +270,9 @@ class SimulatedDisk:
     def remove_directory(self, directory: Path) -> None:
         self._directories.discard(directory)
 
+    def free_bytes(self, directory: Path) -> int | None:
+        return None
+
     def fsync_directory(self, directory: Path) -> None:
         self.step()
         self.check_sync()

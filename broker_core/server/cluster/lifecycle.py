@@ -16,10 +16,13 @@ from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from broker_core.server.cluster.broker_life import BrokerLife
 from broker_core.server.cluster.channel import ControllerChannel
+from waylog.background import spawn
 
 logger = logging.getLogger(__name__)
 
 _RETRY_S: Final = 0.1
+#: A controller that has not answered for so long, or for two heartbeats, is missed.
+_SILENT_S_MIN: Final = 1.5
 #: A broker that is told to stop waits this long for a controller that answers; without a quorum
 #: (all brokers are told to stop) there is none.
 _SHUTDOWN_S: Final = 3.0
@@ -40,6 +43,10 @@ class BrokerLifecycle:
         self._channel = channel
         self._image = image
         self._new_uuid = environment.new_uuid
+        self._now = environment.clock.monotonic
+        # When a controller last answered a heartbeat.
+        self._heard_at = self._now()
+        self._is_silent = False
         #: What the next process of this broker is told of this one.
         self.life = BrokerLife(config.log_dir, environment)
         #: Tells this process from others that were this broker.
@@ -57,6 +64,37 @@ class BrokerLifecycle:
     def is_fenced(self) -> bool:
         """Whether the controller believes that this broker does not serve."""
         return not self._unfenced.is_set()
+
+    @property
+    def trouble(self) -> str | None:
+        """Why others may lead what this broker led, for people; None where it serves."""
+        silent_s = self._now() - self._heard_at
+        if silent_s > self._silent_s_max:
+            return f"no controller has answered for {silent_s:.0f} s, this broker may be fenced"
+        if self.is_fenced:
+            return "this broker is fenced"
+        return None
+
+    @property
+    def _silent_s_max(self) -> float:
+        return max(_SILENT_S_MIN, 2 * self._config.heartbeat_interval_ms / 1000)
+
+    def _heard(self, answer: dict[str, Any] | None) -> None:
+        now = self._now()
+        silent_s = now - self._heard_at
+        if answer is not None:
+            self._heard_at = now
+            if self._is_silent:
+                self._is_silent = False
+                logger.warning("a controller answers again, after %.1f s", silent_s)
+        elif silent_s > self._silent_s_max and not self._is_silent:
+            self._is_silent = True
+            logger.warning(
+                "no controller has answered for %.1f s: after %.1f s others lead what this broker "
+                "leads, where a majority of the controllers is running",
+                silent_s,
+                self._config.session_timeout_ms / 1000,
+            )
 
     async def register(self, listeners: Sequence[ListenerAddress], cluster_id: str) -> None:
         """Register; returns when the controller has accepted. Raises InconsistentClusterId."""
@@ -103,7 +141,8 @@ class BrokerLifecycle:
 
     async def begin(self) -> None:
         """Begin heartbeats; returns when the broker may serve."""
-        self._heartbeats = asyncio.get_running_loop().create_task(self._beat())
+        self._heard_at = self._now()
+        self._heartbeats = spawn(self._beat(), "heartbeats")
         await self._unfenced.wait()
 
     def beat_now(self) -> None:
@@ -125,6 +164,7 @@ class BrokerLifecycle:
                 },
                 timeout_s=interval_s,
             )
+            self._heard(answer)
             if answer is not None:
                 await self._take(answer)
             try:

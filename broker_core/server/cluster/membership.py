@@ -54,6 +54,7 @@ Subscriber = Callable[[ClusterImage, ImageChanges], None]
 
 #: A broker that finds no controller says so after this long, again and again.
 _PATIENCE_S: Final = 10.0
+_PATIENCE_FIRST_S: Final = 3.0
 #: Clients are told of a broker so long after it has gone. librdkafka gives up a broker that is no
 #: longer named, and with it for a second the partitions that were to move elsewhere meanwhile.
 _FAREWELL_S: Final = 5.0
@@ -130,12 +131,14 @@ class Cluster:
 
     async def _progressed(self) -> None:
         self._progress.clear()
+        patience_s = _PATIENCE_FIRST_S
         while True:
             try:
-                async with asyncio.timeout(_PATIENCE_S):
+                async with asyncio.timeout(patience_s):
                     await self._progress.wait()
                 return
             except TimeoutError:
+                patience_s = _PATIENCE_S
                 logger.warning(
                     "no majority of the controllers answers yet: %s (controller.quorum.voters)",
                     ", ".join(f"{node} at {place}" for node, place in self._config.voters),

@@ -184,14 +184,14 @@ class QuorumShell:
 
     def decide(self, action: Callable[[Controller], None], decided: Decided) -> None:
         """See `MetadataNode.decide`. Raises NotController, and what the action raises."""
-        refusals: list[errors.BrokerError] = []
+        refusals: list[Exception] = []
 
         def perform() -> None:
             try:
                 self.node.decide(action, decided)
-            except errors.KafkaStorageError:
+            except _FATAL:
                 raise
-            except errors.BrokerError as refusal:
+            except Exception as refusal:
                 refusals.append(refusal)
 
         self._perform(perform)
@@ -201,11 +201,18 @@ class QuorumShell:
             raise refusals[0]
 
     def receive(self, request: Request, answered: Answered) -> None:
-        """Another node asks."""
+        """Another node asks; raises what its request is the reason of."""
+        refusals: list[Exception] = []
 
         def perform() -> None:
             replica = self.node.replica
-            answer = replica.handle(request, self._loop.time())
+            try:
+                answer = replica.handle(request, self._loop.time())
+            except _FATAL:
+                raise
+            except Exception as refusal:
+                refusals.append(refusal)
+                return
             if isinstance(request, FetchRequest) and isinstance(answer, FetchAnswer):
                 quiet = not (answer.entries or answer.diverging or answer.snapshot)
                 if quiet and not replica.has_news(request):
@@ -218,6 +225,8 @@ class QuorumShell:
             answered(answer)
 
         self._perform(perform)
+        if refusals:
+            raise refusals[0]
 
     def _answer_fetch(self, request: FetchRequest) -> None:
         waiting = self._fetches.pop(request, None)
@@ -236,8 +245,9 @@ class QuorumShell:
             self._has_happened = True
             action()
             self._settle()
-        except _FATAL as error:
-            logger.critical("the metadata log: %s", error)
+        except Exception as error:
+            is_expected = isinstance(error, _FATAL)
+            logger.critical("the metadata log: %s", error, exc_info=None if is_expected else error)
             # What it holds may not be on the medium. Nobody must hear of it: not as a fetch's
             # position, not as a vote, not as an answer.
             self._end()

@@ -33,6 +33,7 @@ def status_page(cluster: Cluster, node_id: int) -> bytes:
     offline = sum(not image.is_active(partition.leader) for _, _, partition in behind)
     body = [
         f"<h1>Cluster {escape(image.cluster_id or 'unknown')}</h1>",
+        *_trouble(cluster),
         f"<p>As broker {node_id} knows it: {len(partitions)} partitions, "
         f"{len(behind) - offline} under-replicated, {offline} without a leader.</p>",
         "<h2>Brokers</h2>",
@@ -50,6 +51,12 @@ def status_page(cluster: Cluster, node_id: int) -> bytes:
     title = "<!doctype html><meta charset=utf-8><title>Waylog cluster</title>"
     head = f"{title}<style>{_STYLE}</style>"
     return (head + "\n".join(body) + "\n").encode()
+
+
+def _trouble(cluster: Cluster) -> Iterable[str]:
+    trouble = cluster.lifecycle.trouble
+    if trouble is not None:
+        yield f"<p><b>Not up to date: {escape(trouble)}.</b> What follows held before.</p>"
 
 
 def _table(names: Iterable[str], rows: Iterable[Iterable[object]]) -> str:

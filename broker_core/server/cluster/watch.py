@@ -14,6 +14,7 @@ from typing import Final
 from broker_core import errors
 from broker_core.server.cluster.quorum_shell import QuorumShell
 from broker_core.server.request import Request
+from waylog.background import spawn
 
 logger = logging.getLogger(__name__)
 
@@ -71,7 +72,7 @@ class BrokerWatch:
         self._probe(broker_id)
 
     def _probe(self, broker_id: int) -> None:
-        task = asyncio.get_running_loop().create_task(self._look(broker_id))
+        task = spawn(self._look(broker_id), f"looking for broker {broker_id}")
         self._probes.add(task)
         task.add_done_callback(self._probes.discard)
 

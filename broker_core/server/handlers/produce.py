@@ -172,6 +172,8 @@ class _Produce:
 
     def _refuse(self, topic: str, result: dict[str, Any], refusal: errors.BrokerError) -> None:
         self._acknowledgement.has_failed = True
+        if isinstance(refusal, errors.KafkaStorageError):
+            self._broker.storage.failed(refusal)
         result["error_code"] = refusal.code
         result["error_message"] = str(refusal)
         if isinstance(refusal, errors.InvalidRecord):
@@ -179,7 +181,7 @@ class _Produce:
                 {"batch_index": index, "batch_index_error_message": reason}
                 for index, reason in refusal.record_errors
             ]
-        if not self._failed:
+        if not self._failed and not isinstance(refusal, errors.KafkaStorageError):
             # One line a request: it may name thousands of partitions.
             logger.info(
                 "produce to %s-%d by %s is refused: %s",

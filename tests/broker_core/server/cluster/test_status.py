@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
+
+import pytest
+
 from broker_core.server.runtime import Broker
-from tests.broker_core.server.cluster.conftest import StartTrio
+from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio
 from tests.broker_core.server.cluster.test_cluster import Connect, create
 from tests.broker_core.server.test_metrics import get, values
 
@@ -38,3 +43,31 @@ async def test_metrics_and_page_name_the_quorum_and_what_is_under_replicated(
     assert "t-1--0" in text
     assert sum([(await values(each))["under_replicated_partitions",] for each in
                 trio.brokers.values()]) == 3  # fmt: skip
+
+
+async def test_a_broker_without_a_controller_says_so_soon_and_claims_nothing_of_replicas(
+    start_trio: StartTrio, caplog: pytest.LogCaptureFixture
+) -> None:
+    trio = await start_trio(metrics_listener="127.0.0.1:0")
+    alone, *others = trio.brokers
+    health = b"GET /healthz HTTP/1.1\r\n\r\n"
+    assert "200 OK" in await get(trio.brokers[alone], health)
+    assert (await values(trio.brokers[alone]))["under_replicated_partitions",] == 0
+    await trio.stop(*others)
+    began = asyncio.get_running_loop().time()
+    async with asyncio.timeout(TIMEOUT_S):
+        while "503" not in (said := await get(trio.brokers[alone], health)):
+            await asyncio.sleep(0.05)
+    took_s = asyncio.get_running_loop().time() - began
+    assert "controller: " in said
+    assert "Not up to date: " in await page(trio.brokers[alone])
+    assert math.isnan((await values(trio.brokers[alone]))["under_replicated_partitions",])
+    async with asyncio.timeout(TIMEOUT_S):
+        while "no controller has answered for" not in caplog.text:
+            await asyncio.sleep(0.05)
+    assert took_s < 10, took_s
+    await trio.start(others[0])
+    async with asyncio.timeout(TIMEOUT_S):
+        while "200 OK" not in await get(trio.brokers[alone], health):
+            await asyncio.sleep(0.05)
+    assert "a controller answers again" in caplog.text

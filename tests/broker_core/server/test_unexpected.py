@@ -1,0 +1,160 @@
+"""Failures that nobody has foreseen: they are told to who waits, and end what cannot be trusted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from broker_core import errors
+from broker_core.environment import Environment, File, SystemDisk
+from broker_core.protocol.definitions import PRODUCE
+from broker_core.protocol.records import build_batch
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, produce_body
+from tests.small_disk import small_disk
+
+Start = Callable[..., Awaitable[Broker]]
+Connect = Callable[[Broker], Awaitable[RawClient]]
+
+
+def batch(value: bytes = b"v") -> bytes:
+    return bytes(build_batch([(1_700_000_000_000, b"k", value, ())]))
+
+
+class FailingFile:
+    """A file that cannot be synced where its disk says so."""
+
+    def __init__(self, file: File, disk: FailingDisk, path: Path) -> None:
+        self._file = file
+        self._disk = disk
+        self._path = path
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._file, name)
+
+    def fdatasync(self) -> None:
+        self._disk.check(self._path, self._disk.fails)
+        self._file.fdatasync()
+
+
+class FailingDisk(SystemDisk):
+    """A disk that fails for some files, with any exception."""
+
+    def __init__(self) -> None:
+        #: What becomes of syncs, and of removals, by the pattern of the path.
+        self.fails: dict[str, Exception] = {}
+        self.fails_to_remove: dict[str, Exception] = {}
+
+    @staticmethod
+    def check(path: Path, fails: dict[str, Exception]) -> None:
+        for pattern, error in fails.items():
+            if path.match(pattern):
+                raise error
+
+    def open(self, path: Path, *, create: bool = False, writable: bool = False) -> File:
+        file = super().open(path, create=create, writable=writable)
+        return cast(File, FailingFile(file, self, path))
+
+    def remove(self, path: Path) -> None:
+        self.check(path, self.fails_to_remove)
+        super().remove(path)
+
+
+def result(answer: dict[str, Any]) -> int:
+    code: int = answer["responses"][0]["partition_responses"][0]["error_code"]
+    return code
+
+
+@pytest.mark.parametrize(
+    "error",
+    [OSError(28, "No space left on device"), OSError(5, "Input/output error"), RuntimeError("?")],
+    ids=["full", "broken", "a bug"],
+)
+async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
+    start: Start, connect: Connect, error: Exception
+) -> None:
+    disk = FailingDisk()
+    broker = await start(Environment(Environment.real().clock, disk))
+    broker.create_topic("t", 1, {})
+    broker.create_topic("other", 1, {})
+    client = await connect(broker)
+    assert result(await client.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+    disk.fails["t-0/*.log"] = error
+    code = result(await client.call(PRODUCE, 8, produce_body("t", batch())))
+    assert code == errors.KafkaStorageError.code
+    async with asyncio.timeout(10):
+        await asyncio.wait((broker.failed,))
+    assert broker.failed.exception() is not None
+    assert "process" in broker.problems()
+    # Until it has ended, what is well goes on.
+    assert result(await client.call(PRODUCE, 8, produce_body("other", batch()))) == errors.NONE
+
+
+async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    disk = FailingDisk()
+    disk.fails_to_remove["bad-0/*.log"] = RuntimeError("nobody has thought of this")
+    environment = Environment(Environment.real().clock, disk)
+    broker = await start(environment, log_retention_check_interval_ms="20")
+    settings = {"retention.ms": "60000", "segment.bytes": "200"}
+    for name in ("bad", "good"):
+        (partition,) = broker.create_topic(name, 1, settings).partitions
+        for i in range(20):
+            partition.append(build_batch([(1_000, b"k", b"%d" % i, ())]), broker.now_ms())
+        broker.flusher.request(partition)
+    good = broker.topics.get("good")
+    assert good is not None
+    async with asyncio.timeout(10):
+        while good.partitions[0].log.log_start_offset < 15:
+            await asyncio.sleep(0.01)
+    assert "nobody has thought of this" in caplog.text
+    assert not broker.failed.done()
+    disk.fails_to_remove.clear()
+
+
+async def health(broker: Broker) -> tuple[int, str]:
+    endpoint = broker.metrics_endpoint
+    assert endpoint is not None
+    reader, writer = await asyncio.open_connection(endpoint.host, endpoint.port)
+    writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+    head, _, body = (await asyncio.wait_for(reader.read(), 10)).decode().partition("\r\n\r\n")
+    writer.close()
+    return int(head.split()[1]), body
+
+
+async def test_a_full_disk_is_told_once_and_over_when_there_is_room(
+    start: Start, connect: Connect, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with small_disk(tmp_path / "disk", 16 * 1024 * 1024) as disk:
+        broker = await start(log_dirs=str(disk.folder / "logs"), metrics_listener="127.0.0.1:0")
+        broker.create_topic("t", 1, {})
+        client = await connect(broker)
+        assert result(await client.call(PRODUCE, 8, produce_body("t", batch()))) == errors.NONE
+        assert await health(broker) == (200, "ok\n")
+        disk.fill()
+        large = batch(bytes(8192))
+        for _ in range(20):
+            code = result(await client.call(PRODUCE, 8, produce_body("t", large)))
+            assert code == errors.KafkaStorageError.code
+        async with asyncio.timeout(20):
+            while (await health(broker))[0] == 200:
+                await asyncio.sleep(0.05)
+        status, text = await health(broker)
+        assert status == 503
+        assert f"storage: no room left in {disk.folder / 'logs'}: 0 B free" in text
+        said = [each for each in caplog.records if "No space left" in each.getMessage()]
+        assert len(said) == 1
+        assert "Traceback" not in caplog.text
+        disk.free()
+        async with asyncio.timeout(30):
+            while (await health(broker))[0] != 200:
+                await asyncio.sleep(0.05)
+        assert result(await client.call(PRODUCE, 8, produce_body("t", large))) == errors.NONE
+        assert not broker.failed.done()
+        assert "can be written again" in caplog.text
+        await broker.close()

@@ -1,0 +1,119 @@
+"""A gateway says what of it is not ready, and is ready again without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.contract.broker_process import BrokerProcess
+from tests.gateway.running import Gateway, Login
+from tests.small_disk import SmallDisk, small_disk
+from waylog.kafka import ensure_topics
+
+FIX = {"device": "phone", "lat": 47.1, "lon": 9.5}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", 32 * 1024 * 1024) as disk:
+        yield disk
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path)
+    process.start()
+    ensure_topics(process.bootstrap_servers)
+    yield process
+    process.stop()
+
+
+async def readiness(gateway: Gateway) -> tuple[int, Any]:
+    async with gateway.client() as client, client.get("/readyz") as answer:
+        return answer.status, await answer.json()
+
+
+async def until_ready(gateway: Gateway, *, ready: bool, timeout_s: float = 30) -> Any:
+    async with asyncio.timeout(timeout_s):
+        while True:
+            status, body = await readiness(gateway)
+            if (status == 200) == ready:
+                return body
+            await asyncio.sleep(0.1)
+
+
+async def post(gateway: Gateway, login: Login, number: int) -> int:
+    async with (
+        gateway.client(login) as client,
+        client.post("/v1/positions", json=FIX | {"time": 1_700_000_000_000 + number}) as answer,
+    ):
+        return answer.status
+
+
+async def test_a_gateway_without_brokers_is_not_ready_and_says_so(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "gateway").mkdir()
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers)
+    try:
+        assert await readiness(gateway) == (200, {"status": "ready"})
+        # It hangs: its connections stay, and nothing comes.
+        os.kill(broker.pid, signal.SIGSTOP)
+        body = await until_ready(gateway, ready=False)
+        assert body["status"] == "not ready"
+        assert "nothing heard from the log for" in body["parts"]["location"]
+        gateway.process.wait_for("not ready: ")
+        os.kill(broker.pid, signal.SIGCONT)
+        await until_ready(gateway, ready=True)
+        gateway.process.wait_for("ready again")
+        broker.kill()
+        await until_ready(gateway, ready=False)
+        broker.start()
+        await until_ready(gateway, ready=True)
+    finally:
+        gateway.close()
+    assert "Traceback" not in gateway.process.output
+
+
+async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(disk.folder)
+    broker.start()
+    ensure_topics(broker.bootstrap_servers)
+    pid = broker.pid
+    (tmp_path / "gateway").mkdir()
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers)
+    login = gateway.user("anna")
+    try:
+        assert await post(gateway, login, 0) == 200
+        disk.fill()
+        statuses = []
+        for number in range(1, 100):
+            began = time.monotonic()
+            statuses.append(await post(gateway, login, number))
+            if statuses[-1] == 503:
+                break
+        # Not after the ten seconds that a dead leader is given to be replaced.
+        assert statuses[-1] == 503, statuses
+        assert time.monotonic() - began < 8
+        body = await until_ready(gateway, ready=False)
+        assert "its disk may be full" in body["parts"]["appending"]
+        disk.free()
+        await until_ready(gateway, ready=True)
+        async with asyncio.timeout(30):
+            while await post(gateway, login, 1000) != 200:
+                await asyncio.sleep(0.1)
+        assert broker.pid == pid
+        assert sum("no room left in" in line for line in broker.output) == 1
+    finally:
+        gateway.close()
+        broker.stop()
+    assert "Traceback" not in "".join(broker.output) + gateway.process.output
