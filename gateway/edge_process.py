@@ -21,7 +21,7 @@ from gateway.mqtt.edge import NoAddresses, RelayClient
 from gateway.mqtt.keeping import ensure_mapped_topics, open_journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.membership import DoubtingSubmitter, join
-from gateway.mqtt.options import within_file_limit
+from gateway.mqtt.options import within_machine
 from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription
@@ -110,7 +110,7 @@ async def _start(
         address_view=nothing,
         location_view=nothing,
         pusher=pusher,
-        settings=within_file_limit(options.settings),
+        settings=within_machine(options.settings),
         journal=journal,
         mapping=options.mapping,
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),

@@ -29,7 +29,7 @@ from gateway.metrics import GatewayMetrics
 from gateway.metrics_access import MetricsAccess
 from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
-from gateway.mqtt.options import MqttOptions, within_file_limit
+from gateway.mqtt.options import MqttOptions, within_machine
 from gateway.notices import Notices, OncePerMachine, event_of
 from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
@@ -330,7 +330,7 @@ class _Gateway:
             address_view=self.address_view,
             location_view=self.location_view,
             pusher=self.pusher,
-            settings=within_file_limit(options.settings),
+            settings=within_machine(options.settings),
             journal=journal,
             mapping=options.mapping,
             mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),

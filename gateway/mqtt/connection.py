@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Final
 
+from gateway.mqtt.accounts import will_bytes
 from gateway.mqtt.codec import (
     encode_auth,
     encode_connack,
@@ -162,8 +163,20 @@ class Connection(Link):
         longest = settings.keep_alive_max_s
         if packet.version == 5 and longest is not None and not 0 < packet.keep_alive <= longest:
             self.keep_alive_s = longest
+        router = self._router
+        size = will_bytes(packet.will)
+        if size and not router.accounts.has_room(identity.user, size):
+            router.counters["connects_beyond_share"] += 1
+            self.refuse(ReasonCode.QUOTA_EXCEEDED, "your clients hold too much already")
+            return
+        if not router.accounts.connections.take(identity.user):
+            router.counters["connects_beyond_share"] += 1
+            self.refuse(ReasonCode.QUOTA_EXCEEDED, "too many connections of one user")
+            return
+        self.counted_for = identity.user
         self._apply_limits(packet.properties or {})
         self.session, present = self._router.connect(self, packet, identity, now)
+        self.publishes = router.accounts.of(identity.user).publishes
         self.will = packet.will
         self.state = CONNECTED
         self._decoder.packet_bytes_max = settings.packet_bytes_max
@@ -277,6 +290,9 @@ class Connection(Link):
         """The transport is gone."""
         self.state = CLOSED
         self._router.timers.cancel(self)
+        if self.counted_for is not None:
+            self._router.accounts.connections.give_back(self.counted_for)
+            self.counted_for = None
         self._router.connection_lost(self, now)
 
 

@@ -27,9 +27,15 @@ cdef class Hub:
         """What a client gets of a message that may be another user's; None: nothing."""
         return message
 
-    cpdef publish_to(self, list found, Message message, Session publisher, double now):
-        """Keep a message if it is retained, and take it to those who subscribed to its topic."""
+    cpdef publish_to(
+        self, list found, Message message, Session publisher, double now, str owner=None
+    ):
+        """Keep a message if it is retained, and take it to those who subscribed to its topic.
+
+        `owner` is the user whose message it is, where that is not the publisher's.
+        """
         if message.retain:
+            message.owner = publisher.identity.user if publisher is not None else owner
             self.retained.put(message)
         if found:
             self.deliver(message, found, publisher, now)

@@ -297,6 +297,7 @@ class Journal:
             return
         stored = self.stored_message(message)
         stored.worker = self.worker
+        stored.owner = message.owner
         key = _key(RETAINED, message.topic)
         if message.payload or self.shared:
             self._append(key, msgspec.json.encode(stored))
@@ -418,9 +419,7 @@ class Journal:
             delivery = Delivery(message, each.qos, each.retain, each.identifiers)
             if each.packet_id:
                 delivery.released = each.released
-                if session.in_flight is None:
-                    session.in_flight = {}
-                session.in_flight[each.packet_id] = delivery
+                session.restore(each.packet_id, delivery)
             elif not session.enqueue(delivery):
                 self.dropped += 1
 
@@ -451,7 +450,7 @@ class Journal:
         expires_at = None
         if stored.expires is not None:
             expires_at = self._clock() + (stored.expires - self._wall_ms()) / 1000
-        return Message(
+        message = Message(
             stored.topic,
             stored.payload,
             stored.qos,
@@ -460,6 +459,8 @@ class Journal:
             expires_at,
             stored.latest_only,
         )
+        message.owner = stored.owner
+        return message
 
 
 def _alive(session: StoredSession, now_ms: int) -> bool:

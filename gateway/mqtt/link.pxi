@@ -138,6 +138,11 @@ cdef class Link:
         if self._aliases_in is None:
             self._aliases_in = {}
         if packet.topic:
+            self._alias_bytes += len(packet.topic) - len(self._aliases_in.get(alias, ""))
+            if self._alias_bytes > ALIAS_BYTES_MAX:
+                raise RemoteProtocolError(
+                    ReasonCode.QUOTA_EXCEEDED, "topics of aliases are too long together"
+                )
             self._aliases_in[alias] = packet.topic
         elif alias in self._aliases_in:
             packet.topic = self._aliases_in[alias]

@@ -284,6 +284,8 @@ class MqttServer(Shell):
         "offline_sessions": "Sessions of clients that are away.",
         "retained_messages": "Retained messages.",
         "retained_bytes": "Memory of retained messages.",
+        "retained_evicted": "Retained messages that had to go for others.",
+        "held_bytes": "Memory of messages that wait for clients.",
         "publishes_in_flight": "Messages that wait for the log.",
     }
 
@@ -295,6 +297,8 @@ class MqttServer(Shell):
             "offline_sessions": self.router.offline_sessions(),
             "retained_messages": len(self.router.retained),
             "retained_bytes": self.router.retained.size_bytes,
+            "retained_evicted": self.router.retained.evicted,
+            "held_bytes": self.router.accounts.held_bytes,
             "publishes_in_flight": self.in_flight,
         }
 
@@ -466,7 +470,7 @@ class MqttServer(Shell):
     def _forward_will(self, due: WillDue) -> None:
         will, now = due.will, self.time()
         message = message_of(will.topic, will.payload, will.qos, will.retain, will.properties, now)
-        self.router.publish(message, None, now)
+        self.router.publish(message, None, now, due.identity.user)
 
 
 def _new_client_id() -> str:

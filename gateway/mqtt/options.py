@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import os
 import resource
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +15,30 @@ from waylog.config import ConfigError, Endpoint, parse_endpoint
 
 #: Files of a process that are no MQTT connections: the log's, HTTP's, the database's.
 _OTHER_FILES: Final = 1000
+
+_MB: Final = 1024 * 1024
+#: Of the machine's memory, for each of the pools.
+_PART_OF_MEMORY: Final = 8
+_DEFAULTS: Final = Settings()
+#: What an ordinary user may have of what all share (gateway.mqtt.settings).
+_SHARES: Final = (
+    ("connections", "connections of one user", _DEFAULTS.connections_per_user_max),
+    (
+        "sessions",
+        "sessions of one user's clients that are away; the one away longest goes",
+        _DEFAULTS.offline_sessions_per_user_max,
+    ),
+    (
+        "queued",
+        "MB of messages that wait for one user's clients",
+        _DEFAULTS.held_bytes_per_user_max // _MB,
+    ),
+    (
+        "retained",
+        "retained messages of one user; the one not renewed longest goes",
+        _DEFAULTS.retained_messages_per_user_max,
+    ),
+)
 
 
 @dataclass(frozen=True)
@@ -64,6 +89,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "the log before it is acknowledged, e.g. 'plant/+/temperature=plant:{2}'; may be given "
         "several times, the first that matches counts",
     )
+    for name, documentation, default in _SHARES:
+        add(
+            f"--mqtt-{name}-per-user",
+            type=int,
+            metavar="MB" if "MB" in documentation else "N",
+            default=default,
+            help=f"{documentation} (default: %(default)s)",
+        )
+    add(
+        "--mqtt-workers",
+        type=int,
+        default=1,
+        metavar="N",
+        help="how many gateways share the port: each has its part of what a user may have",
+    )
     add(
         "--mqtt-other-server",
         metavar="HOSTS",
@@ -98,6 +138,11 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         raise ConfigError("--tls-client-crl needs --tls-client-ca")
     if arguments.mqtt_keep_alive is not None and not 0 < arguments.mqtt_keep_alive <= 0xFFFF:
         raise ConfigError("--mqtt-keep-alive must be 1 to 65535 s")
+    for name, _, _ in _SHARES:
+        if getattr(arguments, f"mqtt_{name}_per_user") < 1:
+            raise ConfigError(f"--mqtt-{name}-per-user must be 1 or more")
+    if arguments.mqtt_workers < 1:
+        raise ConfigError("--mqtt-workers must be 1 or more")
     return MqttOptions(
         tls=parse_endpoint(arguments.mqtts) if arguments.mqtts else None,
         certificate=arguments.tls_certificate,
@@ -106,6 +151,12 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         client_crl=arguments.tls_client_crl,
         mapping=mapping,
         settings=Settings(
+            users_share=not arguments.open,
+            workers=arguments.mqtt_workers,
+            connections_per_user_max=arguments.mqtt_connections_per_user,
+            offline_sessions_per_user_max=arguments.mqtt_sessions_per_user,
+            held_bytes_per_user_max=arguments.mqtt_queued_per_user * _MB,
+            retained_messages_per_user_max=arguments.mqtt_retained_per_user,
             keep_alive_max_s=arguments.mqtt_keep_alive,
             refusals_explained=arguments.mqtt_refusals == "explained",
             other_server=arguments.mqtt_other_server,
@@ -114,8 +165,30 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
     )
 
 
-def within_file_limit(settings: Settings) -> Settings:
-    """As many connections as this process may hold files, less what it needs for others."""
+def within_machine(settings: Settings) -> Settings:
+    """As much as this machine has: connections by the files a process may hold, memory by RAM.
+
+    With several workers each has its part of the memory, and of what a user may have of it: clients
+    come to any of them. What every worker knows whole, as retained messages, is not divided.
+    """
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     room = max(soft - _OTHER_FILES, soft // 2)
-    return replace(settings, connections_max=room)
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    workers = settings.workers
+
+    def part(value: int) -> int:
+        return max(1, -(-value // workers))
+
+    return replace(
+        settings,
+        connections_max=room,
+        held_bytes_max=part(min(settings.held_bytes_max, memory // _PART_OF_MEMORY)),
+        subscription_bytes_max=part(
+            min(settings.subscription_bytes_max, memory // _PART_OF_MEMORY)
+        ),
+        connections_per_user_max=part(settings.connections_per_user_max),
+        offline_sessions_per_user_max=part(settings.offline_sessions_per_user_max),
+        held_bytes_per_user_max=part(settings.held_bytes_per_user_max),
+        subscription_bytes_per_user_max=part(settings.subscription_bytes_per_user_max),
+        publish_bytes_in_flight_per_user_max=part(settings.publish_bytes_in_flight_per_user_max),
+    )

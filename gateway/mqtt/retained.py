@@ -6,12 +6,15 @@ these messages from the views when somebody subscribes.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Protocol
 
+from gateway.mqtt.acl import ROOTS
 from gateway.mqtt.position_times import is_overtaken
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import has_wildcard, matches
+from gateway.shares import WEIGHT_BYTES, UserShares
 from waylog.sealing import owner_of_mqtt_topic
 
 _ENTRY_BYTES = 300  # of a message's objects, apart from topic and payload
@@ -25,16 +28,34 @@ class RetainedSource(Protocol):
 
 
 class RetainedStore:
-    """The last retained message of each topic, bounded: the one not renewed longest goes first."""
+    """The last retained message of each topic, bounded for each user and for all.
 
-    def __init__(self, messages_max: int, bytes_max: int) -> None:
+    Of a user who has too much the one not renewed longest goes; when all have too much together, of
+    whoever has most.
+    """
+
+    def __init__(
+        self,
+        messages_max: int,
+        bytes_max: int,
+        *,
+        user_messages_max: int | None = None,
+        user_bytes_max: int | None = None,
+    ) -> None:
         self._messages_max = messages_max
         self._bytes_max = bytes_max
-        self._messages: dict[str, Message] = {}  # the one renewed longest ago is first
+        self._user_messages_max = messages_max if user_messages_max is None else user_messages_max
+        self._user_bytes_max = bytes_max if user_bytes_max is None else user_bytes_max
+        self._messages: dict[str, Message] = {}
+        #: Topics of each user, the one renewed longest ago first, and the bytes of their messages.
+        self._of_users: dict[str, OrderedDict[str, None]] = {}
+        self._user_bytes: dict[str, int] = {}
+        self._weights = UserShares()
         # First two levels -> topics, as filters of ordinary users always start with them. Most
         # users have one topic there, which then needs no set.
         self._prefixes: dict[str, str | set[str]] = {}
-        #: Told of every message that is put here, not of those that are taken from elsewhere.
+        #: Told of every message that is put here, not of those that are taken from elsewhere; an
+        #: empty one ends what its topic had.
         self.on_put: Callable[[Message], None] | None = None
         self.size_bytes = 0
         self.evicted = 0
@@ -53,30 +74,61 @@ class RetainedStore:
         """
         if self._is_overtaken(message):
             return
-        self.take(message)
+        evicted = self._take(message)
         if self.on_put is not None:
-            self.on_put(message)
+            for topic in evicted:
+                self.on_put(Message(topic, b""))
+            if message.topic not in evicted:
+                self.on_put(message)
 
     def take(self, message: Message) -> None:
         """The same for a message that is stored elsewhere already."""
-        if self._is_overtaken(message):
-            return
-        previous = self._messages.pop(message.topic, None)
-        if previous is not None:
-            self.size_bytes -= _size(previous)
+        if not self._is_overtaken(message):
+            self._take(message)
+
+    def _take(self, message: Message) -> list[str]:
+        """The topics whose messages had to go for this one."""
+        if message.topic in self._messages:
+            self._remove(message.topic)
         if not message.payload:
-            if previous is not None:
-                self._forget(message.topic)
-            return
+            return []
+        user = message.owner = owner_of(message)
         self._messages[message.topic] = message
-        self.size_bytes += _size(message)
-        if previous is None:
-            self._remember(message.topic)
+        self._of_users.setdefault(user, OrderedDict())[message.topic] = None
+        self._change(user, _size(message))
+        self._remember(message.topic)
+        evicted: list[str] = []
+        while (
+            len(self._of_users.get(user, ())) > self._user_messages_max
+            or self._user_bytes.get(user, 0) > self._user_bytes_max
+        ):
+            evicted.append(self._evict(user))
         while len(self._messages) > self._messages_max or self.size_bytes > self._bytes_max:
-            oldest = next(iter(self._messages))
-            self.size_bytes -= _size(self._messages.pop(oldest))
-            self._forget(oldest)
-            self.evicted += 1
+            evicted.append(self._evict(self._weights.heaviest() or next(iter(self._of_users))))
+        return evicted
+
+    def _evict(self, user: str) -> str:
+        oldest = next(iter(self._of_users[user]))
+        self._remove(oldest)
+        self.evicted += 1
+        return oldest
+
+    def _remove(self, topic: str) -> None:
+        message = self._messages.pop(topic)
+        user = owner_of(message)
+        topics = self._of_users[user]
+        del topics[topic]
+        if not topics:
+            del self._of_users[user]
+        self._change(user, -_size(message))
+        self._forget(topic)
+
+    def _change(self, user: str, size: int) -> None:
+        self.size_bytes += size
+        before = self._user_bytes.pop(user, 0)
+        if before + size:
+            self._user_bytes[user] = before + size
+        self._weights.change(user, (before + size) // WEIGHT_BYTES - before // WEIGHT_BYTES)
 
     def _is_overtaken(self, message: Message) -> bool:
         previous = self._messages.get(message.topic)
@@ -125,6 +177,14 @@ class RetainedStore:
         topics.discard(topic)
         if not topics:
             del self._prefixes[prefix]
+
+
+def owner_of(message: Message) -> str:
+    """Whose share a message is in: its publisher's, or of the user whom an old record names."""
+    if message.owner is not None:
+        return message.owner
+    levels = message.topic.split("/", 2)
+    return levels[1] if levels[0] in ROOTS and len(levels) > 1 else ""
 
 
 def _size(message: Message) -> int:

@@ -7,12 +7,13 @@ send or are to be closed, `wills` are the last messages of clients that went wit
 from __future__ import annotations
 
 import logging
-from collections import Counter
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Set
 from itertools import chain
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway import auth
+from gateway.mqtt.accounts import UserAccounts, subscription_bytes, will_bytes
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
@@ -67,11 +68,19 @@ class Router(Hub):
         now: float,
         rights: DeliveryRights | None = None,
     ) -> None:
-        retained = RetainedStore(settings.retained_messages_max, settings.retained_bytes_max)
+        shared = settings.users_share
+        retained = RetainedStore(
+            settings.retained_messages_max,
+            settings.retained_bytes_max,
+            user_messages_max=settings.retained_messages_per_user_max if shared else None,
+            user_bytes_max=settings.retained_bytes_per_user_max if shared else None,
+        )
         super().__init__(settings, rules, TimerWheel(now), retained, Counter())
         # A client identifier belongs to its user: nobody inherits another's session by its name.
         self.sessions: dict[tuple[str, str], Session] = {}
-        self._offline: dict[Session, None] = {}  # the one away longest is first
+        self._offline: OrderedDict[Session, None] = OrderedDict()  # the one away longest is first
+        #: What each user has of what all share.
+        self.accounts = UserAccounts(settings)
         self._journal: Journal | None = None
         #: What clients may read now.
         self.rights = rights or DeliveryRights(rules)
@@ -95,15 +104,18 @@ class Router(Hub):
                 if identity is None:
                     journal.ended((user, client_id))
                     continue
-                session = self.sessions[(user, client_id)] = Session(
-                    client_id, identity, self.settings
-                )
+                session = self._begin(client_id, identity)
                 self._restore(session, stored, journal)
                 session.expiry_interval_s = stored.expiry_interval_s
                 age_s = 0.0 if stored.connected else journal.age_s(stored)
                 session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
-                self._offline[session] = None
+                self._park(session)
                 self.timers.schedule(session, session.deadline)
+        if journal.dropped:
+            logger.warning(
+                "%d messages that waited for MQTT clients are gone: there is no room for them",
+                journal.dropped,
+            )
         if journal.purged:
             logger.warning(
                 "%d records of %s were removed: no MQTT client can read the names in them",
@@ -143,20 +155,36 @@ class Router(Hub):
                 stored = None
         present = session is not None or stored is not None
         if session is None:
-            session = self.sessions[key] = Session(packet.client_id, identity, self.settings)
+            session = self._begin(packet.client_id, identity)
         self.identify(session, identity)
         if stored is not None and self._journal is not None:
             self._restore(session, stored, self._journal)
-        self._offline.pop(session, None)
+        self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)
         session.will = None  # the client is back before its delay was over
+        session.hold_will(will_bytes(packet.will))
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
         self._changed(session)
         if self.neighbours is not None:
             self.neighbours.connected(key)
         return session, present
+
+    def _begin(self, client_id: str, identity: Identity) -> Session:
+        session = Session(client_id, identity, self.settings)
+        self.sessions[(identity.user, client_id)] = session
+        self.accounts.begin(session)
+        return session
+
+    def _park(self, session: Session) -> None:
+        """The client of a session is away."""
+        self._offline[session] = None
+        self.accounts.of(session.identity.user).offline[session] = None
+
+    def _unpark(self, session: Session) -> None:
+        self._offline.pop(session, None)
+        self.accounts.of(session.identity.user).offline.pop(session, None)
 
     def _restore(self, session: Session, stored: StoredSession, journal: Journal) -> None:
         for each in stored.subscriptions:
@@ -329,18 +357,28 @@ class Router(Hub):
             delay = min(asked, session.expiry_interval_s)
             if not delay:
                 self.wills.append(WillDue(session.identity, will))
+        if not delay:
+            session.hold_will(0)
         if not session.expiry_interval_s:
             self.end(session)
             return
         session.deadline = now + session.expiry_interval_s
         if delay:
             session.will, session.will_at = will, now + delay
-        self._offline[session] = None
+        self._park(session)
         self._changed(session)
         self.timers.schedule(session, session.will_at if delay else session.deadline)
-        if len(self._offline) > self.settings.offline_sessions_max:
-            self.counters["sessions_evicted"] += 1
-            self.end(next(iter(self._offline)))
+        own = self.accounts.of(session.identity.user).offline
+        if len(own) > self.accounts.offline_max:
+            self._evict(own)
+        elif len(self._offline) > self.settings.offline_sessions_max:
+            # Of whoever has more than an equal part, be it the one who came last.
+            many = len(own) * self.accounts.users > self.settings.offline_sessions_max
+            self._evict(own if many else self._offline)
+
+    def _evict(self, offline: OrderedDict[Session, None]) -> None:
+        self.counters["sessions_evicted"] += 1
+        self.end(next(iter(offline)))
 
     def end(self, session: Session) -> None:
         """Forget a session that has no connection."""
@@ -355,8 +393,10 @@ class Router(Hub):
     def _remove(self, session: Session) -> None:
         for subscription in session.subscriptions.values():
             self._drop(subscription)
+            self._let_go(subscription)
         session.subscriptions = {}
         self._offline.pop(session, None)
+        self.accounts.end(session)
         self.timers.cancel(session)
         self.sessions.pop((session.identity.user, session.client_id), None)
 
@@ -374,6 +414,7 @@ class Router(Hub):
         if session.will is not None and session.will_at <= now:
             self.wills.append(WillDue(session.identity, session.will))
             session.will = None
+            session.hold_will(0)
         if session.deadline <= now:
             self.end(session)
             return
@@ -410,8 +451,17 @@ class Router(Hub):
             and len(session.subscriptions) >= self.settings.subscriptions_per_session_max
         ):
             return ReasonCode.QUOTA_EXCEEDED, None
+        size = subscription_bytes(request.topic_filter)
+        filters = sum(map(len, session.subscriptions)) + len(request.topic_filter)
+        if (
+            filters > self.settings.filter_bytes_per_session_max
+            or not self.accounts.subscriptions.take(session.identity.user, size)
+        ):
+            self.counters["subscriptions_beyond_share"] += 1
+            return ReasonCode.QUOTA_EXCEEDED, None
         if existing is not None:
             self._drop(existing)
+            self._let_go(existing)
         subscription = Subscription(
             session,
             request.topic_filter,
@@ -423,6 +473,7 @@ class Router(Hub):
             share=None if share is None else self._group_name(session, share),
         )
         subscription.reaches_friends = self.rules.reaches_friends(session.identity, granted)
+        subscription.size = size
         session.subscriptions[request.topic_filter] = subscription
         self._add(subscription)
         self._changed(session)
@@ -451,6 +502,13 @@ class Router(Hub):
         self.subscriptions.remove(subscription)
         self._announce(subscription, False)
 
+    def _let_go(self, subscription: Subscription) -> None:
+        """A subscription is over: its user holds nothing of it any more."""
+        if subscription.size:
+            user = subscription.session.identity.user
+            self.accounts.subscriptions.give_back(user, subscription.size)
+            subscription.size = 0
+
     def _announce(self, subscription: Subscription, wanted: bool) -> None:
         # Of shared subscriptions the worker that has the views chooses the member.
         if self.watch is not None and subscription.share is None:
@@ -464,6 +522,7 @@ class Router(Hub):
         if subscription is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
         self._drop(subscription)
+        self._let_go(subscription)
         session.forget_retained(topic_filter)
         self._changed(session)
         return ReasonCode.SUCCESS
@@ -513,9 +572,14 @@ class Router(Hub):
 
     # --- messages -------------------------------------------------------------------------------
 
-    def publish(self, message: Message, publisher: Session | None, now: float) -> None:
-        """Keep a message if it is retained, and take it to all who subscribed to its topic."""
-        self.publish_to(self.subscriptions.match(message.topic), message, publisher, now)
+    def publish(
+        self, message: Message, publisher: Session | None, now: float, owner: str | None = None
+    ) -> None:
+        """Keep a message if it is retained, and take it to all who subscribed to its topic.
+
+        `owner` is the user whose message it is, where there is no publisher.
+        """
+        self.publish_to(self.subscriptions.match(message.topic), message, publisher, now, owner)
 
     def close_all(self, reason_code: ReasonCode, text: str) -> None:
         """Ask every connection to end."""

@@ -19,11 +19,29 @@ cdef class Message:
     cdef public int qos
     cdef public bint retain
     cdef public bint latest_only
+    cdef public str owner       # whose share it is in, of a retained message
     cdef public dict properties
     cdef public object expires_at
     cdef public object told
 
     cpdef bint expired(self, double now)
+
+
+cdef class Pool:
+    cdef readonly Py_ssize_t total
+    cdef readonly Py_ssize_t each
+    cdef public Py_ssize_t used
+
+
+cdef class Account:
+    cdef readonly Pool pool
+    cdef readonly Py_ssize_t held
+    cdef public dict waiting        # whoever is not read because of it, or None
+
+    cpdef bint take(self, Py_ssize_t amount)
+    cpdef hold(self, Py_ssize_t amount)
+    cpdef give_back(self, Py_ssize_t amount)
+    cdef bint is_full(self)
 
 
 cdef class Delivery:
@@ -33,6 +51,7 @@ cdef class Delivery:
     cdef public bint dup
     cdef public bint released
     cdef public list identifiers
+    cdef Py_ssize_t held            # of its user's account
 
 
 cdef class Session:
@@ -50,6 +69,10 @@ cdef class Session:
     cdef public dict in_flight
     cdef public object queue
     cdef public Py_ssize_t queued_bytes
+    cdef readonly Py_ssize_t in_flight_bytes
+    cdef readonly Py_ssize_t held_bytes
+    cdef public Account account     # None: nothing is counted
+    cdef public Py_ssize_t will_bytes
     cdef public set received
     cdef public set receiving
     cdef dict _repeated             # or None
@@ -66,6 +89,8 @@ cdef class Session:
     cdef int _send(self, Delivery delivery, double now) except -1
     cdef bint _transmit(self, int packet_id, Delivery delivery, double now) except -1
     cdef bint _enqueue(self, Delivery delivery) except -1
+    cdef bint _take(self, Delivery delivery, bint forced) except -1
+    cdef int _let_go(self, Delivery delivery) except -1
     cdef int _repeat(self, Link link, Publish packet, double now) except -1
     cdef int _taken(self, Publish packet, bint kept, double now) except -1
 
@@ -87,7 +112,9 @@ cdef class Hub:
     cdef Py_ssize_t _outgoing_bytes_max
 
     cpdef deliver(self, Message message, list subscriptions, Session publisher, double now)
-    cpdef publish_to(self, list found, Message message, Session publisher, double now)
+    cpdef publish_to(
+        self, list found, Message message, Session publisher, double now, str owner=*
+    )
     cdef int _deliver(
         self, Message message, list subscriptions, Session publisher, double now
     ) except -1
@@ -107,6 +134,9 @@ cdef class Link:
     cdef object _outgoing           # None, bytes, or a list of bytes
     cdef public Py_ssize_t outgoing_bytes
     cdef dict _aliases_in
+    cdef Py_ssize_t _alias_bytes
+    cdef public Account publishes   # None: nothing is counted
+    cdef public str counted_for     # user whose connections this one is counted among
     cdef dict _aliases_out
     cdef public object paused_since
     cdef public object held         # timer and packet: nothing more is looked at until then

@@ -48,7 +48,13 @@ cdef class Session:
             self.connection.send_publish(message, 0, retain, False, 0, identifiers, now)
             return True
         delivery = Delivery.__new__(Delivery, message, qos, retain, identifiers)
-        if ready and self.queue is None and self._window_open():
+        if (
+            ready
+            and self.queue is None
+            and self._window_open()
+            # Whatever else its user holds, a client that reads gets one message after the other.
+            and self._take(delivery, self.in_flight is None)
+        ):
             self._send(delivery, now)
             return True
         return self._enqueue(delivery)
@@ -63,9 +69,13 @@ cdef class Session:
             and self._window_open()
         ):
             delivery = self._next_waiting()
-            if delivery is None or delivery.message.expired(now):
+            if delivery is None:
                 continue
-            if delivery.qos:
+            if delivery.message.expired(now):
+                self._let_go(delivery)
+            elif delivery.qos:
+                if not delivery.held:  # retained: not more than the window has
+                    self._take(delivery, True)
                 self._send(delivery, now)
             else:
                 self._transmit(0, delivery, now)
@@ -86,15 +96,26 @@ cdef class Session:
     def keep_waiting(self, keep):
         """Throw away what waits and is not to be kept; `keep` is asked for each message."""
         cdef Delivery delivery
-        if self.queue is not None:
-            kept = [each for each in self.queue if keep((<Delivery> each).message)]
-            self.queued_bytes = sum([len((<Delivery> each).message.payload) for each in kept])
-            self.queue = deque(kept) if kept else None
+        self.keep_queued(keep)
         if self.connection is None:
             # Sent once, perhaps never arrived: it would be sent again.
             for packet_id, delivery in list((self.in_flight or {}).items()):
                 if not delivery.released and not keep(delivery.message):
                     self._settled(packet_id)
+
+    def keep_queued(self, keep):
+        """The same of what was not sent yet."""
+        cdef Delivery delivery
+        if self.queue is None:
+            return
+        kept = deque()
+        for delivery in self.queue:
+            if keep(delivery.message):
+                kept.append(delivery)
+            else:
+                self.queued_bytes -= len(delivery.message.payload)
+                self._let_go(delivery)
+        self.queue = kept or None
 
     cdef Delivery _next_waiting(self):
         cdef Delivery delivery
@@ -122,6 +143,8 @@ cdef class Session:
     cdef bint _window_open(self) except -1:
         if self.in_flight is None:
             return True
+        if self.in_flight_bytes >= self.settings.queued_bytes_max:
+            return False
         return len(self.in_flight) < min(
             <int> self.settings.deliveries_in_flight_max, self.connection.receive_maximum
         )
@@ -135,15 +158,64 @@ cdef class Session:
         packet_id = self.next_packet_id
         self.next_packet_id = packet_id % PACKET_ID_MAX + 1
         self.in_flight[packet_id] = delivery
+        self.in_flight_bytes += delivery.held
         if not self._transmit(packet_id, delivery, now):
             self._settled(packet_id)
         return 0
 
     def _settled(self, int packet_id):
+        cdef Delivery delivery
         if self.in_flight is not None:
-            self.in_flight.pop(packet_id, None)
+            delivery = self.in_flight.pop(packet_id, None)
+            if delivery is not None:
+                self.in_flight_bytes -= delivery.held
+                self._let_go(delivery)
             if not self.in_flight:
                 self.in_flight = None
+
+    cdef bint _take(self, Delivery delivery, bint forced) except -1:
+        """Count a message for the user; False where the user holds too much."""
+        cdef Py_ssize_t size = len(delivery.message.payload) + DELIVERY_BYTES
+        if self.account is not None:
+            if forced:
+                self.account.hold(size)
+            elif not self.account.take(size):
+                return False
+        delivery.held = size
+        self.held_bytes += size
+        return True
+
+    cdef int _let_go(self, Delivery delivery) except -1:
+        if self.account is not None:
+            self.account.give_back(delivery.held)
+        self.held_bytes -= delivery.held
+        delivery.held = 0
+        return 0
+
+    def close_account(self):
+        """The session is over: its user holds nothing of it any more."""
+        if self.account is not None:
+            self.account.give_back(self.held_bytes + self.will_bytes)
+            self.account = None
+            self.will_bytes = 0
+
+    def hold_will(self, Py_ssize_t size):
+        """Count the will of the client, 0 when there is none any more; False: it is too much."""
+        if self.account is not None:
+            if size > self.will_bytes and not self.account.take(size - self.will_bytes):
+                return False
+            if size < self.will_bytes:
+                self.account.give_back(self.will_bytes - size)
+        self.will_bytes = size
+        return True
+
+    def restore(self, int packet_id, Delivery delivery):
+        """Take a message that was on its way to the client when the server stopped."""
+        self._take(delivery, True)
+        if self.in_flight is None:
+            self.in_flight = {}
+        self.in_flight[packet_id] = delivery
+        self.in_flight_bytes += delivery.held
 
     cdef bint _transmit(self, int packet_id, Delivery delivery, double now) except -1:
         return self.connection.send_publish(
@@ -170,11 +242,14 @@ cdef class Session:
                 other = waiting.message
                 if other.latest_only and other.topic == message.topic:
                     self.queued_bytes += len(message.payload) - len(other.payload)
+                    self._let_go(waiting)
+                    self._take(delivery, True)
                     self.queue[index] = delivery
                     return True
         if (
             len(self.queue) >= self.settings.queued_messages_max
             or self.queued_bytes + len(message.payload) > self.settings.queued_bytes_max
+            or not self._take(delivery, False)
         ):
             if not self.queue:
                 self.queue = None

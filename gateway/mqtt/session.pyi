@@ -30,6 +30,7 @@ class Message:
     expires_at: float | None
     latest_only: bool
     told: tuple[int, bytes] | None
+    owner: str | None
     def __init__(
         self,
         topic: str,
@@ -42,6 +43,25 @@ class Message:
         told: tuple[int, bytes] | None = None,
     ) -> None: ...
     def expired(self, now: float) -> bool: ...
+
+class Pool:
+    """Bytes that all users share."""
+
+    total: int
+    each: int
+    used: int
+    def __init__(self, total: int, each: int) -> None: ...
+
+class Account:
+    """What one user holds of a pool."""
+
+    pool: Pool
+    held: int
+    waiting: dict[Any, None] | None
+    def __init__(self, pool: Pool) -> None: ...
+    def take(self, amount: int) -> bool: ...
+    def hold(self, amount: int) -> None: ...
+    def give_back(self, amount: int) -> None: ...
 
 class Delivery:
     """A message on its way to one client."""
@@ -73,6 +93,10 @@ class Session:
     in_flight: dict[int, Delivery] | None
     queue: deque[Delivery] | None
     queued_bytes: int
+    in_flight_bytes: int
+    held_bytes: int
+    account: Account | None
+    will_bytes: int
     received: set[int] | None
     receiving: set[int] | None
     on_settled: Callable[[float], object] | None
@@ -85,6 +109,7 @@ class Session:
     def pump(self, now: float) -> None: ...
     def await_retained(self, subscription: Subscription, messages: Iterator[Message]) -> None: ...
     def forget_retained(self, topic_filter: str) -> None: ...
+    def keep_queued(self, keep: Callable[[Message], bool]) -> None: ...
     def keep_waiting(self, keep: Callable[[Message], bool]) -> None: ...
     def acknowledged(
         self, packet_type: int, packet_id: int, reason_code: int, now: float
@@ -92,6 +117,9 @@ class Session:
     def resume(self, now: float) -> None: ...
     def enqueue(self, delivery: Delivery) -> bool: ...
     def release(self, packet_id: int) -> bool: ...
+    def close_account(self) -> None: ...
+    def hold_will(self, size: int) -> bool: ...
+    def restore(self, packet_id: int, delivery: Delivery) -> None: ...
     def queued(self) -> int: ...
 
 class Hub:
@@ -122,6 +150,7 @@ class Hub:
         message: Message,
         publisher: Session | None,
         now: float,
+        owner: str | None = None,
     ) -> None: ...
     def deliver(
         self,
@@ -138,6 +167,8 @@ class Link:
     route: Any
     will: Will | None
     closing: tuple[int, str] | None
+    publishes: Account | None
+    counted_for: str | None
     session: Session | None
     outgoing_bytes: int
     paused_since: float | None

@@ -37,6 +37,9 @@ cdef enum:
     TOPIC_ALIAS = 35
     UNSPECIFIED_ERROR = 0x80
     NOT_STORED = 0x100   # instead of a reason code: nothing is answered
+    # Of a message's objects, for each client it goes to.
+    DELIVERY_BYTES = 200
+    ALIAS_BYTES_MAX = 16 * 1024  # of the topics that aliases of a connection stand for
     RELEASES_MAX = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 
 #: Properties of a PUBLISH that belong to the message, not to this hop.
@@ -104,6 +107,7 @@ cpdef Message message_of(
     )
 
 
+include "accounts.pxi"
 include "session.pxi"
 include "link.pxi"
 include "hub.pxi"

@@ -44,9 +44,31 @@ class Settings:
     #: Tell MQTT 5 clients that a subscription is refused for want of rights (0x87) rather than
     #: without a reason (0x80), which is all that MQTT 3 clients, and some of MQTT 5, understand.
     refusals_explained: bool = True
+    #: Of all topic filters of one session together: its record in the log has them.
+    filter_bytes_per_session_max: int = 256 * 1024
     topic_levels_max: int = 128
     topic_aliases_max: int = 16
     retained_messages_max: int = 200_000
     retained_bytes_max: int = 64 * 1024 * 1024
     #: Refused CONNECTs that are recorded in topic `error` each second; all are counted.
     refusals_recorded_per_s: float = 10.0
+
+    # --- what one user may have of what all share ---
+    #: Whether a user may have all of it: nobody is known where everybody is who they say.
+    users_share: bool = True
+    #: Processes that clients come to; each has its part (gateway.mqtt.options.within_machine).
+    workers: int = 1
+    connections_per_user_max: int = 5_000
+    #: Sessions of clients that are away; the user's own that is away longest goes.
+    offline_sessions_per_user_max: int = 1_000
+    #: Messages that wait for clients or are on their way to them, and wills.
+    held_bytes_max: int = 512 * 1024 * 1024
+    held_bytes_per_user_max: int = 20 * 1024 * 1024
+    #: Publishes that wait for the log, before no more are read from the user's clients.
+    publish_bytes_in_flight_per_user_max: int = 8 * 1024 * 1024
+    #: Topic filters with what is kept for each; 1.6 kB for one of four levels with a wildcard.
+    subscription_bytes_max: int = 256 * 1024 * 1024
+    subscription_bytes_per_user_max: int = 16 * 1024 * 1024
+    #: The user's own message that was not renewed longest goes.
+    retained_messages_per_user_max: int = 10_000
+    retained_bytes_per_user_max: int = 8 * 1024 * 1024

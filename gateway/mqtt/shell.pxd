@@ -2,7 +2,7 @@
 
 from gateway.mqtt.codec cimport Publish
 from gateway.mqtt.fixes cimport TopicRoute
-from gateway.mqtt.session cimport Hub, Link
+from gateway.mqtt.session cimport Account, Hub, Link
 from gateway.receipts cimport FixAppender, Receipt
 
 
@@ -29,6 +29,7 @@ cdef class Shell:
     cdef int _hold(self, Link connection, Publish packet, double seconds) except -1
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
     cdef int _stored(self, PendingPublish pending, completion) except -1
+    cdef int _give_back(self, Account account, Publish packet) except -1
 
 
 cdef class PendingPublish:

@@ -12,7 +12,9 @@ from libc.stdint cimport int64_t
 from gateway.known_fixes cimport FixKey
 from gateway.mqtt.codec cimport Publish
 from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute, wall_clock_ms
-from gateway.mqtt.session cimport STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Hub, Link
+from gateway.mqtt.session cimport (
+    STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Account, Hub, Link,
+)
 from gateway.receipts cimport FixAppender, Receipt
 
 from gateway.admission import QuotaExceeded
@@ -22,6 +24,7 @@ from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
+    PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
     HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
 
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
@@ -164,6 +167,8 @@ cdef class Shell:
         pending.code = code
         self.in_flight += 1
         self.in_flight_bytes += len(packet.payload)
+        if connection.publishes is not None:
+            connection.publishes.hold(len(packet.payload) + PUBLISH_BYTES)
         if isinstance(completion, Receipt):
             (<Receipt> completion).add_done_callback(pending)
         else:
@@ -178,6 +183,8 @@ cdef class Shell:
     cdef int _stored(self, PendingPublish pending, completion) except -1:
         self.in_flight -= 1
         self.in_flight_bytes -= len(pending.packet.payload)
+        if pending.connection.publishes is not None:
+            self._give_back(pending.connection.publishes, pending.packet)
         if self.saturated:
             self.relieve()
         if has_failed(completion):
@@ -187,6 +194,16 @@ cdef class Shell:
         else:
             pending.connection.acknowledge(pending.packet, pending.code, self.time())
         self.wake()
+        return 0
+
+    cdef int _give_back(self, Account account, Publish packet) except -1:
+        """A user has less under way: read again from clients that had to wait for that."""
+        cdef MqttProtocol protocol
+        account.give_back(len(packet.payload) + PUBLISH_BYTES)
+        if account.waiting is not None and account.held <= account.pool.each // 2:
+            waiting, account.waiting = account.waiting, None
+            for protocol in waiting:
+                protocol.process(self.time())
         return 0
 
     def relieve(self):
@@ -273,7 +290,7 @@ cdef class MqttProtocol:
         """Look at what has arrived, as far as there is room for it."""
         cdef Shell server = self.server
         cdef Link connection = self.connection
-        while not server.saturated:
+        while not server.saturated and not is_crowded(connection):
             event = connection.next_event(now)
             if event is None:
                 break
@@ -300,14 +317,16 @@ cdef class MqttProtocol:
     cdef int _adapt_reading(self) except -1:
         cdef Link connection = self.connection
         cdef bint saturated = self.server.saturated
+        cdef bint crowded = is_crowded(connection)
         cdef bint pause = (
             saturated
+            or crowded
             or connection.blocked
             or connection.held is not None
             or connection.paused_since is not None
             or connection.state == STATE_AUTHENTICATING
         )
-        if pause == connection.unread and not saturated:
+        if pause == connection.unread and not saturated and not crowded:
             return 0
         if (
             self.transport is None
@@ -317,6 +336,10 @@ cdef class MqttProtocol:
             return 0
         if saturated:
             self.server.stalled[self] = None
+        if crowded:
+            if connection.publishes.waiting is None:
+                connection.publishes.waiting = {}
+            connection.publishes.waiting[self] = None
         if pause == connection.unread:
             return 0
         connection.unread = pause
@@ -331,6 +354,11 @@ cdef class MqttProtocol:
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         port = f":{name[1]}" if name and name[0] == self.address else ""
         return f"{self.address}{port}" if self.address else "?"
+
+
+cdef inline bint is_crowded(Link connection):
+    """Whether the client's user has as much under way as it may."""
+    return connection.publishes is not None and connection.publishes.is_full()
 
 
 cdef bint has_failed(completion) except -1:

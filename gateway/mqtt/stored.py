@@ -28,6 +28,7 @@ class StoredMessage(msgspec.Struct, omit_defaults=True):
     expires: int | None = None  # ms since 1970
     latest_only: bool = False
     worker: str = ""  # who wrote it, of a retained message
+    owner: str | None = None  # whose share it is in, likewise
 
 
 class StoredDelivery(msgspec.Struct, omit_defaults=True):

@@ -21,6 +21,7 @@ class Subscription:
     share: str | None
     elsewhere: bool
     reaches_friends: bool
+    size: int
     def __init__(
         self,
         session: Session,
