@@ -17,6 +17,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
 
+import msgspec
+
 from gateway.device_times import DeviceTimes
 from gateway.key_runs import KeyRuns, alive
 from gateway.known_fixes import device_key
@@ -25,6 +27,7 @@ from gateway.stored_keys import StoredKeys
 from gateway.view_snapshot import VERSION, Entry, Head, RunEntry, SavedTopic, Unfit, read, write
 from gateway.views import AddressView, LocationView, Record
 from waylog.batch_reader import BatchReader, open_reader
+from waylog.erasures import Erasure, ErasureLog
 from waylog.kafka import LogReader, LogUnreachable
 from waylog.sealing import opener, shared_key_ring
 from waylog.topic_extent import TopicExtent, topic_extent
@@ -110,6 +113,7 @@ class ViewKeeper:
         self.live: dict[str, LogReader | BatchReader] = {}
         #: Stretches of each topic that have not been read: first offset left, end.
         self.gaps: dict[str, Stretches] = {LOCATION: {}, ADDRESS: {}}
+        self._erasure_log: ErasureLog | None = None
         self._urgent = False
         self._changed = False
         self._failing = False
@@ -144,6 +148,7 @@ class ViewKeeper:
         await self._locations.caught_up.wait()
         await self._addresses.caught_up.wait()
         self._addresses.on_erased(self._erased)
+        await self._follow_erasures()
         await self._read_recent(plans[LOCATION].recent)
         self._read_gap(LOCATION)
         self._read_gap(ADDRESS)
@@ -155,6 +160,8 @@ class ViewKeeper:
         self._stopping.set()
         if self._saving is not None:
             await self._saving
+        if self._erasure_log is not None:
+            await self._loop.run_in_executor(None, self._erasure_log.close)
         for reader in self._readers:
             await reader.close()
         if self._saving is not None:
@@ -209,7 +216,6 @@ class ViewKeeper:
             return None
         self._entries = alive(await self._in_thread(self._runs.open, head.runs), self._first)
         self._runs.use(self._entries)
-        self._addresses.erasures.restore(head.erased)
         self._times.forgot = head.forgot
         logger.info(
             "views had %d entries, and keys of %d fixes in %d files",
@@ -343,8 +349,27 @@ class ViewKeeper:
             leisurely=True,
         )
 
+    async def _follow_erasures(self) -> None:
+        """Return when those are honoured that the log has."""
+
+        def in_thread(erasure: Erasure) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._erased, *msgspec.structs.astuple(erasure))
+
+        self._erasure_log = ErasureLog(self._servers, in_thread)
+        while True:
+            try:
+                erasures = await self._in_thread(self._erasure_log.wait)
+                break
+            except LogUnreachable as error:
+                logger.warning("still waiting: %s", error)
+        for device, erased_ms in erasures.known().items():
+            self._erased(device, erased_ms)
+
     def _erased(self, device: str, erased_ms: int) -> None:
+        self._addresses.erasures.add(Erasure(device, erased_ms))
         self._locations.forget(device, erased_ms)
+        self._addresses.forget(device, erased_ms)
         self._urgent = True
 
     # --- saving ---------------------------------------------------------------------------------
@@ -375,7 +400,7 @@ class ViewKeeper:
     async def save(self) -> None:
         """Write a snapshot; what it holds may be newer than the offsets in it, never older."""
         assert self._runs is not None
-        known, now_ms = self._locations.known_fixes, time.time_ns() // 1_000_000
+        known = self._locations.known_fixes
         positions = {
             view.topic: dict(view.positions) for view in (self._locations, self._addresses)
         }
@@ -387,7 +412,6 @@ class ViewKeeper:
                 for topic in positions
             },
             [],
-            self._addresses.erasures.pairs(now_ms),
             self._times.forgot or self._locations.evicted,
         )
         keys = self._unwritten + known.take_unsaved()

@@ -52,7 +52,6 @@ class Head(msgspec.Struct):
     key_check: int  # of the secret by which keys are made
     topics: dict[str, SavedTopic]
     runs: list[RunEntry]
-    erased: list[tuple[int, int]]
     forgot: bool  # gateway.device_times
 
 

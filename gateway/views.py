@@ -19,12 +19,12 @@ from typing import Final, NamedTuple, Protocol
 import msgspec
 from sortedcontainers import SortedList
 
-from gateway.erasures import Erasures
 from gateway.fix_view import take_fixes
 from gateway.formats.values import live_time
 from gateway.known_fixes import KnownFixes, device_key, fix_key
 from gateway.shares import WEIGHT_BYTES, UserShares
 from gateway.track_store import TrackStore, pack_point
+from waylog.erasures import Erasure, Erasures
 from waylog.messages import Address, Fix, decode_address, decode_fix
 from waylog.topics import ADDRESS, LOCATION
 
@@ -386,10 +386,13 @@ class LocationView(_View):
 
 
 def _unerased(records: Sequence[Record], erasures: Erasures) -> Sequence[Record]:
-    covers = erasures.filter()
-    if covers is None:
+    if not len(erasures):
         return records
-    return [each for each in records if not covers(each.key(), each.timestamp()[1])]
+    return [
+        each
+        for each in records
+        if not erasures.covers((each.key() or b"").decode("utf-8", "replace"), each.timestamp()[1])
+    ]
 
 
 def _location_event(
@@ -416,6 +419,7 @@ class AddressView(_View):
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:
         super().__init__(ADDRESS, devices_max)
         self._subscribers: list[Callable[[str, bytes], None]] = []
+        #: Those that tombstones tell of, and whatever else is put here.
         self.erasures = Erasures()
         self._erased_before: dict[str, int] = {}
         self._on_erased: Callable[[str, int], None] | None = None
@@ -530,7 +534,8 @@ class AddressView(_View):
                 device = key.decode() if key is not None else ""
                 if value is None:
                     if device:
-                        self._erased_until(device, written)
+                        self.forget(device, written)
+                        self._erased(device, written)
                     continue
                 head = _address_head.decode(value)
             except (ValueError, RecursionError, msgspec.DecodeError):
@@ -539,8 +544,8 @@ class AddressView(_View):
             if device and not self.erasures.covers(device, written):
                 self._take(device, _live_time_of(head), value)
 
-    def _erased_until(self, device: str, erased_ms: int) -> None:
-        """A tombstone that is older than what is known perhaps."""
+    def forget(self, device: str, erased_ms: int) -> None:
+        """Drop an address that was found until a device was erased."""
         entry = self.newest.get(device)
         if entry is not None:
             try:
@@ -549,10 +554,9 @@ class AddressView(_View):
                 newer = False
             if not newer:
                 self._drop(device)
-        self._erased(device, erased_ms)
 
     def _erased(self, device: str, erased_ms: int) -> None:
-        self.erasures.note(device, erased_ms)
+        self.erasures.add(Erasure(device, erased_ms))
         if self._on_erased is None:
             self._erased_before[device] = erased_ms
         else:

@@ -54,10 +54,14 @@ class Erasures:
         except msgspec.DecodeError:
             logger.warning("a record of topic %s is no erasure of ours", ERASURE)
             return None
+        return erasure if self.add(erasure) else None
+
+    def add(self, erasure: Erasure) -> bool:
+        """Note an erasure; returns whether it is new."""
         if erasure.before <= self._before.get(erasure.device, -1):
-            return None
+            return False
         self._before[erasure.device] = erasure.before
-        return erasure
+        return True
 
     def covers(self, device: str, *times_ms: int) -> bool:
         """Whether something of a device is erased that has any of these times."""

@@ -16,8 +16,10 @@ from gateway.view_keeper import ViewKeeper
 from gateway.views import AddressView, LocationView
 from tests.consumers.running import Broker
 from tests.gateway.records import NOW, address, fix
+from waylog.erasures import append_erasures
 from waylog.kafka import client_config, ensure_topics, producer_config
 from waylog.messages import Address, Fix, encode
+from waylog.telemetry import now_ms
 
 DEVICES = 40
 
@@ -37,13 +39,14 @@ class Log:
 
     def erase(self, device: str) -> None:
         """As `waylog history erase` says it."""
+        append_erasures(self.broker.address, [device], now_ms())
         self._producer.produce("address", None, device.encode())
         assert self._producer.flush(20) == 0
 
     def start_again(self) -> None:
         """With other topics of the same names."""
         admin = AdminClient(client_config(self.broker.address, "test"))
-        for done in admin.delete_topics(["location", "address"]).values():
+        for done in admin.delete_topics(["location", "address", "erasure"]).values():
             done.result(10)
         ensure_topics(self.broker.address)
 

@@ -15,7 +15,6 @@ HEAD = Head(
     2**63 - 1,
     {"location": SavedTopic("cluster topic", {0: 5, 1: 2**40}, {1: (3, 9)})},
     [RunEntry("00000001.keys", 3, 20_000, {0: 5})],
-    [(-5, 7)],
     False,
 )
 PARTS = [
