@@ -13,6 +13,7 @@ from typing import Final
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, open_admission
 from gateway.auth import Authenticator
+from gateway.erasure_reader import open_erasures
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
@@ -89,12 +90,16 @@ async def _start(
     stack.callback(running.cancel)
     await relay.connected.wait()
     await ensure_mapped_topics(settings.bootstrap_servers, settings.mqtt_options.mapping)
+    erasures = await stack.enter_async_context(
+        open_erasures(settings.bootstrap_servers, settings.client_id)
+    )
     journal = await stack.enter_async_context(
         open_journal(
             settings.bootstrap_servers,
             settings.client_id,
             f"{settings.client_id}-{secrets.token_hex(4)}",
             producer,
+            erasures,
             shared=True,
         )
     )
@@ -103,6 +108,7 @@ async def _start(
     submitter = DoubtingSubmitter(
         producer, telemetry, loop, is_stored=partial(relay.request, "known")
     )
+    erasures.subscribe(submitter.on_erasures)
     server = await start_mqtt(
         settings.mqtt,
         submitter=submitter,

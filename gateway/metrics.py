@@ -37,6 +37,7 @@ class GatewayMetrics:
         self.rejected: dict[str, int] = {}  # by device format
         self.events = 0
         self.messages = 0  # MQTT messages for topics of an operator's choice
+        self.erased = 0  # fixes and events of before their device was erased
         self.repeated = 0  # fixes that were in the log, or on their way, already
         self.append_failures = 0
         self.unauthorized = 0
@@ -91,6 +92,7 @@ class GatewayMetrics:
         yield counter("events", "Events appended.", self.events)
         yield counter("messages", "MQTT messages for mapped topics.", self.messages)
         yield counter("repeated", "Fixes that the log had already.", self.repeated)
+        yield counter("erased", "Of before their device was erased, not stored.", self.erased)
         yield counter("append_failures", "Appends not acknowledged.", self.append_failures)
         yield counter("unauthorized", "Requests with wrong credentials.", self.unauthorized)
         yield counter("connections_refused", "Beyond the limit.", self.connections_refused)

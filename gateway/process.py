@@ -20,6 +20,7 @@ from gateway.arrivals import Arrival
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.entrances import Entrances
+from gateway.erasure_reader import open_erasures
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, fix_key, use_secret
@@ -222,6 +223,11 @@ class _Gateway:
         # Friends are told of nobody's position before it is known where people live.
         looking = asyncio.create_task(self._look_up_places())
         self._stack.callback(looking.cancel)
+        settings = self._settings
+        self.erasures = await self._stack.enter_async_context(
+            open_erasures(settings.bootstrap_servers, settings.client_id)
+        )
+        self.erasures.subscribe(self.submitter.on_erasures)
         keeper = self.keeper = ViewKeeper(
             self._settings.bootstrap_servers,
             self._settings.client_id,
@@ -320,6 +326,7 @@ class _Gateway:
                 self._settings.client_id,
                 f"{self._settings.client_id}-{secrets.token_hex(4)}",
                 self.producer,
+                self.erasures,
                 shared=self._settings.share_ports,
             )
         )

@@ -46,6 +46,7 @@ cdef class FixAppender:
     cdef object _send
     cdef RecordAccumulator _accumulator
     cdef dict _in_flight
+    cdef dict _erased
     cdef Receipt _stored
     cdef char[55] _trace_head
     cdef uint64_t _traces

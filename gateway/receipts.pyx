@@ -167,6 +167,7 @@ cdef class FixAppender:
         # Our own producer takes values that need not be objects.
         self._accumulator = getattr(log, "accumulator", None)
         self._in_flight = {}
+        self._erased = {}
         self._stored = Receipt()
         self._stored.finish(None)
         # Ids of traces are a random prefix of the process and a count: unique, and cheap.
@@ -184,6 +185,10 @@ cdef class FixAppender:
     cdef Receipt known(self, const FixKey* key):
         """The receipt of a fix that the log has, or is about to have; None for a new one."""
         cdef Receipt receipt = self._stored
+        # Nearly always nobody was.
+        if self._erased and key.time <= self._erased.get(key.device, key.time - 1):
+            self.metrics.erased += 1
+            return receipt
         if not self.known_fixes.holds(key.key):
             receipt = self._in_flight.get(key.key)
             if receipt is None:
@@ -192,6 +197,12 @@ cdef class FixAppender:
                 receipt = self._stored
         self.metrics.repeated += 1
         return receipt
+
+    def forget_before(self, int64_t device, int64_t time_ms):
+        """Of a device (gateway.known_fixes.device_key) nothing is stored that is from then or
+        earlier: it has been erased.
+        """
+        self._erased[device] = time_ms
 
     def receipt_of(self, int64_t key):
         """The same for those who only want to know."""

@@ -12,11 +12,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Final, Protocol
 
+from gateway.erasure_reader import Record
 from gateway.formats.plain_positions import PlainRecords
-from gateway.known_fixes import KnownFixes, fix_key
+from gateway.known_fixes import KnownFixes, device_key, fix_key
 from gateway.metrics import GatewayMetrics
 from gateway.receipts import RECORD_BYTES_MAX, BatchReceipt, FixAppender, Receipt
 from gateway.traceparent import HEADER, TraceSource
+from waylog.erasures import Erasures
 from waylog.interceptors import (
     RECORDS_PER_S,
     Telemetry,
@@ -69,6 +71,7 @@ class Submitter(FixAppender):
         self.traces = TraceSource()
         self._log = log
         self._loop = loop
+        self._erasures = Erasures()
         self._sampled = float("-inf")
         self._unrecorded = 0
 
@@ -108,10 +111,24 @@ class Submitter(FixAppender):
         """The same as a future, which fails with AppendError."""
         return self._future(self.submit_location(fix, traceparent))
 
+    def on_erasures(self, records: Sequence[Record]) -> None:
+        """Take records of topic `erasure`: what is from before one is acknowledged and not stored.
+
+        A device that sends what it had kept would else do so for ever.
+        """
+        for record in records:
+            erasure = self._erasures.take(record.value())
+            if erasure is not None:
+                self.forget_before(device_key(erasure.device), erasure.before)
+
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """Append to topic `event`; the future fails with AppendError."""
-        self.metrics.events += 1
         receipt = Receipt()
+        if self._erasures.covers(event.device, event.time):
+            self.metrics.erased += 1
+            receipt.finish(None)
+            return self._future(receipt)
+        self.metrics.events += 1
         self._append(EVENT, encode(event), event.device.encode(), traceparent, receipt)
         return self._future(receipt)
 

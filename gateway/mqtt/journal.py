@@ -18,6 +18,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from gateway import erasure_reader
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.packets import Properties
 from gateway.mqtt.session import Delivery, Message, Session
@@ -137,8 +138,8 @@ class Journal:
             except msgspec.DecodeError:
                 self.unreadable += 1
 
-    def on_erasures(self, records: Sequence[Record]) -> None:
-        """Take records of topic `erasure`; for LogReader."""
+    def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
+        """Take records of topic `erasure`; for ErasureReader."""
         for record in records:
             erasure = self.erasures.take(record.value())
             if erasure is not None and self.host is not None:

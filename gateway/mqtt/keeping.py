@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from confluent_kafka import KafkaException
 
+from gateway.erasure_reader import ErasureReader
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
 from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
 from waylog.sealing import LogProducer, opener
 from waylog.telemetry import now_ms
-from waylog.topics import ERASURE, MQTT_STATE, TOPICS
+from waylog.topics import MQTT_STATE
 
 #: Changes of one session within this time are one record.
 _GATHER_S: Final = 0.02
@@ -39,21 +40,13 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
         raise OSError(f"the topics {names} could not be created: {error}") from error
 
 
-async def _ensure_erasures(bootstrap_servers: str) -> None:
-    """A log that was set up by an earlier version has no such topic. Raises OSError."""
-    topics = [topic for topic in TOPICS if topic.name == ERASURE]
-    try:
-        await asyncio.to_thread(ensure_topics, bootstrap_servers, topics)
-    except (KafkaException, LogUnreachable) as error:
-        raise OSError(f"topic {ERASURE} could not be created: {error}") from error
-
-
 @asynccontextmanager
 async def open_journal(
     bootstrap_servers: str,
     client_id: str,
     worker: str,
     producer: LogProducer,
+    erasures: ErasureReader,
     *,
     shared: bool,
 ) -> AsyncIterator[Journal]:
@@ -82,17 +75,8 @@ async def open_journal(
         shared=shared,
     )
     journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
-    await _ensure_erasures(bootstrap_servers)
-    opened = opener(bootstrap_servers)
-    caught_up, erasures_known = asyncio.Event(), asyncio.Event()
-    erasures = LogReader(
-        bootstrap_servers,
-        f"{client_id}-{ERASURE}",
-        [ERASURE],
-        loop,
-        on_records=journal.on_erasures,
-        on_caught_up=erasures_known.set,
-    )
+    erasures.subscribe(journal.on_erasures)
+    caught_up = asyncio.Event()
     reader = LogReader(
         bootstrap_servers,
         f"{client_id}-{MQTT_STATE}",
@@ -100,12 +84,10 @@ async def open_journal(
         loop,
         on_records=journal.on_records,
         on_caught_up=caught_up.set,
-        opened=opened,
+        opened=opener(bootstrap_servers),
     )
-    erasures.start()
     reader.start()
     try:
-        await erasures_known.wait()
         await caught_up.wait()
         if not shared:
             # Nobody else writes: to read our own records back would be for nothing.
@@ -113,4 +95,3 @@ async def open_journal(
         yield journal
     finally:
         await reader.close()
-        await erasures.close()

@@ -5,13 +5,15 @@ from __future__ import annotations
 import asyncio
 import re
 
+import msgspec
 import pytest
 
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.receipts import RECORD_BYTES_MAX
 from gateway.submit import Submitter
 from gateway.traceparent import TraceSource
-from tests.gateway.records import MemoryLog, MemoryTelemetry, fix
+from tests.gateway.records import MemoryLog, MemoryTelemetry, StoredRecord, fix
+from waylog.erasures import Erasure
 from waylog.kafka import AppendError, AppendQueueFull
 from waylog.messages import Event, Rejected, decode_fix
 
@@ -159,3 +161,23 @@ def test_traces_are_unique_and_continue_those_of_requests() -> None:
     assert traces.continue_from(given) == given.encode()
     for bad in (None, "", "00-" + "0" * 32 + "-00f067aa0ba902b7-01", given + "\n"):
         assert traces.continue_from(bad) != given.encode()
+
+
+async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
+    submitter: Submitter, log: MemoryLog
+) -> None:
+    before = fix().time
+    erased = msgspec.json.encode(Erasure("ada/phone", before))
+    submitter.on_erasures([StoredRecord(b"ada/phone", erased)])
+    # A phone that comes back with what it had kept must not send it for ever.
+    assert submitter.location_stored(fix()).done()
+    event = Event(
+        id="1", device="ada/phone", user="ada", type="enter", time=before, received=before
+    )
+    assert submitter.submit_event(event).done()
+    assert log.appended == []
+    assert submitter.metrics.erased == 2
+    # Others, and what is new, are stored.
+    submitter.location_stored(fix(time=before + 1))
+    submitter.location_stored(fix("ada/tablet"))
+    assert [key for _, key, _, _ in log.appended] == [b"ada/phone", b"ada/tablet"]
