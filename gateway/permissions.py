@@ -80,16 +80,6 @@ def may_send(identity: Identity) -> bool:
     return identity.rights.may_send
 
 
-def may_send_for(identity: Identity, device: str) -> bool:
-    """Whether somebody may send fixes of a device (`user/device`) now."""
-    if not identity.rights.may_send:
-        return False
-    owner, _, name = device.partition("/")
-    if identity.device is not None:
-        return owner == identity.user and name == identity.device
-    return identity.admin or owner == identity.user
-
-
 class Permissions:
     """What the users database says now; used on one event loop, one for each process."""
 
@@ -170,3 +160,6 @@ class Permissions:
                 self.look()
             except sqlite3.Error as error:
                 logger.error("the user database cannot be read: %s", error)
+            except Exception:
+                # Whoever has been revoked must not stay because of somebody else.
+                logger.exception("changes of rights could not be looked up")

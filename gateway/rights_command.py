@@ -1,4 +1,4 @@
-"""The actions of `waylog user` that say what somebody may do: key, friend, limit, allow."""
+"""The actions of `waylog user` that say what somebody may do: key, friend, limit, allow, admin."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 from gateway.formats.values import time_ms
 from gateway.users import UnknownUser, UserStore
 
-ACTIONS = ("key", "friend", "limit", "allow")
+ACTIONS = ("key", "friend", "limit", "allow", "admin")
 
 
 def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
@@ -44,7 +44,10 @@ def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
     allow.add_argument("access", choices=("publish", "subscribe"))
     allow.add_argument("filter", metavar="FILTER", help="topic filter; + and # are wildcards")
     allow.add_argument("--remove", action="store_true")
-    return [key, friend, limit, allow]
+    admin = actions.add_parser("admin", help="make a user an administrator")
+    admin.add_argument("name", metavar="NAME")
+    admin.add_argument("--remove", action="store_true", help="an ordinary user again")
+    return [key, friend, limit, allow, admin]
 
 
 def _time(text: str) -> int:
@@ -58,9 +61,14 @@ def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
     """Run one of them. Raises UnknownUser, ValueError."""
     if not store.exists(arguments.name):
         raise UnknownUser(arguments.name)
-    done = {"key": _key, "friend": _friend, "limit": _limit, "allow": _allow}[arguments.action](
-        store, arguments
-    )
+    actions = {
+        "key": _key,
+        "friend": _friend,
+        "limit": _limit,
+        "allow": _allow,
+        "admin": _admin,
+    }
+    done = actions[arguments.action](store, arguments)
     if arguments.json:
         print(json.dumps({"user": arguments.name} | done))
 
@@ -108,3 +116,8 @@ def _allow(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
     change(arguments.name, arguments.access, arguments.filter)
     rights = store.rights.of(arguments.name)
     return {"publish": rights.publish, "subscribe": rights.subscribe}
+
+
+def _admin(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    store.set_admin(arguments.name, not arguments.remove)
+    return {"admin": not arguments.remove}

@@ -7,8 +7,6 @@ friendship. `identity` of a session has the rights of now: `Router.rights_change
 
 from __future__ import annotations
 
-import logging
-import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
@@ -20,8 +18,6 @@ from gateway.permissions import Permissions, Sight
 from gateway.telling import Telling, Told
 from waylog.messages import Address, Fix
 from waylog.telemetry import now_ms
-
-logger = logging.getLogger(__name__)
 
 
 class DeliveryRights:
@@ -48,22 +44,18 @@ class DeliveryRights:
         """For `since`."""
         return 0 if self._permissions is None else self._permissions.version
 
+    def now(self, identity: Identity) -> Identity | None:
+        """Somebody with the rights of now; None: revoked. Raises sqlite3.Error."""
+        if self._permissions is None:
+            return identity
+        return self._permissions.now(cast("auth.Identity", identity))
+
     def since(self, identity: Identity, version: int) -> Identity | None:
-        """The same as `now` for an identity that was right at `version`; costs little."""
+        """The same for an identity that was right at `version`; costs little without a change."""
         changed = self._permissions is not None and self._permissions.changed_since(
             identity.user, version
         )
         return self.now(identity) if changed else identity
-
-    def now(self, identity: Identity) -> Identity | None:
-        """Somebody with the rights of now; None: revoked, or nobody can say."""
-        if self._permissions is None:
-            return identity
-        try:
-            return self._permissions.now(cast("auth.Identity", identity))
-        except sqlite3.Error as error:
-            logger.error("the rights of a client cannot be read: %s", error)
-            return None
 
     def told(self, message: Message, session: Session) -> Message | None:
         """What a client gets of a message that is published now; None: nothing."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
+import sqlite3
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
@@ -377,12 +378,7 @@ class MqttServer(Shell):
             self.addresses.failed(address)
             self._refuse(connection, packet)
         elif await self._claim(connection, identity, packet):
-            # Rights may have changed meanwhile: from here on `rights_changed` reaches the session.
-            now = self.router.rights.since(identity, asked_at)
-            if now is None:
-                self._refuse(connection, packet)
-            else:
-                connection.accept(packet, now, self.time(), assigned_client_id=assigned)
+            self._let_in(connection, packet, identity, asked_at, assigned)
         if connection.owner is not None:
             connection.owner.process(self.time())
 
@@ -391,13 +387,31 @@ class MqttServer(Shell):
     ) -> None:
         """Let in somebody whom a mechanism has found out; `proof` is its last word."""
         if await self._claim(connection, identity, packet):
-            now = self.router.rights.now(identity)
-            if now is None:
-                self._refuse(connection, packet)
-                return
-            connection.accept(
-                packet, now, self.time(), assigned_client_id=_new_client_id(), proof=proof
-            )
+            self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
+
+    def _let_in(
+        self,
+        connection: Connection,
+        packet: Connect,
+        identity: Identity,
+        asked_at: int,
+        assigned: str,
+        proof: Properties | None = None,
+    ) -> None:
+        """Let somebody in with the rights of now: they may have changed since version `asked_at`.
+
+        From here on `rights_changed` reaches the session.
+        """
+        try:
+            now = self.router.rights.since(identity, asked_at)
+        except sqlite3.Error as error:
+            logger.warning("nobody can be let in: %r", error)
+            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "rights cannot be read now")
+            return
+        if now is None:
+            self._refuse(connection, packet)
+        else:
+            connection.accept(packet, now, self.time(), assigned_client_id=assigned, proof=proof)
 
     async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
         """Whether the session of a client is here now; if not, the client is told to come again."""

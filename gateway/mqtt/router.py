@@ -232,13 +232,19 @@ class Router(Hub):
     def rights_changed(self, users: Set[str], now: float) -> None:
         """For Permissions: apply the rights of now to the sessions of some users."""
         for session in [each for key, each in self.sessions.items() if key[0] in users]:
-            identity = self.rights.now(session.identity)
-            if identity is None:
-                self._revoke(session)
-                continue
-            self.identify(session, identity)
-            self._changed(session)
-            session.pump(now)
+            try:
+                identity = self.rights.now(session.identity)
+                if identity is None:
+                    self._revoke(session)
+                    continue
+                self.identify(session, identity)
+                self._changed(session)
+                session.pump(now)
+            except Exception:
+                # Nobody is read to with rights of before: who comes back is asked again.
+                logger.exception("the rights of a client could not be applied")
+                if session.connection is not None:
+                    session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
 
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""

@@ -15,7 +15,6 @@ from gateway.permissions import (
     Sight,
     friends_since,
     may_look_back,
-    may_send_for,
     sight_of,
 )
 from gateway.rights import Rights
@@ -132,10 +131,6 @@ def test_a_token_of_a_device_is_for_that_device_and_for_the_present_of_friends()
     assert may_look_back(phone, "bob/phone")
     assert not may_look_back(phone, "ada/phone")
     assert may_look_back(Identity("bob", rights=phone.rights), "ada/phone")
-    assert may_send_for(phone, "bob/phone")
-    assert not may_send_for(phone, "bob/tablet")
-    assert not may_send_for(Identity("bob", rights=Rights(may_send=False)), "bob/phone")
-    assert may_send_for(Identity("root", admin=True), "bob/phone")
 
 
 def test_the_token_of_an_administrators_device_is_not_an_administrators(store: UserStore) -> None:

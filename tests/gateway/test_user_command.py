@@ -121,6 +121,9 @@ def test_rights_are_given_listed_and_taken(
     ada, bob = of(capsys, "user", "list", users)
     assert (ada["friends"], ada["encrypted"], ada["may_send"]) == (["bob"], True, False)
     assert (bob["sees"], bob["subscribe"], bob["fixes_per_minute"]) == (["ada"], ["plant/#"], None)
+    assert of(capsys, "user", "admin", "bob", users)["admin"] is True
+    assert of(capsys, "user", "list", users)[1]["admin"] is True
+    assert of(capsys, "user", "admin", "bob", "--remove", users)["admin"] is False
     assert main(["user", "list", users]) == 0
     assert "only look" in capsys.readouterr().out
 
@@ -142,6 +145,30 @@ def test_rights_are_given_listed_and_taken(
     store.revoke("ada")
     assert store.rights.of("ada").encryption_key is None
     store.close()
+
+
+def test_a_friendship_begins_now_or_when_it_is_said_to(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    users = f"--users={tmp_path / 'users.db'}"
+    for name in ("ada", "bob"):
+        of(capsys, "user", "add", name, users)
+
+    def since() -> int:
+        store = UserStore(tmp_path / "users.db")
+        began = store.rights.of("bob").friends["ada"]
+        store.close()
+        return began
+
+    of(capsys, "user", "friend", "ada", "bob", users)
+    first = since()
+    assert first > 1_760_000_000_000
+    of(capsys, "user", "friend", "ada", "bob", "--since", "2026-05-31T00:00:00Z", users)
+    assert since() == 1_780_185_600_000
+    of(capsys, "user", "friend", "ada", "bob", users)
+    assert since() == 1_780_185_600_000
+    with pytest.raises(SystemExit):
+        main(["user", "friend", "ada", "bob", "--since", "yesterday", users])
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 
 from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.application import AddressChannel
+from gateway.mqtt.application import AddressChannel, Identity
 from gateway.mqtt.connection import Connection
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets import PacketType
@@ -352,7 +352,7 @@ class Wire:
     def connect(
         self,
         client_id: str = "phone",
-        identity: User | None = None,
+        identity: Identity | None = None,
         *,
         version: int = 4,
         clean: bool = True,

@@ -58,7 +58,9 @@ class Log:
 class Worker:
     """A gateway process: a router and its journal."""
 
-    def __init__(self, log: Log, name: str, *, shared: bool = False) -> None:
+    def __init__(
+        self, log: Log, name: str, *, shared: bool = False, router: Router | None = None
+    ) -> None:
         self.log = log
         self.now = 0.0
         self.scheduled: list[Callable[[], None]] = []
@@ -73,7 +75,7 @@ class Worker:
         self.journal.on_erasures(log.erasures)
         self.journal.on_records(log.compacted())
         self.read = len(log.records)
-        self.router = new_router()
+        self.router = router or new_router()
         self.router.keep(self.journal, 0.0)
         log.workers.append(self)
 

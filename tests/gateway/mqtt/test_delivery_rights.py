@@ -1,0 +1,178 @@
+"""Rights of clients that are connected, away, or were known to a server before this one."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.auth import Identity
+from gateway.friend_filter import FriendFilter
+from gateway.mqtt.acl import AccessRules
+from gateway.mqtt.delivery_rights import DeliveryRights
+from gateway.mqtt.router import Router
+from gateway.mqtt.session import Message
+from gateway.mqtt.settings import Settings
+from gateway.permissions import Permissions
+from gateway.places import Places
+from gateway.telling import Telling
+from gateway.users import UserStore
+from tests.gateway.mqtt.in_memory import Wire, split_packets
+from tests.gateway.mqtt.test_journal import Log, Worker
+
+NOW_S = int(time.time()) + 5
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[UserStore]:
+    store = UserStore(tmp_path / "users.db")
+    for name in ("ada", "bob"):
+        store.add(name)
+    store.rights.befriend("ada", "bob")
+    yield store
+    store.close()
+
+
+class Server:
+    """A worker with real rights."""
+
+    def __init__(self, store: UserStore, log: Log, name: str) -> None:
+        rules = AccessRules()
+        self.permissions = Permissions(store)
+        telling = Telling(FriendFilter(Places(None), b"secret"))
+        rights = DeliveryRights(rules, self.permissions, telling)
+        self.worker = Worker(log, name, router=Router(Settings(), rules, 0.0, rights))
+        self.router = self.worker.router
+        self.permissions.subscribe(lambda users: self.router.rights_changed(users, 0.0))
+
+    def client(self, user: str, name: str = "c") -> tuple[Wire, bytes]:
+        """A client that stays known while it is away, and what it got at first."""
+        identity = self.permissions.now(Identity(user))
+        assert identity is not None
+        wire = Wire(self.router)
+        return wire, wire.connect(name, identity, clean=False)
+
+    def publish(self, lat: float, topic: str = "owntracks/ada/phone", **members: Any) -> None:
+        fix = {"_type": "location", "lat": lat, "lon": 9.0, "tst": NOW_S, **members}
+        self.router.publish(Message(topic, json.dumps(fix).encode(), 1, False), None, 0.0)
+
+
+def lats(data: bytes) -> list[float]:
+    """Of the positions among the packets of a server."""
+    return [
+        json.loads(body[body.index(b"{") :])["lat"]
+        for head, body in split_packets(data)
+        if head & 0xF0 == 0x30
+    ]
+
+
+def test_what_waits_for_a_friend_that_is_away_goes_with_the_friendship(store: UserStore) -> None:
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+")
+    bob.lose()
+    server.publish(47.0)
+    server.publish(1.0, "owntracks/bob/phone")
+    store.rights.unfriend("ada", "bob")
+    server.permissions.look()
+    _, received = server.client("bob")
+    assert lats(received) == [1.0]
+
+
+def test_what_was_sent_to_a_friend_and_not_acknowledged_is_not_sent_again(store: UserStore) -> None:
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+")
+    server.publish(47.0)
+    bob.lose()
+    store.rights.unfriend("ada", "bob")
+    server.permissions.look()
+    _, received = server.client("bob")
+    assert lats(received) == []
+
+
+def test_a_server_that_starts_again_knows_friends_of_clients_that_are_away(
+    store: UserStore,
+) -> None:
+    log = Log()
+    first = Server(store, log, "a")
+    bob, _ = first.client("bob")
+    bob.subscribe("owntracks/+/+")
+    bob.lose()
+    first.publish(47.0)
+    first.worker.turn()
+    first.worker.stop()
+    second = Server(store, log, "b")
+    second.publish(48.0)
+    _, received = second.client("bob")
+    assert lats(received) == [47.0, 48.0]
+
+
+def test_what_a_server_has_written_for_a_former_friend_is_not_delivered_by_the_next(
+    store: UserStore,
+) -> None:
+    log = Log()
+    first = Server(store, log, "a")
+    bob, _ = first.client("bob")
+    bob.subscribe("owntracks/+/+")
+    bob.lose()
+    first.publish(47.0)
+    first.worker.turn()
+    first.worker.stop()
+    store.rights.unfriend("ada", "bob")
+    second = Server(store, log, "b")
+    _, received = second.client("bob")
+    assert lats(received) == []
+
+
+def test_a_filter_that_nothing_was_left_of_matches_again_with_a_new_friendship(
+    store: UserStore,
+) -> None:
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/ada/phone")
+    store.rights.unfriend("ada", "bob")
+    server.permissions.look()
+    server.publish(47.0)
+    store.rights.befriend("ada", "bob")
+    server.permissions.look()
+    server.publish(48.0)
+    assert lats(bob.received()) == [48.0]
+
+
+def test_what_is_older_than_the_friendship_is_not_delivered(store: UserStore) -> None:
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/ada/phone")
+    server.publish(47.0, tst=NOW_S - 3600)
+    server.publish(48.0)
+    assert lats(bob.received()) == [48.0]
+
+
+def test_an_administrators_grant_shows_a_friends_topics_as_they_are(store: UserStore) -> None:
+    server = Server(store, Log(), "a")
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/ada/phone")
+    server.publish(47.0, SSID="Wi-Fi")
+    assert b"Wi-Fi" not in bob.received()
+    store.rights.grant("bob", "subscribe", "owntracks/ada/#")
+    server.permissions.look()
+    server.publish(47.0, SSID="Wi-Fi")
+    assert b"Wi-Fi" in bob.received()
+
+
+def test_sessions_of_the_revoked_end_also_when_the_server_was_not_there(store: UserStore) -> None:
+    log = Log()
+    first = Server(store, log, "a")
+    bob, _ = first.client("bob")
+    bob.subscribe("owntracks/+/+")
+    bob.lose()
+    first.worker.turn()
+    first.worker.stop()
+    store.revoke("bob")
+    second = Server(store, log, "b")
+    assert not second.router.sessions
