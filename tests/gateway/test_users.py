@@ -128,3 +128,13 @@ def test_a_demo_user_keeps_its_token_until_that_stops_working(tmp_path: Path) ->
     store.revoke("demo")
     store.close()
     assert ensure_user(database, "demo", file) not in (token, another)
+
+
+def test_what_is_deleted_is_in_no_free_page_of_the_file(store: UserStore, tmp_path: Path) -> None:
+    store.add("ada")
+    endpoint = "https://push.example.org/" + "ada-was-here" * 20
+    store.rights.add_push_subscription("ada", endpoint, "p256dh", "auth", 10)
+    store.rights.remove_push_subscription(endpoint, "ada")
+    store.close()
+    files = list((tmp_path / "folder").iterdir())
+    assert not [path.name for path in files if b"ada-was-here" in path.read_bytes()]

@@ -1,0 +1,62 @@
+"""Of an erased device no address comes back, whoever reads the log again."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from confluent_kafka import Producer
+
+from tests.consumers.running import Broker, Process, await_condition
+from waylog.erasures import append_erasures
+from waylog.kafka import ensure_topics, producer_config
+from waylog.messages import Fix, decode_address, encode, fix_id
+from waylog.topic_reader import read_topic
+from waylog.topics import ADDRESS, LOCATION
+
+
+def make_fix(device: str, time_ms: int) -> Fix:
+    user = device.partition("/")[0]
+    new_id = fix_id(device, time_ms, 47.14, 9.52)
+    received = int(time.time() * 1000)
+    return Fix(
+        id=new_id, device=device, user=user, lat=47.14, lon=9.52, time=time_ms, received=received
+    )
+
+
+def append(servers: str, *fixes: Fix) -> None:
+    producer = Producer(producer_config(servers, "test"))
+    for fix in fixes:
+        producer.produce(LOCATION, encode(fix), fix.device.encode())
+    assert producer.flush(30) == 0
+
+
+def addresses(servers: str) -> list[tuple[str, int]]:
+    """Device and time of each fix that has got an address."""
+    values = [record.value() for record in read_topic(servers, ADDRESS)]
+    found = [decode_address(value) for value in values if value is not None]
+    return sorted((each.device, each.time) for each in found)
+
+
+def test_a_resolver_that_was_away_resolves_nothing_of_before_an_erasure(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    try:
+        servers = broker.address
+        ensure_topics(servers)
+        before = int(time.time() * 1000) - 60_000
+        append(servers, make_fix("ada/phone", before), make_fix("ben/phone", before))
+        now = int(time.time() * 1000)
+        append_erasures(servers, ["ada/phone"], now)
+        # What the phone had kept, and what is new.
+        append(servers, make_fix("ada/phone", before + 1), make_fix("ada/phone", now + 1))
+        append(servers, make_fix("ben/phone", now + 2))
+        resolver = Process("resolver", "--bootstrap-servers", servers)
+        try:
+            wanted = {("ada/phone", now + 1), ("ben/phone", now + 2)}
+            await_condition(lambda: wanted <= set(addresses(servers)), 30, "two addresses")
+            of_before = {("ada/phone", before), ("ada/phone", before + 1)}
+            assert not of_before & set(addresses(servers))
+        finally:
+            resolver.stop()
+    finally:
+        broker.process.stop()
