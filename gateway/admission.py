@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 #: Different devices of a user of whom nothing else is said.
 DEVICES_PER_USER: Final = 1_000
 
+
+_DEVICES_A_STEP: Final = 50
+_FIXES_A_STEP: Final = 200
 
 _SECRET: Final = "devices of senders"  # noqa: S105 the secret's name
 
@@ -129,17 +133,27 @@ class Admission:
         Fixes of devices beyond the number that the user may have will never be accepted: they
         become rejected ones, to be kept, so that the app goes on with the rest. Returns how many.
         """
+        before = len(parsed.fixes)
+        for _ in self.admit_in_steps(sender, parsed):
+            pass
+        return before - len(parsed.fixes)
+
+    def admit_in_steps(self, sender: Sender, parsed: Parsed) -> Iterator[None]:
+        """The same for a message that may hold much: no step takes long."""
         beyond: set[str] = set()
         if self.devices_max(sender) is not None:
             devices = {fix.device for fix in parsed.fixes}
-            beyond = {each for each in devices if not self.admits_device(sender, each)}
-        count = len(parsed.fixes)
+            for number, device in enumerate(devices, 1):
+                if not self.admits_device(sender, device):
+                    beyond.add(device)
+                if not number % _DEVICES_A_STEP:
+                    yield
         if not beyond:
-            self.take(sender, count)
-            return 0
+            self.take(sender, len(parsed.fixes))
+            return
         self.take(sender, sum(fix.device not in beyond for fix in parsed.fixes))
-        _reject(parsed, beyond, f"this user may have {self.devices_max(sender)} devices")
-        return count - len(parsed.fixes)
+        reason = f"this user may have {self.devices_max(sender)} devices"
+        yield from _reject(parsed, beyond, reason)
 
 
 def open_admission(
@@ -158,7 +172,7 @@ def _rights_of(sender: Sender) -> Rights:
     return rights
 
 
-def _reject(parsed: Parsed, devices: set[str], reason: str) -> None:
+def _reject(parsed: Parsed, devices: set[str], reason: str) -> Iterator[None]:
     rejected_before = set(parsed.rejected_at)
     places = (each for each in itertools.count() if each not in rejected_before)
     names = parsed.client_ids or itertools.repeat(None)
@@ -178,6 +192,8 @@ def _reject(parsed: Parsed, devices: set[str], reason: str) -> None:
             )
         )
         parsed.rejected_at.append(place)
+        if not len(parsed.rejected) % _FIXES_A_STEP:
+            yield
     parsed.fixes = [fix for fix, _ in kept]
     if parsed.client_ids:
         parsed.client_ids = [name for _, name in kept]

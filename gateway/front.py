@@ -23,6 +23,7 @@ from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions
 from gateway.ingest import admit, named_device
 from gateway.limits import TOO_MUCH_UNDER_WAY
+from gateway.parsing import READ_HERE_BYTES_MAX
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import (
     HEAD_BYTES_MAX,
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 #: A request with a larger body is aiohttp's, which has a budget for those.
-BODY_BYTES_MAX: Final = 64 * 1024
+BODY_BYTES_MAX: Final = 32 * 1024
 #: Requests of one connection that wait for the log; no more is read meanwhile.
 PIPELINED_MAX: Final = 64
 
@@ -282,7 +283,9 @@ class FrontConnection(asyncio.Protocol):
             if identity is None:
                 self._authenticate(data[position:])
                 return
-            self._serve(head, identity, data[end + 4 : body_end])
+            if not self._serve(head, identity, data[end + 4 : body_end]):
+                self._hand_over(data[position:])
+                return
             position = body_end
             if self._transport is None or self._transport.is_closing():
                 return
@@ -392,7 +395,8 @@ class FrontConnection(asyncio.Protocol):
             self._keep(b"")
             self._process(data)
 
-    def _serve(self, head: RequestHead, identity: Identity, body: bytes) -> None:
+    def _serve(self, head: RequestHead, identity: Identity, body: bytes) -> bool:
+        """Submit or refuse a request; False for one that takes too long to read here."""
         server = self.server
         if not is_loopback(self._address) or server.services.proxies:
             address = server.services.proxies.client(
@@ -400,7 +404,7 @@ class FrontConnection(asyncio.Protocol):
             )
             if not server.addresses.may_ask(address):
                 self._refuse(head, unavailable("too many requests from your address"))
-                return
+                return True
         context = self._context
         if context is None:
             context = self._context = self._context_of(head, identity)
@@ -411,10 +415,12 @@ class FrontConnection(asyncio.Protocol):
                 exchange = Exchange(self, head, identity, _NOTHING)
                 if not exchange.begin(len(body)):
                     self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
-                    return
+                    return True
                 self._exchanges.append(exchange)
                 exchange.submit_records(records, head.headers.get("traceparent"))
-                return
+                return True
+        if len(body) > READ_HERE_BYTES_MAX:
+            return False
         context = Context(
             context.user,
             context.device,
@@ -435,18 +441,19 @@ class FrontConnection(asyncio.Protocol):
             admit(parsed, identity, server.services.admission, head.format)
         except Refused as refusal:
             self._refuse(head, refusal)
-            return
+            return True
         except Exception:
             # A bug of a parser must not make a phone repeat one message for ever.
             logger.exception("the parser of %s failed", head.format.name)
             self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
-            return
+            return True
         exchange = Exchange(self, head, identity, parsed)
         if not exchange.begin(len(body)):
             self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
-            return
+            return True
         self._exchanges.append(exchange)
         exchange.submit(head.headers.get("traceparent"))
+        return True
 
     def _refuse(self, head: RequestHead, refusal: Refused) -> None:
         exchange = Exchange(self, head, Identity(""), _NOTHING)

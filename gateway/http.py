@@ -195,6 +195,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
 
     async def close(_: web.Application) -> None:
         await ranges.close()
+        await services.parsing.close()
         await proxy.close()
         await kafka_rest.close()
 
@@ -238,6 +239,7 @@ async def start_http(
         max_line_size=limits.header_line_bytes_max,
         max_field_size=limits.header_line_bytes_max,
         max_headers=limits.headers_max,
+        auto_decompress=False,  # it would keep everybody waiting, see gateway.content_encoding
         shutdown_timeout=_SHUTDOWN_S,
         # How long the rest of a refused body is read, so that the client gets to see the answer.
         lingering_time=_LINGER_S,

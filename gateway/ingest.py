@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable, Callable, Iterable, Mapping
-from contextlib import nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from typing import Any, Final
 
@@ -28,9 +28,11 @@ from gateway.addresses import party_of
 from gateway.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
+from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import OVERHEAD_BYTES, TOO_MUCH_UNDER_WAY, TokenBucket
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import ShareExceeded, Shares
 from gateway.services import Services
@@ -80,7 +82,7 @@ class Ingest:
         body = await self.read_body(request, identity)
         try:
             with self._services.under_way.hold(identity.user, len(body) + OVERHEAD_BYTES):
-                parsed = device_format.parse(body, self.context(request, identity))
+                parsed = await self._parse(device_format, body, self.context(request, identity))
                 if parsed.refused is not None:
                     raise Refused(413, parsed.refused)
                 if parsed.malformed is not None:
@@ -93,6 +95,16 @@ class Ingest:
             await self.address_of(parsed)
         answer = device_format.answer(Receiving(parsed, identity, self._services))
         return raw_json_answer(answer) if answer else web.Response()
+
+    async def _parse(self, device_format: Format, body: bytes, context: Context) -> Parsed:
+        """Raises Refused: 503 while a large body cannot be read."""
+        if len(body) <= READ_HERE_BYTES_MAX:
+            return device_format.parse(body, context)
+        parsing = self._services.parsing
+        try:
+            return await parsing.parse(device_format.name, body, context, context.user)
+        except ParsingUnavailable as error:
+            raise unavailable(str(error)) from error
 
     def context(self, request: web.Request, identity: Identity) -> Context:
         """What a parser is told about the request."""
@@ -119,7 +131,9 @@ class Ingest:
         size = request.content_length
         if size is not None and size > limits.body_bytes_max:
             raise Refused(413, f"{size} bytes in one request; {limits.body_bytes_max} are allowed")
-        small = size is not None and size <= _SMALL_BODY_BYTES
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        encoded = encoding not in ("", "identity")
+        small = size is not None and size <= _SMALL_BODY_BYTES and not encoded
         try:
             if small and request.content.is_eof():
                 # It is all here: no timer for what cannot take any time.
@@ -128,19 +142,26 @@ class Ingest:
                 nullcontext()
                 if small
                 else self._bodies(identity).hold(
-                    _party(request, identity), size or limits.body_bytes_max
+                    _party(request, identity),
+                    limits.body_bytes_max if encoded or size is None else size,
                 )
             )
             with reserved:
                 async with asyncio.timeout(limits.body_timeout_s):
-                    return await request.read()
+                    body = await request.read()
+                    if not encoded:
+                        return body
+                    return await asyncio.to_thread(expanded, encoding, body, limits.body_bytes_max)
         except ShareExceeded:
             raise unavailable("too many large requests at once") from None
         except TimeoutError:
             raise Refused(408, "the body did not come in time", {"Connection": "close"}) from None
-        except web.HTTPRequestEntityTooLarge:
+        except UnknownEncoding:
+            reason = "Content-Encoding must be gzip, deflate or zstd"
+            raise Refused(415, reason, {"Accept-Encoding": "gzip, deflate, zstd"}) from None
+        except (web.HTTPRequestEntityTooLarge, ExpandedTooLarge):
             raise Refused(413, f"more than {limits.body_bytes_max} bytes in one request") from None
-        except web.RequestPayloadError as error:
+        except (web.RequestPayloadError, ValueError) as error:
             reason = f"the body is not what its headers say: {error}"
             raise Refused(400, reason, {"Connection": "close"}) from error
 
@@ -157,7 +178,10 @@ class Ingest:
         device_format: Format | None = None,
     ) -> None:
         """Append everything, and wait until the log has it; raises Refused (403, 429, 503)."""
-        admit(parsed, identity, self._services.admission, device_format)
+        steps = self._services.admission.admit_in_steps(identity, parsed)
+        with refusals(device_format):
+            for _ in steps:
+                await asyncio.sleep(0)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
         futures: list[asyncio.Future[None]] = []
@@ -212,8 +236,15 @@ def admit(
     parsed: Parsed, identity: Identity, admission: Admission, device_format: Format | None = None
 ) -> None:
     """Let in what a request held, see gateway.admission; raises Refused."""
-    try:
+    with refusals(device_format):
         admission.admit(identity, parsed)
+
+
+@contextmanager
+def refusals(device_format: Format | None) -> Iterator[None]:
+    """Answer a request of a format as it is for what is not admitted."""
+    try:
+        yield
     except QuotaExceeded as error:
         # Some apps delete what is answered with 4xx; that it comes again they understand of 503.
         status = 429 if device_format is not None and device_format.heeds_429 else 503

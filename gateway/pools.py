@@ -36,6 +36,8 @@ class Shares:
 
     def take(self, party: str, amount: int = 1) -> bool:
         """Have a party hold so much more; False, and then no more, where that is too much."""
+        if not amount:
+            return True
         held = self._held.get(party, 0) + amount
         if held > self._each or held > self._total - self.used:
             return False
@@ -45,6 +47,8 @@ class Shares:
 
     def give_back(self, party: str, amount: int = 1) -> None:
         """Undo `take`, or a part of it."""
+        if not amount:
+            return
         left = self._held[party] - amount
         if left:
             self._held[party] = left

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import heapq
 import re
 from collections.abc import Awaitable, Iterator
@@ -10,6 +11,7 @@ from itertools import groupby, islice
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote
 
+import msgspec
 from aiohttp import web
 
 from gateway.access import overseer, reader, require_device
@@ -24,9 +26,12 @@ from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
 from waylog.messages import encode
 
+_encode = msgspec.json.Encoder().encode
+
 _Read = TypeVar("_Read")
 
 _DEVICES_MAX: Final = 10_000
+_DEVICES_A_STEP: Final = 100
 _LATEST_MS: Final = 2**62
 
 
@@ -71,11 +76,21 @@ async def _devices(request: web.Request) -> web.Response:
         await services.places.refresh()
     limit = _whole_number(request, "limit", _DEVICES_MAX)
     after = request.query.get("after", "")
-    names = list(islice(_visible(identity, services, after), limit + 1))
-    rows = [_row(name, identity, services) for name in names[:limit]]
-    answer = json_answer([row for row in rows if row is not None])
-    if len(names) > limit:
-        answer.headers["Waylog-More-After"] = quote(names[limit - 1], safe="")
+    rows: list[bytes] = []
+    more = True
+    while more and limit:
+        # Names that come or go between two steps do not matter: each begins behind the last.
+        step = min(limit, _DEVICES_A_STEP)
+        names = list(islice(_visible(identity, services, after), step + 1))
+        found = (_row(name, identity, services) for name in names[:step])
+        rows += [_encode(row) for row in found if row is not None]
+        more = len(names) > step
+        limit -= step
+        after = names[:step][-1] if names else after
+        await asyncio.sleep(0)
+    answer = raw_json_answer(b"[" + b",".join(rows) + b"]")
+    if more:
+        answer.headers["Waylog-More-After"] = quote(after, safe="")
     return answer
 
 

@@ -19,6 +19,7 @@ from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.metrics_access import MetricsAccess
 from gateway.notices import Notices
+from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.pipeline import Pipeline
 from gateway.places import Places
@@ -77,6 +78,8 @@ class Services:
     #: Large bodies being received: by user, and by address of those who are nobody yet.
     bodies: Shares = field(init=False)
     bodies_of_strangers: Shares = field(init=False)
+    #: Reads large bodies.
+    parsing: Parsing = field(default_factory=Parsing)
     #: Bytes that wait for the log, by user.
     under_way: Shares = field(init=False)
     #: Its name is another one for each installation: cookies of a host are shared by its ports.

@@ -23,7 +23,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import Any, Final
@@ -32,15 +32,16 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from gateway.access import reader, remote_of, shown_credentials
+from gateway.admission import NotAdmitted
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
 from gateway.browsers import same_origin
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions, PlainRecords
-from gateway.ingest import admit
-from gateway.limits import TokenBucket
+from gateway.limits import OVERHEAD_BYTES, TokenBucket
 from gateway.live_events import EVENT_NAMES, websocket_of
 from gateway.log_range import LogRanges
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
 from gateway.permissions import may_send
 from gateway.receipts import BatchReceipt, Receipt
 from gateway.services import SERVICES, Services
@@ -64,6 +65,7 @@ IN_FLIGHT_MAX: Final = 2_000
 _HEARTBEAT_S: Final = 30.0
 #: Answers that wait for a client which sends and does not read.
 _ANSWERS_MAX: Final = 10_000
+_STEP_FIXES: Final = 200
 _DEVICES_MAX: Final = 1_000
 
 _FIX_START: Final = b'{"type":"fix",'
@@ -157,31 +159,32 @@ class _Connection:
             if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
                 continue
             body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
-            self._take(body)
+            large = self._take(body)
+            if large is not None:
+                await self._large_fixes(large)
             if not self._room.is_set():
                 await self._room.wait()
             if len(self._answers) > _ANSWERS_MAX:
                 await self._socket.close(code=1008, message=b"answers are not read")
                 return
 
-    def _take(self, body: bytes) -> None:
+    def _take(self, body: bytes) -> bytes | None:
+        """Do what a message says; returns fixes that would take too long to read here."""
         if body[:1] == b"[":
-            self._fixes(body)
-            return
+            return self._fixes(body)
         if body.startswith(_FIX_START):
             # As our own clients write it: the rest is a position.
-            self._fixes(b"{" + body[len(_FIX_START) :])
-            return
+            return self._fixes(b"{" + body[len(_FIX_START) :])
         try:
             incoming = _incoming.decode(body)
         except (msgspec.DecodeError, RecursionError, ValueError) as error:
             self._answer({"type": "error", "reason": f"not understood: {error}", "retry": False})
-            return
+            return None
         if incoming.type in ("fix", None):
-            self._fixes(body)
-        elif incoming.type == "fixes" and bytes(incoming.fixes):
-            self._fixes(bytes(incoming.fixes))
-        elif incoming.type == "subscribe":
+            return self._fixes(body)
+        if incoming.type == "fixes" and bytes(incoming.fixes):
+            return self._fixes(bytes(incoming.fixes))
+        if incoming.type == "subscribe":
             self._subscribe(incoming)
         elif incoming.type == "unsubscribe":
             self._viewer.wanted.topics = frozenset()
@@ -189,6 +192,7 @@ class _Connection:
             self._answer({"type": "pong"})
         else:
             self._answer({"type": "error", "reason": "unknown type", "retry": False})
+        return None
 
     def _subscribe(self, incoming: _Incoming) -> None:
         wanted = self._viewer.wanted
@@ -207,11 +211,13 @@ class _Connection:
         self._batch = bool(incoming.batch)
         self._answer({"type": "subscribed"})
 
-    def _fixes(self, body: bytes) -> None:
+    def _fixes(self, body: bytes) -> bytes | None:
         if not (self._sends and may_send(self._identity)):
             reason = "sending needs credentials that may send"
             self._answer({"type": "error", "reason": reason, "retry": False})
-            return
+            return None
+        if len(body) > READ_HERE_BYTES_MAX:
+            return body
         received = now_ms()
         submitter = self._services.submitter
         plain = self._plain_positions()
@@ -223,14 +229,36 @@ class _Connection:
                 else:
                     receipt = submitter.submit_records(records, positions.SOURCE, None)
                     receipt.add_done_callback(partial(self._stored_records, records))
-                return
-        context = Context(
+                return None
+        for _ in self._submit(positions.parse(body, self._context(received))):
+            pass  # it is small
+        return None
+
+    async def _large_fixes(self, body: bytes) -> None:
+        """The same without keeping others waiting; nothing more is read meanwhile."""
+        context = self._context(now_ms())
+        try:
+            parsed = await self._services.parsing.parse(
+                positions.SOURCE, body, context, context.user
+            )
+        except (ParsingUnavailable, ParsingFailed) as error:
+            retry = isinstance(error, ParsingUnavailable)
+            self._answer({"type": "error", "reason": str(error), "retry": retry})
+            return
+        for _ in self._submit(parsed):
+            await asyncio.sleep(0)
+
+    def _context(self, received: int) -> Context:
+        return Context(
             user=self._identity.user or ANONYMOUS,
             device=self._identity.device,
             received=received,
             any_user=self._identity.admin or self._services.authenticator.open_mode,
         )
-        parsed = positions.parse(body, context)
+
+    def _submit(self, parsed: Parsed) -> Iterator[None]:
+        """Have what was read appended, in steps none of which takes long."""
+        submitter = self._services.submitter
         ids = [name for name in parsed.client_ids if name is not None]
         if parsed.refused is not None:
             self._answer({"type": "error", "reason": parsed.refused, "retry": False})
@@ -238,19 +266,25 @@ class _Connection:
         if not self._admit(len(parsed.fixes)):
             self._not_stored(ids, _FLOOD)
             return
+        sent = len(parsed.fixes)
         try:
-            admit(parsed, self._identity, self._services.admission)
-        except Refused as refusal:
-            self._landed(len(parsed.fixes))
-            self._not_stored(ids, refusal.reason)
+            yield from self._services.admission.admit_in_steps(self._identity, parsed)
+        except NotAdmitted as error:
+            self._landed(sent)
+            self._not_stored(ids, str(error))
             return
+        self._landed(sent - len(parsed.fixes))
         # Submitted here and now, so that a device's fixes keep their order.
         waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
         waiting.add_done_callback(partial(self._stored, parsed))
-        for fix in parsed.fixes:
+        for number, fix in enumerate(parsed.fixes, 1):
             submitter.submit_location(fix).add_done_callback(waiting.one_done)
-        for rejected in parsed.rejected:
+            if not number % _STEP_FIXES:
+                yield
+        for number, rejected in enumerate(parsed.rejected, 1):
             submitter.rejected_receipt(rejected).add_done_callback(waiting.one_done)
+            if not number % _STEP_FIXES:
+                yield
         waiting.one_done(_DONE)
 
     def _plain_positions(self) -> PlainPositions | None:
@@ -266,7 +300,11 @@ class _Connection:
 
     def _admit(self, count: int) -> bool:
         """Count fixes that are under way; False if the client floods."""
+        size = count * OVERHEAD_BYTES
+        if not self._services.under_way.take(self._identity.user, size):
+            return False
         if not self._rate.take(count):
+            self._services.under_way.give_back(self._identity.user, size)
             return False
         self._in_flight += count
         if self._in_flight > IN_FLIGHT_MAX:
@@ -274,6 +312,7 @@ class _Connection:
         return True
 
     def _landed(self, count: int) -> None:
+        self._services.under_way.give_back(self._identity.user, count * OVERHEAD_BYTES)
         self._in_flight -= count
         if self._in_flight <= IN_FLIGHT_MAX:
             self._room.set()

@@ -1,0 +1,65 @@
+"""`python -m gateway.parsing_process`: reads bodies of devices, for gateway.parsing.
+
+A question on standard input is a length of four bytes and MessagePack (Question); the answer is
+frames of a length, a letter and, of a piece, MessagePack (Parsed). Ends with its input.
+"""
+
+from __future__ import annotations
+
+import resource
+import signal
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gateway.formats import Parsed, Parser, ulogger
+from gateway.parsing import END, FAILED, LISTS, PIECE, SIZE_BYTES, Question
+from gateway.paths import PATHS
+
+_ITEMS_A_PIECE: Final = 100
+#: JSON of eight MiB may become some hundred; more than this is refused, and costs only itself.
+_MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
+
+PARSERS: Final[dict[str, Parser]] = {
+    **{device_format.name: device_format.parse for device_format in PATHS.values()},
+    ulogger.SOURCE: ulogger.parse,
+}
+
+_encode = msgspec.msgpack.Encoder().encode
+
+
+def pieces(parsed: Parsed) -> Iterator[Parsed]:
+    """The same in parts, none of which takes long to read; at least one."""
+    longest = max(len(getattr(parsed, name)) for name in LISTS)
+    for start in range(0, max(1, longest), _ITEMS_A_PIECE):
+        part = {name: getattr(parsed, name)[start : start + _ITEMS_A_PIECE] for name in LISTS}
+        yield msgspec.structs.replace(parsed, **part)
+
+
+def main() -> None:
+    """Answer until there are no more questions."""
+    # Ctrl-C reaches the whole process group; the gateway says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
+    decoder = msgspec.msgpack.Decoder(Question)
+    questions, output = sys.stdin.buffer, sys.stdout.buffer
+
+    def answer(kind: bytes, content: bytes = b"") -> None:
+        output.write((1 + len(content)).to_bytes(SIZE_BYTES, "big") + kind + content)
+
+    while size := questions.read(SIZE_BYTES):
+        try:
+            question = decoder.decode(questions.read(int.from_bytes(size, "big")))
+            parsed = PARSERS[question.format](question.body, question.context)
+            for piece in pieces(parsed):
+                answer(PIECE, _encode(piece))
+            answer(END)
+        except Exception as error:  # a bug of a parser must not end the process
+            answer(FAILED, type(error).__name__.encode())
+        output.flush()
+
+
+if __name__ == "__main__":
+    main()

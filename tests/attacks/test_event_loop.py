@@ -1,0 +1,239 @@
+"""Requests that are as expensive as they can be made: none may keep the event loop from others.
+
+What is measured is the processor time of the loop's thread in one turn of the loop, so that a busy
+machine does not count; clients are threads. On an idle machine every figure is below 5 ms.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import gzip
+import http.client
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+
+import aiohttp
+import pytest
+
+from gateway.http import HttpServer, start_http
+from gateway.services import Services
+from gateway.track_store import TrackStore
+from gateway.views import LocationView
+from tests.gateway.parts import parts
+from tests.gateway.records import MemoryLog, fix, record
+from waylog.config import Endpoint
+from waylog.telemetry import now_ms
+
+#: Of one turn. Before, the requests below took 50 to 900 ms.
+TURN_MS_MAX = 30.0
+MEBIBYTE = 1024 * 1024
+
+
+class AcknowledgingLog(MemoryLog):
+    """Acknowledges what it gets in the next turn of the loop, and keeps none of it."""
+
+    def send(self, *arguments: object) -> None:
+        super().send(*arguments)  # type: ignore[arg-type]
+        if len(self.deliveries) == 1:
+            asyncio.get_running_loop().call_soon(self.acknowledge)
+        self.appended.clear()
+
+
+class Turns:
+    """The most processor time that one turn of the loop has taken, ms."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._last = time.thread_time()
+        self.worst_ms = 0.0
+        self._next = self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        now = time.thread_time()
+        self.worst_ms = max(self.worst_ms, (now - self._last) * 1000)
+        self._last = time.thread_time()
+        self._next = self._loop.call_later(0.0005, self._turn)
+
+    def worst(self) -> float:
+        """Of the time since it was last asked for."""
+        worst, self.worst_ms = self.worst_ms, 0.0
+        return worst
+
+    def close(self) -> None:
+        self._next.cancel()
+
+
+@asynccontextmanager
+async def listening(folder: Path) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
+    async with parts(folder, log=AcknowledgingLog()) as services:
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        turns = Turns()
+        # The garbage of the other tests is not the gateway's.
+        gc.collect()
+        gc.disable()
+        try:
+            yield server, services, turns
+        finally:
+            gc.enable()
+            turns.close()
+            await server.close()
+
+
+def ask(
+    endpoint: Endpoint, method: str, path: str, body: bytes | None = None, **headers: str
+) -> tuple[int, bytes]:
+    connection = http.client.HTTPConnection(endpoint.host, endpoint.port, timeout=120)
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    connection.request(method, path, body, named)
+    answer = connection.getresponse()
+    read = answer.read()
+    connection.close()
+    return answer.status, read
+
+
+def many(item: bytes, count: int) -> bytes:
+    return b"[" + b",".join([item] * count) + b"]"
+
+
+def positions(count: int, **members: object) -> bytes:
+    return json.dumps(
+        [
+            {"lat": 1.5, "lon": 2.5, "time": now_ms() - n, "device": f"d{n}", **members}
+            for n in range(count)
+        ]
+    ).encode()
+
+
+def overland(count: int) -> bytes:
+    point = {
+        "type": "Feature",
+        "geometry": {"type": "Point", "coordinates": [2, 1]},
+        "properties": {"timestamp": "2025-11-01T12:00:05+0100", "battery_level": 0.5},
+    }
+    return json.dumps({"locations": [point] * count}).encode()
+
+
+def waypoints(count: int) -> bytes:
+    found = [{"_type": "waypoint", "desc": "a", "tst": n, "lat": 1, "lon": 2} for n in range(count)]
+    return json.dumps({"_type": "waypoints", "waypoints": found}).encode()
+
+
+#: Path, body, headers.
+BODIES: dict[str, tuple[str, Callable[[], bytes], dict[str, str]]] = {
+    "ten thousand devices": ("/v1/positions", lambda: positions(10_000), {}),
+    "ten thousand unusual": ("/v1/positions", lambda: positions(10_000, note="x"), {}),
+    "ten thousand bad": ("/v1/positions", lambda: many(b"{}", 10_000), {}),
+    "two million objects": ("/v1/positions", lambda: many(b"{}", 2_000_000), {}),
+    "deep": ("/v1/positions", lambda: b"[" * (8 * MEBIBYTE), {}),
+    "one long string": ("/v1/positions", lambda: b'{"lat":"' + b"x" * 8_000_000 + b'"}', {}),
+    "overland": ("/overland", lambda: overland(10_000), {}),
+    "waypoints": ("/owntracks", lambda: waypoints(80_000), {}),
+    "a form": (
+        "/gpslogger",
+        lambda: b"&".join(b"k%d=v" % n for n in range(500_000)),
+        {"Content_Type": "application/x-www-form-urlencoded"},
+    ),
+    "compressed": (
+        "/v1/positions",
+        lambda: gzip.compress(positions(10_000)),
+        {"Content_Encoding": "gzip"},
+    ),
+    "a bomb": (
+        "/v1/positions",
+        lambda: gzip.compress(b"[" + b" " * (64 * MEBIBYTE), 9),
+        {"Content_Encoding": "gzip"},
+    ),
+}
+
+
+async def test_no_body_keeps_others_waiting(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (server, _, turns):
+        figures: dict[str, float] = {}
+        for name, (path, make, headers) in BODIES.items():
+            body = await asyncio.to_thread(make)
+            await asyncio.sleep(0.01)
+            turns.worst()
+            posting = partial(ask, server.endpoint, "POST", path, body, **headers)
+            status, _body = await asyncio.to_thread(posting)
+            figures[name] = turns.worst()
+            assert status in (200, 400, 413), (name, status)
+        print({name: round(each, 1) for name, each in figures.items()})
+        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+
+
+async def test_no_websocket_message_keeps_others_waiting(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (server, _, turns):
+        body = positions(6_000, note="x" * 20)[: 1024 * 1024]
+        assert len(body) < 1024 * 1024
+
+        def send() -> set[str]:
+            async def talk() -> set[str]:
+                url = f"http://{server.endpoint}/v1/ws"
+                async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+                    assert (await socket.receive_json())["type"] == "ready"
+                    turns.worst()  # what is imported first is not the message's
+                    await socket.send_bytes(b'{"type":"fixes","fixes":%b}' % body)
+                    await socket.send_json({"type": "ping"})
+                    async with asyncio.timeout(60):
+                        return {(await socket.receive_json())["type"] for _ in range(2)}
+
+            return asyncio.run(talk())
+
+        assert await asyncio.to_thread(send) == {"ack", "pong"}
+        worst = turns.worst()
+        print(f"{worst:.1f} ms")
+        assert worst < TURN_MS_MAX
+
+
+async def test_no_reading_keeps_others_waiting(tmp_path: Path) -> None:
+    """With as many devices as a gateway remembers."""
+    async with listening(tmp_path) as (server, services, turns):
+        view = LocationView(tracks=TrackStore(0))
+        services.location_view = view
+        for start in range(0, 200_000, 2_000):
+            news = [
+                record(fix(f"u{n // 200}/d{n}", now_ms()), n) for n in range(start, start + 2_000)
+            ]
+            view.on_records(news)
+            await asyncio.sleep(0)
+        assert len(view) > 100_000
+        view.on_caught_up()
+        services.address_view.on_caught_up()
+        figures: dict[str, float] = {}
+        await asyncio.to_thread(ask, server.endpoint, "GET", "/metrics")  # imports
+        for path in (
+            *("/v1/devices?limit=1", "/v1/devices", "/v1/devices?after=u5%2Fd1&limit=10000"),
+            *("/metrics", "/openapi.json", "/v1/pipeline", "/healthz", "/readyz", "/"),
+        ):
+            await asyncio.sleep(0.01)
+            turns.worst()
+            status, body = await asyncio.to_thread(ask, server.endpoint, "GET", path)
+            figures[path] = turns.worst()
+            assert status == 200, (path, body[:200])
+        print({name: round(each, 1) for name, each in figures.items()})
+        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+
+
+@pytest.mark.parametrize("size", [100, 40_000])
+async def test_what_is_read_elsewhere_is_answered_the_same(tmp_path: Path, size: int) -> None:
+    """Of a small body and of a large one."""
+    async with listening(tmp_path) as (server, _, _turns):
+        padding = b" " * size
+        body = b'[{"lat":1,"lon":2,"time":1795000000000,"id":"mine"},{"lat":100,"lon":2}]'
+        status, told = await asyncio.to_thread(
+            ask, server.endpoint, "POST", "/v1/positions", body + padding
+        )
+        answer = json.loads(told)
+        assert status == 200
+        assert answer["accepted"] == 1
+        assert answer["acked"] == ["mine"]
+        assert [each["index"] for each in answer["rejected"]] == [1]
+        status, _body = await asyncio.to_thread(
+            ask, server.endpoint, "POST", "/v1/positions", b"[{" + padding
+        )
+        assert status == 400
