@@ -15,6 +15,7 @@ from kafka.errors import KafkaError, RetriableError
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.cluster_admin import cluster_admin, refusal
+from waylog.console.cluster_state import ClusterState, Place, partitions_of
 from waylog.console.common import add_bootstrap, add_json, connect, print_rows, say
 from waylog.console.placement import plan_moves
 from waylog.console.throttle import throttled
@@ -38,7 +39,8 @@ _POLL_S: Final = 0.5
 _GONE_S: Final = 10.0
 _BOOTSTRAP_MS: Final = 3000
 
-Place = tuple[str, int]
+#: So long `describe` asks; then it says what it knows, and what not.
+_DESCRIBE_S: Final = 4.0
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -82,8 +84,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Do one of the actions."""
+    if arguments.action == "describe":
+        return _describe(arguments)
     connect(arguments)
-    actions = {"describe": _describe, "elect": _elect, "reassign": _reassign}
+    actions = {"elect": _elect, "reassign": _reassign}
     # A broker that has just gone is named to clients for a while, and may be the one that is
     # asked. What only looks, or may be done twice, is tried again with another.
     deadline = time.monotonic() + (0 if arguments.action == "reassign" else _GONE_S)
@@ -113,21 +117,15 @@ def _connect(arguments: argparse.Namespace) -> Iterator[KafkaAdminClient]:
         yield admin
 
 
-def _partitions(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:
-    return {
-        (topic["name"], each["partition_index"]): each
-        for topic in admin.describe_topics()
-        for each in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
-    }
-
-
 # ---------------------------------------------------------------------------------------- describe
 
 
-def _describe(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
-    cluster = admin.describe_cluster()
-    partitions = _partitions(admin)
-    quorum = _quorum(admin)
+def _describe(arguments: argparse.Namespace) -> int:
+    state = ClusterState(arguments)
+    state.learn(_DESCRIBE_S)
+    cluster, partitions = state.cluster, state.partitions or {}
+    assert cluster is not None
+    silent = {each for each, answers in state.answers.items() if not answers}
     behind = [
         {
             "topic": topic,
@@ -137,17 +135,23 @@ def _describe(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
             "in_sync": _ids(each["isr_nodes"]),
         }
         for (topic, index), each in sorted(partitions.items())
-        if len(each["isr_nodes"]) < len(each["replica_nodes"]) or each["leader_id"] < 0
+        if len(each["isr_nodes"]) < len(each["replica_nodes"])
+        or each["leader_id"] < 0
+        or silent.intersection(each["replica_nodes"])
     ]
     if not arguments.json:
+        counted = (
+            "partitions unknown"
+            if state.partitions is None
+            else f"{len(partitions)} partitions, {len(behind)} of them under-replicated"
+        )
         print(
-            f"cluster {cluster['cluster_id']}: {len(cluster['brokers'])} brokers, "
-            f"{len(partitions)} partitions, {len(behind)} of them under-replicated; "
+            f"cluster {cluster['cluster_id']}: {len(cluster['brokers'])} brokers, {counted}; "
             f"the active controller is {cluster['controller_id']}\n"
         )
     sections: list[tuple[str, Sequence[dict[str, Any]]]] = [
-        ("brokers", _brokers(cluster, partitions)),
-        ("controllers", quorum),
+        ("brokers", _brokers(cluster, partitions, state.answers)),
+        ("controllers", _quorum(state.quorum or {})),
         ("under-replicated partitions", behind),
     ]
     for title, rows in sections:
@@ -158,11 +162,21 @@ def _describe(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
         print_rows(rows, as_json=arguments.json)
         if not arguments.json:
             print()
-    return EXIT_DONE
+    if silent:
+        who = "broker " + ", ".join(map(str, sorted(silent)))
+        print(f"no answer from {who}: what the metadata says of it is out of date", file=sys.stderr)
+    if state.unknown:
+        print(
+            f"not known: {', '.join(state.unknown)} (nobody answered within {_DESCRIBE_S:.0f} s)",
+            file=sys.stderr,
+        )
+    return EXIT_FAILED if state.unknown else EXIT_DONE
 
 
 def _brokers(
-    cluster: dict[str, Any], partitions: dict[Place, dict[str, Any]]
+    cluster: dict[str, Any],
+    partitions: dict[Place, dict[str, Any]],
+    answers: Mapping[int, bool],
 ) -> list[dict[str, Any]]:
     leads = Counter(each["leader_id"] for each in partitions.values())
     has = Counter(node for each in partitions.values() for node in each["replica_nodes"])
@@ -177,6 +191,7 @@ def _brokers(
                 "address": None if broker is None else f"{broker['host']}:{broker['port']}",
                 "rack": None if broker is None else broker["rack"],
                 "running": broker is not None,
+                "answers": answers.get(broker_id, False),
                 "leads": leads[broker_id],
                 "replicas": has[broker_id],
                 "in_sync": in_sync[broker_id],
@@ -185,16 +200,11 @@ def _brokers(
     return rows
 
 
-def _quorum(admin: KafkaAdminClient) -> list[dict[str, Any]]:
-    try:
-        log = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]
-    except (KafkaError, LookupError):
-        # A cluster before KRaft, or no right to see it.
-        return []
+def _quorum(log: Mapping[str, Any]) -> list[dict[str, Any]]:
     now_ms = time.time() * 1000
     rows = []
     for kind in ("current_voters", "observers"):
-        for each in log[kind]:
+        for each in log.get(kind, ()):
             leads = each["replica_id"] == log["leader_id"]
             role = "observer" if kind == "observers" else "active" if leads else "voter"
             fetched = each["last_fetch_timestamp"]
@@ -224,7 +234,7 @@ def _elect(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
     asked: dict[str, list[int]] | None = None
     if arguments.place:
         asked = {}
-        for topic, index in _find(arguments.place, _partitions(admin)):
+        for topic, index in _find(arguments.place, partitions_of(admin)):
             asked.setdefault(topic, []).append(index)
     kind = _UNCLEAN if arguments.unclean else _PREFERRED
     response = admin.elect_leaders(kind, asked, raise_errors=False)
@@ -275,7 +285,7 @@ def _reassign(admin: KafkaAdminClient, arguments: argparse.Namespace) -> int:
         return EXIT_DONE
     if arguments.throttle is not None and (arguments.throttle <= 0 or not arguments.wait):
         raise CommandError("--throttle BYTES is more than 0, and is taken back after --wait")
-    partitions = _partitions(admin)
+    partitions = partitions_of(admin)
     if arguments.cancel:
         moves: dict[Place, list[int] | None] = dict.fromkeys(
             _find(arguments.place, partitions) or _moving(admin)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -93,6 +95,28 @@ def test_a_stopped_broker_is_missed_and_leads_again_when_asked(
     assert all(row["elected"] for row in elected)
     until(lambda: brokers(terminal.rows("cluster", "describe"))[3]["leads"] == led[3]["leads"])
     assert "name the partitions" in terminal.run("cluster", "elect", "--unclean", status=1)
+
+
+def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
+    terminal: Terminal, cluster: ClusterProcesses
+) -> None:
+    hanging = cluster.brokers[2]
+    os.kill(hanging.pid, signal.SIGSTOP)
+    try:
+        # It is asked first.
+        servers = sorted(cluster.bootstrap_servers.split(","), key=hanging.bootstrap_servers.__ne__)
+        began = time.monotonic()
+        rows = Terminal(",".join(servers)).rows("cluster", "describe")
+        took_s = time.monotonic() - began
+    finally:
+        os.kill(hanging.pid, signal.SIGCONT)
+    assert {each: row["answers"] for each, row in brokers(rows).items()} == {
+        1: True,
+        2: False,
+        3: True,
+    }
+    assert [row for row in rows if "topic" in row and "2" in row["replicas"].split(",")]
+    assert took_s < 15  # it asks for four seconds; the rest is this machine's
 
 
 def test_nobody_there_is_said_in_one_line() -> None:

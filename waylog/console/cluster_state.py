@@ -1,0 +1,159 @@
+"""What can be learnt of a cluster in a few seconds, also of one of which a part is dead.
+
+All bootstrap servers are asked at once, each in a thread: one that hangs must not hold up the
+others. Then every broker that the cluster names is asked whether it answers, since the metadata may
+call a broker well for some seconds after its death.
+"""
+
+from __future__ import annotations
+
+import argparse
+import threading
+import time
+from collections.abc import Callable
+from copy import copy
+from typing import Any, Final
+
+from kafka import KafkaAdminClient
+from kafka.errors import KafkaError
+
+from waylog.cli import CommandError
+from waylog.console.cluster_admin import cluster_admin, refusal
+from waylog.console.common import connect
+
+_CONNECT_MS: Final = 1500
+_REQUEST_MS: Final = 2000
+_PAUSE_S: Final = 0.2
+
+Place = tuple[str, int]
+
+
+class ClusterState:
+    """What has been learnt so far; None is not known. Filled by threads."""
+
+    def __init__(self, arguments: argparse.Namespace) -> None:
+        self._arguments = arguments
+        self._changed = threading.Condition()
+        self.cluster: dict[str, Any] | None = None
+        self.partitions: dict[Place, dict[str, Any]] | None = None
+        #: The metadata log; empty where the cluster has none to show.
+        self.quorum: dict[str, Any] | None = None
+        #: Whether a broker has answered, by id.
+        self.answers: dict[int, bool] = {}
+        self._error: Exception | None = None
+        self._refusal: CommandError | None = None
+        self._deadline = 0.0
+
+    def learn(self, timeout_s: float) -> None:
+        """Ask, and return when all is known, or after `timeout_s`.
+
+        Raises CommandError where nothing could be learnt.
+        """
+        self._deadline = time.monotonic() + timeout_s
+        for address in self._arguments.bootstrap_servers.split(","):
+            self._beside(self._ask, address.strip())
+        # It knows best how to say why nobody answers.
+        self._beside(self._reach)
+        with self._changed:
+            self._wait(lambda: self.cluster is not None)
+            if self.cluster is None:
+                raise self._refusal or CommandError(
+                    f"no Kafka broker answers at {self._arguments.bootstrap_servers}"
+                    + (f": {refusal(self._error)}" if self._error is not None else "")
+                )
+            brokers = list(self.cluster["brokers"])
+        for broker in brokers:
+            self._beside(self._probe, broker)
+        with self._changed:
+            self._wait(lambda: self._is_complete(len(brokers)))
+            for broker in brokers:
+                self.answers.setdefault(broker["broker_id"], False)
+
+    @property
+    def unknown(self) -> list[str]:
+        """What could not be learnt."""
+        parts = {"partitions": self.partitions, "controllers": self.quorum}
+        return [name for name, value in parts.items() if value is None]
+
+    def _is_complete(self, brokers: int) -> bool:
+        return not self.unknown and len(self.answers) == brokers
+
+    def _wait(self, condition: Callable[[], bool]) -> None:
+        self._changed.wait_for(condition, max(0.0, self._deadline - time.monotonic()))
+
+    def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
+        # The command ends without those that hang.
+        threading.Thread(target=work, args=arguments, daemon=True).start()
+
+    def _learnt(self, **parts: Any) -> None:
+        with self._changed:
+            for name, value in parts.items():
+                if getattr(self, name) is None:
+                    setattr(self, name, value)
+            self._changed.notify_all()
+
+    def _at(self, address: str) -> argparse.Namespace:
+        arguments = copy(self._arguments)
+        arguments.bootstrap_servers = address
+        return arguments
+
+    def _reach(self) -> None:
+        try:
+            connect(self._arguments)
+        except CommandError as error:
+            self._refusal = error
+        except Exception as error:
+            self._error = error
+
+    def _ask(self, address: str) -> None:
+        while time.monotonic() < self._deadline and (self.cluster is None or self.unknown):
+            try:
+                with cluster_admin(
+                    self._at(address),
+                    bootstrap_timeout_ms=_CONNECT_MS,
+                    request_timeout_ms=_REQUEST_MS,
+                ) as admin:
+                    self._learnt(cluster=admin.describe_cluster())
+                    self._learnt(quorum=_quorum(admin))
+                    self._learnt(partitions=partitions_of(admin))
+            except (KafkaError, OSError, ValueError) as error:
+                self._error = error
+            time.sleep(_PAUSE_S)
+
+    def _probe(self, broker: dict[str, Any]) -> None:
+        answers = False
+        while not answers and time.monotonic() < self._deadline:
+            try:
+                with cluster_admin(
+                    self._at(f"{broker['host']}:{broker['port']}"),
+                    bootstrap_timeout_ms=_CONNECT_MS,
+                    request_timeout_ms=_REQUEST_MS,
+                ):
+                    answers = True
+            except (KafkaError, OSError, ValueError):
+                break
+        with self._changed:
+            self.answers[broker["broker_id"]] = answers
+            self._changed.notify_all()
+
+
+def partitions_of(admin: KafkaAdminClient) -> dict[Place, dict[str, Any]]:
+    """All partitions by topic and number."""
+    return {
+        (topic["name"], each["partition_index"]): each
+        for topic in admin.describe_topics()
+        for each in sorted(topic["partitions"], key=lambda one: int(one["partition_index"]))
+    }
+
+
+def _quorum(admin: KafkaAdminClient) -> dict[str, Any]:
+    try:
+        found: dict[str, Any] = admin.describe_metadata_quorum()["topics"][0]["partitions"][0]
+    except LookupError:
+        return {}
+    except KafkaError as error:
+        if getattr(error, "retriable", False):
+            raise
+        # A cluster before KRaft, or no right to see it.
+        return {}
+    return found
