@@ -9,6 +9,7 @@ from typing import Generic
 
 from consumers.processor import Processor, StateT
 from waylog.interceptors import Telemetry
+from waylog.log_contact import LogContact
 
 
 @dataclass(frozen=True)
@@ -61,3 +62,4 @@ class Membership(Generic[StateT]):
     on_ready: Callable[[], None]
     counters: Counters = field(default_factory=Counters)
     stopping: threading.Event = field(default_factory=threading.Event)
+    contact: LogContact = field(default_factory=LogContact)

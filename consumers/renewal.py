@@ -110,6 +110,8 @@ class Renewal:
             except KafkaException as error:
                 # What is stale stays so until the next start, or its device's next fix.
                 logger.warning("addresses are not renewed: %s", error.args[0].str())
+            except Exception:
+                logger.exception("addresses are not renewed")
 
     def _scan(self, scan: _Scan) -> None:
         reader = PartitionReader(self._config, f"{self._config['client.id']}-none")

@@ -75,6 +75,7 @@ class Session(Generic[StateT]):
         self._settings = membership.settings
         self._counters = membership.counters
         self._stopping = membership.stopping
+        self._contact = membership.contact
         self._topic = membership.topic
         self._assignments: dict[int, _Assignment[StateT]] = {}
         self._unacknowledged: deque[_Batch[StateT]] = deque()
@@ -190,7 +191,10 @@ class Session(Generic[StateT]):
         # `consume` alone waits for its whole time unless a batch is full.
         first = self._consumer.poll(settings.batch_wait_s)
         if first is None:
+            self._contact.look(self._consumer, self._topic)
             return []
+        if first.error() is None:
+            self._contact.heard()
         wait_s = self._batch_began + settings.batch_interval_s - time.monotonic()
         time.sleep(max(wait_s, settings.gather_s))
         self._batch_began = time.monotonic()

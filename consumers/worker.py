@@ -68,6 +68,7 @@ class Worker(Generic[StateT]):
                 if stopping.is_set():
                     logger.warning("stopped: %s", error)
                     return
+                self._membership.contact.silent()
                 # Nothing was committed that is not acknowledged: new clients begin there.
                 if time.monotonic() - started > settings.restart_pause_s_max:
                     pause_s = settings.restart_pause_s

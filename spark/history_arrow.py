@@ -19,11 +19,16 @@ from spark.history_files import Committed, HistoryFiles
 from spark.landing import LandedFile, land
 from spark.log_fixes import next_ends, read_fixes
 from spark.log_source import LogOffsets, OffsetRange
+from waylog.kafka import LogUnreachable
+from waylog.log_contact import LogContact
 from waylog.storage import Storage
 
 logger = logging.getLogger(__name__)
 
 CHECKPOINT: Final = "_checkpoint/arrow.json"
+#: So long one question waits for the log, and so long until the next.
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 1.0
 
 
 class ArrowHistory:
@@ -48,13 +53,23 @@ class ArrowHistory:
         self._offsets = LogOffsets(bootstrap_servers, topic)
 
     def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
-        """Raises LogUnreachable when the log does not answer."""
+        """Raises LogUnreachable when the log does not answer; else, without `once`, it waits."""
         try:
             position = self._read_checkpoint()
             target = None
+            contact = LogContact()
             while not stopping.is_set():
                 started = time.monotonic()
-                watermarks = self._offsets.watermarks(10.0)
+                try:
+                    watermarks = self._offsets.watermarks(_PATIENCE_S)
+                except LogUnreachable as error:
+                    if once:
+                        raise
+                    logger.info("%s; the history waits", error)
+                    contact.silent()
+                    stopping.wait(_PAUSE_S)
+                    continue
+                contact.heard()
                 for partition, marks in watermarks.items():
                     # What retention has taken is gone; a new partition begins at its start.
                     position[partition] = max(position.get(partition, 0), marks.low)

@@ -31,6 +31,7 @@ from spark.log_fixes import next_ends, read_fixes
 from spark.log_source import LogOffsets, OffsetRange, Watermarks
 from spark.schema import HISTORY_SCHEMA
 from waylog.kafka import LogUnreachable
+from waylog.log_contact import LogContact
 from waylog.storage import Storage
 from waylog.topics import LOCATION
 
@@ -108,6 +109,7 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._max_rows = int(options.get("maxrows", MAX_ROWS))
         self._target: dict[int, int] | None = None
         self._offsets: LogOffsets | None = None
+        self._contact = LogContact()
 
     def __getstate__(self) -> dict[str, object]:
         return {**self.__dict__, "_offsets": None}
@@ -144,8 +146,10 @@ class LocationReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             try:
                 watermarks = self._watermarks(_TRIGGER_PATIENCE_S)
             except LogUnreachable as error:
-                logger.warning("%s; the history waits", error)
+                logger.info("%s; the history waits", error)
+                self._contact.silent()
                 return start
+            self._contact.heard()
             ends = {partition: marks.high for partition, marks in watermarks.items()}
         rows = None if isinstance(limit, ReadAllAvailable) else self._max_rows
         if isinstance(limit, ReadMaxRows):

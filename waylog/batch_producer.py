@@ -317,6 +317,9 @@ class BatchProducer:
         self._watch = self._loop.call_later(_LOOK_AFTER_S, self._look_after)
         for connection in list(self._connections.values()):
             connection.look_after()
+        if self.accumulator.waiting and self._timer is None:
+            # A turn that failed has set no other.
+            self._flush()
         # A disk that is full stays so: who waits had better keep what it has, and come again.
         patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else _DELIVERY_TIMEOUT_MS
         if self.accumulator.fail_before(monotonic_ms() - patience_ms, _TIMED_OUT):

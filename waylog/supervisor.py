@@ -75,6 +75,8 @@ class _Process:
         self.restarts = 0
         self.pid: int | None = None
         self.is_ready = False
+        #: What it said of itself last.
+        self.status = ""
         #: Done when it is ready for the first time; fails with StartError where it does not get so.
         self.first_start: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         # Nobody has to wait for it.
@@ -153,6 +155,7 @@ class _Process:
     async def _live(self) -> tuple[int, str]:
         """One life: its exit status and what became of it. Never raises for one life's sake."""
         self._last_lines.clear()
+        self.status = ""
         try:
             status = await self._run_once()
         except (OSError, subprocess.SubprocessError) as error:
@@ -252,10 +255,23 @@ class _Process:
             self._last_lines = [*self._last_lines[-19:], text]
             self._log.write(text)
 
+    def _said(self, status: str) -> None:
+        if status == self.status:
+            return
+        if status.startswith("not ready"):
+            logger.error("%s is %s", self.spec.name, status)
+        elif self.status.startswith("not ready"):
+            logger.warning("%s is %s again", self.spec.name, status)
+        self.status = status
+        self._changed()
+
     def _on_notify(self) -> None:
         with contextlib.suppress(OSError):
             while True:
                 message = self._notify.recv(4096)
+                for line in message.splitlines():
+                    if line.startswith(b"STATUS="):
+                        self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
                 if b"READY=1" in message.splitlines():
                     self.is_ready = True
                     if not self.first_start.done():
@@ -369,6 +385,7 @@ class Supervisor:
             name: {
                 "pid": process.pid,
                 "ready": process.is_ready,
+                "status": process.status,
                 "restarts": process.restarts,
                 "argv": list(process.spec.argv),
             }

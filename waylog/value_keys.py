@@ -41,6 +41,7 @@ _SILENCE_MAX_S: Final = 60.0
 _GONE_MAX: Final = 100_000
 #: A value with a key that nobody here has met waits about half as long.
 _POLL_S: Final = 0.05
+_PAUSE_S: Final = 1.0
 _PARTITION: Final = TopicPartition(VALUE_KEY, 0)
 #: After this a segment of the topic is closed by the next record, and can be compacted.
 _SEGMENT_S: Final = int(VALUE_KEY_TOPIC.config["segment.ms"]) / 1000
@@ -190,13 +191,21 @@ class KeyRing:
     def _follow(self) -> None:
         try:
             while not self._stopping.is_set():
-                first = self._consumer.poll(_POLL_S)
-                if first is not None:
-                    self._take([first, *self._consumer.consume(5000, timeout=0)])
-                if self._answered < self._asked:
-                    self._answer()
+                try:
+                    self._follow_once()
+                except Exception:
+                    # Who waits for a key would wait for ever.
+                    logger.exception("keys of %s could not be taken", VALUE_KEY)
+                    self._stopping.wait(_PAUSE_S)
         finally:
             self._consumer.close()
+
+    def _follow_once(self) -> None:
+        first = self._consumer.poll(_POLL_S)
+        if first is not None:
+            self._take([first, *self._consumer.consume(5000, timeout=0)])
+        if self._answered < self._asked:
+            self._answer()
 
     def _answer(self) -> None:
         """Say that all is known that was in the log when somebody asked; later, if it is not yet.

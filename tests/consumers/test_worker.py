@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 import signal
 from collections.abc import Callable, Iterable
@@ -273,3 +274,16 @@ def test_a_resolver_stays_small(
     # 70 to 82 MB, of which 21 are the mapped index that all processes share. The whole platform
     # has 500 MB; this is to see growth.
     assert rss < 100_000
+
+
+def test_a_resolver_whose_broker_hangs_says_so_and_goes_on(
+    broker: Broker, start_resolver: StartResolver
+) -> None:
+    resolver = start_resolver()
+    try:
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        resolver.wait_for(r"not ready: nothing heard from the log for \d+ s")
+        os.kill(broker.process.pid, signal.SIGCONT)
+        resolver.wait_for("the log answers again")
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)

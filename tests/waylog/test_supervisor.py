@@ -239,6 +239,27 @@ async def test_a_process_that_is_called_wrongly_is_not_started_again(tmp_path: P
     await supervisor.stop()
 
 
+async def test_what_a_process_says_of_itself_is_told_when_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import signal
+        from waylog.notify import notify, notify_ready
+        notify_ready()
+        for _ in range(3):
+            notify("STATUS=not ready: nothing heard from the log for 7 s")
+        notify("STATUS=ready")
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["status"] == "ready")
+    await supervisor.stop()
+    assert caplog.text.count("one is not ready: nothing heard from the log for 7 s") == 1
+    assert caplog.text.count("one is ready again") == 1
+
+
 async def test_a_process_with_status_2_that_has_served_is_started_again(tmp_path: Path) -> None:
     once = tmp_path / "once"
     program = f"""
