@@ -17,6 +17,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.home_blur import Circle
+from gateway.pools import ShareExceeded, Turns
 
 logger = logging.getLogger(__name__)
 
@@ -27,7 +28,9 @@ _ANSWER_S: Final = 60.0
 _IDLE_S: Final = 60.0
 _END_S: Final = 5.0
 #: Questions that wait for those before them; more are refused.
-_WAITING_MAX: Final = 16
+_WAITING_MAX: Final = 256
+#: Those of one user.
+_WAITING_EACH_MAX: Final = 4
 
 
 class ArchiveUnavailable(Exception):
@@ -64,7 +67,7 @@ _head: Final = msgspec.json.Decoder(AnswerHead)
 
 
 class Archive:
-    """Asks the reading process, one question at a time.
+    """Asks the reading process, one question at a time; `party`, a user, takes turns with others.
 
     `history` and `places` are URLs, as `waylog history run` and `waylog places run` know them; with
     None there is nothing of that kind.
@@ -73,7 +76,7 @@ class Archive:
     def __init__(self, history: str | None, places: str | None) -> None:
         self._urls = (history or "", places or "")
         self._process: asyncio.subprocess.Process | None = None
-        self._asking = asyncio.Lock()
+        self._turns = Turns(1, 1, _WAITING_EACH_MAX)
         self._waiting = 0
         self._ending: asyncio.TimerHandle | None = None
         self._ended: set[asyncio.Task[None]] = set()
@@ -87,6 +90,7 @@ class Archive:
         recent: bytes,
         circles: Sequence[Circle] | None,
         name: str,
+        party: str = "",
     ) -> bytes:
         """The way of a device with from_ms <= time <= to_ms, in the format of that name.
 
@@ -99,21 +103,27 @@ class Archive:
         question = Question(
             *("track", device, from_ms, to_ms, POINTS_MAX, name, _tuple(circles), len(recent))
         )
-        return await self._ask(question, recent)
+        return await self._ask(question, party, recent)
 
-    async def visits(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+    async def visits(
+        self, device: str, from_ms: int, to_ms: int, party: str = ""
+    ) -> list[dict[str, Any]]:
         """Visits of a device that touch a time, by time; raises as `track` does."""
-        return await self._rows("visits", device, from_ms, to_ms)
+        return await self._rows("visits", device, from_ms, to_ms, party)
 
-    async def trips(self, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+    async def trips(
+        self, device: str, from_ms: int, to_ms: int, party: str = ""
+    ) -> list[dict[str, Any]]:
         """Trips between places that touch a time, by time; raises as `track` does."""
-        return await self._rows("trips", device, from_ms, to_ms)
+        return await self._rows("trips", device, from_ms, to_ms, party)
 
-    async def _rows(self, kind: str, device: str, from_ms: int, to_ms: int) -> list[dict[str, Any]]:
+    async def _rows(
+        self, kind: str, device: str, from_ms: int, to_ms: int, party: str
+    ) -> list[dict[str, Any]]:
         if not self._urls[1]:
             return []
         question = Question(kind, device, from_ms, to_ms, POINTS_MAX)
-        rows: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question))
+        rows: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question, party))
         return rows
 
     async def close(self) -> None:
@@ -124,12 +134,12 @@ class Archive:
         if self._ended:
             await asyncio.wait(self._ended)
 
-    async def _ask(self, question: Question, more: bytes = b"") -> bytes:
+    async def _ask(self, question: Question, party: str, more: bytes = b"") -> bytes:
         if self._waiting >= _WAITING_MAX:
             raise ArchiveUnavailable("too many questions to the archive wait already")
         self._waiting += 1
         try:
-            async with self._asking:
+            async with self._turns.turn(party):
                 if self._ending is not None:
                     self._ending.cancel()
                 try:
@@ -145,6 +155,10 @@ class Archive:
                 finally:
                     loop = asyncio.get_running_loop()
                     self._ending = loop.call_later(_IDLE_S, self._end_idle)
+        except ShareExceeded:
+            raise ArchiveUnavailable(
+                "too many questions of yours to the archive wait already"
+            ) from None
         finally:
             self._waiting -= 1
 
@@ -176,7 +190,7 @@ class Archive:
         task.add_done_callback(self._ended.discard)
 
     async def _end_unless_asked(self) -> None:
-        if not self._asking.locked():
+        if not self._waiting:
             await self._end()
 
     async def _end(self) -> None:

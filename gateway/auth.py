@@ -31,6 +31,7 @@ logger = logging.getLogger(__name__)
 
 RECHECK_S: Final = 1.0
 VERDICTS_MAX: Final = 20_000
+VERDICTS_OF_USER_MAX: Final = 1_000
 REFUSALS_MAX: Final = 2_000
 #: How long a refusal is remembered: a phone with a wrong password repeats it every few seconds.
 REFUSAL_S: Final = 5.0
@@ -78,6 +79,8 @@ class Authenticator:
         self._store = store
         self._clock = clock
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
+        # Of each user, oldest first: many credentials of one do not push out those of others.
+        self._keys_of: dict[str, OrderedDict[bytes, None]] = {}
         # Until when, and at which version of the database. Apart from the verdicts, so that
         # somebody who guesses does not push out those who know.
         self._refusals: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
@@ -201,11 +204,18 @@ class Authenticator:
             # Somebody changed the database. A verdict stays good if its credential is still there,
             # unchanged, which is found out without computing argon2 again.
             if not self._store.holds(verdict.credential):
-                del self._verdicts[key]
+                self._forget(key)
                 return None
             verdict.data_version = self._data_version
         self._verdicts.move_to_end(key)
         return verdict
+
+    def _forget(self, key: bytes) -> None:
+        user = self._verdicts.pop(key).identity.user
+        own = self._keys_of[user]
+        del own[key]
+        if not own:
+            del self._keys_of[user]
 
     def _refused(self, key: bytes) -> bool:
         until, data_version = self._refusals.get(key, (0.0, 0))
@@ -261,9 +271,13 @@ class Authenticator:
                 self._refusals.popitem(last=False)
             return None
         identity = _identity_of(credential)
+        own = self._keys_of.setdefault(identity.user, OrderedDict())
+        own[key] = None
         self._verdicts[key] = _Verdict(identity, credential, data_version)
+        if len(own) > VERDICTS_OF_USER_MAX:
+            self._forget(next(iter(own)))
         if len(self._verdicts) > VERDICTS_MAX:
-            self._verdicts.popitem(last=False)
+            self._forget(next(iter(self._verdicts)))
         return identity
 
 

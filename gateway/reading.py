@@ -154,6 +154,7 @@ class _Past(NamedTuple):
 
     device: str
     owner: str
+    asker: str
     #: Since when it is told as to a friend; None: everything is told.
     since: int | None
     from_ms: int
@@ -169,7 +170,7 @@ async def _past(request: web.Request) -> _Past:
     if sight_of(identity, device) is Sight.TOLD:
         since = friends_since(identity, owner) or 0
     from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
-    return _Past(device, owner, since, from_ms, _time(request, "to", _LATEST_MS))
+    return _Past(device, owner, identity.user, since, from_ms, _time(request, "to", _LATEST_MS))
 
 
 async def _track(request: web.Request) -> web.Response:
@@ -184,7 +185,9 @@ async def _track(request: web.Request) -> web.Response:
     circles = None if past.since is None else services.friend_filter.circles(past.owner)
     recent = services.location_view.packed_track(device, *times)
     body = await _archived(
-        services.archive.track(device, *times, recent=recent, circles=circles, name=name)
+        services.archive.track(
+            device, *times, recent=recent, circles=circles, name=name, party=past.asker
+        )
     )
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
@@ -203,7 +206,9 @@ async def _places(request: web.Request) -> web.Response:
     except PlacesUnavailable as error:
         raise unavailable(str(error)) from error
     if past.since is not None:
-        visits = await _archived(services.archive.visits(past.device, past.since, _LATEST_MS))
+        visits = await _archived(
+            services.archive.visits(past.device, past.since, _LATEST_MS, past.asker)
+        )
         places = services.friend_filter.places(past.owner, places, visits, past.since)
     return json_answer(places)
 
@@ -211,7 +216,9 @@ async def _places(request: web.Request) -> web.Response:
 async def _visits(request: web.Request) -> web.Response:
     past = await _past(request)
     services = request.app[SERVICES]
-    visits = await _archived(services.archive.visits(past.device, past.from_ms, past.to_ms))
+    visits = await _archived(
+        services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
+    )
     if past.since is not None:
         visits = services.friend_filter.visits(past.owner, visits, past.since)
     return json_answer(visits)
@@ -220,7 +227,9 @@ async def _visits(request: web.Request) -> web.Response:
 async def _trips(request: web.Request) -> web.Response:
     past = await _past(request)
     services = request.app[SERVICES]
-    trips = await _archived(services.archive.trips(past.device, past.from_ms, past.to_ms))
+    trips = await _archived(
+        services.archive.trips(past.device, past.from_ms, past.to_ms, past.asker)
+    )
     if past.since is not None:
         try:
             places = await services.places.of_user(past.owner)

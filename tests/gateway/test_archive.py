@@ -8,9 +8,11 @@ import io
 import json
 import os
 import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -192,3 +194,31 @@ async def test_the_gateway_joins_the_history_and_what_is_new(
                 assert visit["place_id"] not in known
     finally:
         own.close()
+
+
+async def test_questions_of_one_user_do_not_keep_the_archive_from_others(history: Path) -> None:
+    archive = Archive(str(history / "history"), str(history / "places"))
+    async with asyncio.timeout(60), aclosing_archive(archive):
+        greedy = [
+            asyncio.create_task(archive.visits("u1/phone", -LATEST, LATEST, "greedy"))
+            for _ in range(8)
+        ]
+        await asyncio.sleep(0)
+        done: list[asyncio.Task[Any]] = []
+        for task in greedy:
+            task.add_done_callback(done.append)
+        assert await archive.visits("u1/phone", -LATEST, LATEST, "other")
+        # One that was asked before, one between, and those that were refused at once.
+        assert len([each for each in done if each.exception() is None]) <= 2
+        answers = await asyncio.gather(*greedy, return_exceptions=True)
+        refused = [each for each in answers if isinstance(each, ArchiveUnavailable)]
+        assert len(refused) == 3
+        assert "of yours" in str(refused[0])
+
+
+@asynccontextmanager
+async def aclosing_archive(archive: Archive) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await archive.close()

@@ -139,6 +139,23 @@ async def test_verdicts_are_bounded(
     assert len(authenticator._refusals) == 10
 
 
+async def test_many_credentials_of_one_user_do_not_push_out_those_of_others(
+    users: UserStore, authenticator: Authenticator, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(auth, "VERDICTS_OF_USER_MAX", 3)
+    tokens = {name: users.add(name) or "" for name in ("many", "one")}
+    key = authenticator.key_of(None, tokens["one"])
+    assert await authenticator.authenticate_token(tokens["one"])
+    keys = []
+    for number in range(10):
+        token = users.add_token("many", f"d{number}")
+        assert await authenticator.authenticate_token(token)
+        keys.append(authenticator.key_of(None, token))
+    assert authenticator.recall(key) is not None
+    kept = [each for each in keys if authenticator.recall(each) is not None]
+    assert kept == keys[-3:]
+
+
 async def test_too_many_passwords_at_once_are_put_off_and_not_refused(
     authenticator: Authenticator,
 ) -> None:
