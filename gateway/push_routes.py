@@ -44,6 +44,8 @@ class PushRoutes:
         identity = await known_user(
             request, "notifications are for users who have signed in", by_session=True
         )
+        if identity.device is not None:
+            raise Refused(403, "notifications tell of all devices of a user: sign in as the user")
         if not await asyncio.to_thread(self._services.users.exists, identity.user):
             raise Refused(403, "only users of this platform can have notifications")
         return identity

@@ -145,14 +145,6 @@ class SessionTable:
         with self._lock:
             self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (_now_ms(),))
 
-    def hashes(self) -> set[str]:
-        """Those of all sessions that are good now."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT hash FROM sessions WHERE expires > ?", (_now_ms(),)
-            ).fetchall()
-        return {hashed for (hashed,) in rows}
-
     def forget(self, user: str) -> None:
         """End all sessions of a user; its codes are good for nothing."""
         with self._lock:

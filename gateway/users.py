@@ -98,11 +98,6 @@ class Standing:
     admin: bool
 
 
-def account(user: str) -> str:
-    """What somebody is revoked by who has shown no credential of ours, but a certificate."""
-    return f"user {user}"
-
-
 def token_hash(token: str) -> str:
     """What is stored of a token."""
     return hashlib.sha256(token.encode()).hexdigest()
@@ -314,17 +309,6 @@ class UserStore:
         """The credential with a user's password hash."""
         rows = self._credentials("c.user = ? AND c.kind = 'password'", user)
         return rows[0] if rows else None
-
-    def valid_credentials(self) -> set[str]:
-        """The hashes of all credentials and sessions that are good now, and every `account`."""
-        with self._lock:
-            rows = self._connection.execute(
-                "SELECT c.hash FROM credentials c JOIN users u ON u.name = c.user "
-                "WHERE u.revoked IS NULL"
-            ).fetchall()
-            names = self._connection.execute("SELECT name FROM users WHERE revoked IS NULL")
-            accounts = {account(name) for (name,) in names}
-        return accounts.union((hashed for (hashed,) in rows), self.sessions.hashes())
 
     def holds(self, credential: Credential) -> bool:
         """Whether a credential is still good, exactly as it was."""

@@ -169,6 +169,10 @@ async def test_a_page_subscribes(gateway: Gateway, tmp_path: Path) -> None:
         async with other.client() as client:
             assert len((await json_of(await client.get("/v1/push/key")))["key"]) == 87
             await json_of(await client.post(path, json=body), 401)
+        phone = Login("ada", other.users.add_token("ada", "phone"))
+        async with other.client(phone) as client:
+            # They tell of all devices of a user.
+            await json_of(await client.post(path, json=body), 403)
         async with other.client(user) as client:
             await json_of(await client.post(path, json=body), 201)
             bad: dict[str, Any]
