@@ -24,7 +24,10 @@ from gateway.users import UserStore
 from tests.gateway.mqtt.in_memory import Wire, split_packets
 from tests.gateway.mqtt.test_journal import Log, Worker
 
-NOW_S = int(time.time()) + 5
+
+def now_s() -> int:
+    """A time that is after everything so far, in whole seconds."""
+    return int(time.time()) + 1
 
 
 @pytest.fixture
@@ -57,7 +60,7 @@ class Server:
         return wire, wire.connect(name, identity, clean=False)
 
     def publish(self, lat: float, topic: str = "owntracks/ada/phone", **members: Any) -> None:
-        fix = {"_type": "location", "lat": lat, "lon": 9.0, "tst": NOW_S, **members}
+        fix = {"_type": "location", "lat": lat, "lon": 9.0, "tst": now_s(), **members}
         self.router.publish(Message(topic, json.dumps(fix).encode(), 1, False), None, 0.0)
 
 
@@ -148,7 +151,7 @@ def test_what_is_older_than_the_friendship_is_not_delivered(store: UserStore) ->
     server = Server(store, Log(), "a")
     bob, _ = server.client("bob")
     bob.subscribe("owntracks/ada/phone")
-    server.publish(47.0, tst=NOW_S - 3600)
+    server.publish(47.0, tst=now_s() - 3600)
     server.publish(48.0)
     assert lats(bob.received()) == [48.0]
 
