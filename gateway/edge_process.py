@@ -106,7 +106,11 @@ async def _start(
     nothing = NoAddresses()
     options = settings.mqtt_options
     submitter = DoubtingSubmitter(
-        producer, telemetry, loop, is_stored=partial(relay.request, "known")
+        producer,
+        telemetry,
+        loop,
+        is_stored=partial(relay.request, "known"),
+        look_up=partial(relay.request, "look_up"),
     )
     erasures.subscribe(submitter.on_erasures)
     server = await start_mqtt(

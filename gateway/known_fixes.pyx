@@ -133,6 +133,10 @@ cdef class KnownFixes:
         self.stored = stored
         self.times = times
 
+    def watch(self, DeviceTimes times not None):
+        """Know the times of devices without what is on disk."""
+        self.times = times
+
     def take_unsaved(self):
         """The keys that were added since the last call, unsigned 64 bits each."""
         cdef bytes keys = (<char*> self._unsaved)[:self._unsaved_count * sizeof(uint64_t)]

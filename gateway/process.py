@@ -23,7 +23,7 @@ from gateway.entrances import Entrances
 from gateway.erasure_reader import open_erasures
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
 from gateway.http import HttpServer, start_http
-from gateway.known_fixes import KnownFixes, fix_key, use_secret
+from gateway.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
@@ -190,7 +190,7 @@ class _Gateway:
                 self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
             )
         else:
-            self.crossing = Crossing(loop.call_later, self._is_known)
+            self.crossing = Crossing(loop.call_later, self._is_known, self._newest_time)
             self.channel = LocalChannel(self.crossing)
             self.submitter = DoubtingSubmitter(
                 self.producer,
@@ -378,6 +378,10 @@ class _Gateway:
 
     def _is_known(self, device: str, fix_id: str) -> bool:
         return fix_key(device, fix_id) in self.location_view.known_fixes
+
+    def _newest_time(self, device: str) -> int | None:
+        times = self.location_view.known_fixes.times
+        return None if times is None else times.time_of(device_key(device))
 
     def _register_gauges(self) -> None:
         gauge = self.metrics.gauge

@@ -42,6 +42,8 @@ cdef class FixAppender:
     cdef readonly KnownFixes known_fixes
     cdef public bint doubts_repeats
     cdef public bint repeated
+    cdef public bint doubts_late
+    cdef public int64_t sender
     cdef readonly object metrics
     cdef object _send
     cdef RecordAccumulator _accumulator
@@ -54,6 +56,7 @@ cdef class FixAppender:
     cdef list _latency_counts
 
     cdef Receipt known(self, const FixKey* key)
+    cdef bint is_in_doubt(self, const FixKey* key) except -1
     cdef bytes start_trace(self)
     cdef int _append_value(
         self, bytes device, const char* value, Py_ssize_t size, bytes traceparent, Receipt receipt

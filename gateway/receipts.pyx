@@ -10,6 +10,7 @@ from libc.stdint cimport int64_t, uint64_t
 from libc.string cimport memcpy
 from posix.time cimport CLOCK_MONOTONIC, clock_gettime, timespec
 
+from gateway.device_times cimport DeviceTimes
 from gateway.formats.plain_positions cimport PlainRecords, Written
 from gateway.known_fixes cimport FixKey, KnownFixes, key_of_device
 from waylog.librdkafka cimport Delivery
@@ -106,6 +107,12 @@ cdef inline int tell(callback, Receipt receipt) except -1:
     return 0
 
 
+cdef inline int64_t marker(int64_t device, int64_t sender) noexcept:
+    """The key under which it is noted that a device has sent over a connection."""
+    cdef int64_t key = device ^ <int64_t> (<uint64_t> (sender + 1) * 0x9E3779B97F4A7C15ULL)
+    return key if key else 1
+
+
 @cython.no_gc
 cdef class FixReceipt(Receipt):
     """Of a fix, which is known as soon as the log has it."""
@@ -162,6 +169,11 @@ cdef class FixAppender:
         #: What a client marks as repeated is asked about before it is appended.
         self.doubts_repeats = False
         self.repeated = False  # the fix that is being submitted is marked so
+        #: What is not newer than all that came of its device, as far as is known here, is asked
+        #: about as well, and so is the first that a device sends over a connection.
+        self.doubts_late = False
+        #: The number of the connection over which fixes come now; 0: none that has a number.
+        self.sender = 0
         self.metrics = metrics
         self._send = log.send
         # Our own producer takes values that need not be objects.
@@ -203,6 +215,36 @@ cdef class FixAppender:
         earlier: it has been erased.
         """
         self._erased[device] = time_ms
+
+    cdef bint is_in_doubt(self, const FixKey* key) except -1:
+        """Whether a fix that is not known here may have come by another worker.
+
+        What is in no doubt counts as sent from now on.
+        """
+        cdef DeviceTimes times = self.known_fixes.times
+        if not self.doubts_late or times is None:
+            return False
+        if not times.find(marker(key.device, self.sender)).device:
+            return True
+        if times.is_late(key.device, key.time):
+            return True
+        times.note(key.device, key.time, 0)
+        return False
+
+    def may_be_elsewhere(self, fix):
+        """The same for a fix that others have read."""
+        cdef FixKey key
+        key.device = key_of_device(fix.device.encode())
+        key.time = fix.time
+        return self.is_in_doubt(&key)
+
+    def trust(self, str device, int64_t sender, newest):
+        """Another worker has said what came of a device; None where it has nothing."""
+        cdef DeviceTimes times = self.known_fixes.times
+        cdef int64_t key = key_of_device(device.encode())
+        if newest is not None:
+            times.note(key, newest, 0)
+        times.note(marker(key, sender), 0, 0)
 
     def receipt_of(self, int64_t key):
         """The same for those who only want to know."""

@@ -45,6 +45,7 @@ class _Gateway:
         self._words = [
             *(sys.executable, "-m", "waylog.cli", "gateway", "--bootstrap-servers", servers),
             *("--http", "127.0.0.1:0", "--mqtt", "none", "--open", "--data", str(folder)),
+            *("--metrics-access", "public"),
         ]
 
     def start(self) -> dict[str, float]:

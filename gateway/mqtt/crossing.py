@@ -35,15 +35,18 @@ class _Question:
 
 class Crossing:
     """See above. `call_later(s, callback)` is the event loop's; `is_known(device, fix_id)` says
-    whether the view of fixes has one.
+    whether the view of fixes has one; `newest_time(device)` is the greatest time of all of a
+    device, ms, None where there is none.
     """
 
     def __init__(
         self,
         call_later: Callable[[float, Callable[[], None]], object],
         is_known: Callable[[str, str], bool],
+        newest_time: Callable[[str], int | None] | None = None,
     ) -> None:
         self._is_known = is_known
+        self._newest_time = newest_time
         self._names: dict[Worker, str] = {}
         self._ids: dict[Worker, int] = {}
         self._last_id = 0
@@ -88,6 +91,8 @@ class Crossing:
             self._claim(worker, *arguments)
         elif kind == "known":
             self._known(worker, *arguments)
+        elif kind == "look_up":
+            self._looked_up(worker, *arguments)
         elif kind == "answered":
             self._answered(worker, *arguments)
 
@@ -174,6 +179,11 @@ class Crossing:
             asker.send("answer", number, self._is_known(device, fix_id))
             return
         self._ask(asker, number, asked, "stored", device, fix_id)
+
+    def _looked_up(self, asker: Worker, number: int, device: str, fix_id: str) -> None:
+        """A worker has a fix that may have come by another one before."""
+        newest = None if self._newest_time is None else self._newest_time(device)
+        asker.send("answer", number, (self._is_known(device, fix_id), newest))
 
     def _ask(
         self, asker: Worker, number: int, asked: set[Worker], kind: str, *arguments: Any

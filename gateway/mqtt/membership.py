@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections import Counter
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Protocol
 
+from gateway.device_times import DeviceTimes
 from gateway.known_fixes import fix_key
 from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.journal import Journal, SessionKey
@@ -69,23 +71,44 @@ class _Inbox:
 class DoubtingSubmitter(Submitter):
     """Knows only the fixes that came by this worker: of what clients repeat it asks the others.
 
-    `is_stored(device, fix_id)` raises RelayUnavailable.
+    `is_stored(device, fix_id)` raises RelayUnavailable. So does `look_up(device, fix_id)`, which
+    says whether the views have a fix, and the greatest time of all of its device. A worker that has
+    it asks about every fix that may have come by another one: the first that a device sends over a
+    connection, and those that are not newer than what is known of the device.
     """
 
     def __init__(
-        self, *arguments: Any, is_stored: Callable[[str, str], Awaitable[bool]], **options: Any
+        self,
+        *arguments: Any,
+        is_stored: Callable[[str, str], Awaitable[bool]],
+        look_up: Callable[[str, str], Awaitable[tuple[bool, int | None]]] | None = None,
+        **options: Any,
     ) -> None:
         super().__init__(*arguments, **options)
         self.doubts_repeats = True
         self._is_stored = is_stored
+        self._look_up = look_up
+        if look_up is not None:
+            self.known_fixes.watch(DeviceTimes())
+            self.doubts_late = True
+        # Fixes of a device over a connection that are being looked up.
+        self._looking_up: Counter[tuple[str, int]] = Counter()
         self._asking: set[asyncio.Task[None]] = set()
 
     def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
         """Append a fix, unless a client repeats it and another worker has appended it."""
-        if not self.repeated or self.receipt_of(fix_key(fix.device, fix.id)) is not None:
+        known = self.receipt_of(fix_key(fix.device, fix.id)) is not None
+        if known or not (self.repeated or self.may_be_elsewhere(fix)):
             return super().submit_location(fix, traceparent)
         receipt = Receipt()
-        task = asyncio.get_running_loop().create_task(self._ask(fix, traceparent, receipt))
+        repeated, sender = self.repeated, self.sender
+        if not repeated:
+            self._looking_up[fix.device, sender] += 1
+        task = asyncio.get_running_loop().create_task(
+            self._ask(fix, traceparent, receipt)
+            if repeated
+            else self._ask_views(fix, traceparent, receipt, sender)
+        )
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
         return receipt
@@ -95,6 +118,29 @@ class DoubtingSubmitter(Submitter):
         with contextlib.suppress(RelayUnavailable):
             if await self._is_stored(fix.device, fix.id):
                 self.known_fixes.add(fix_key(fix.device, fix.id))
+        self._append_asked(fix, traceparent, receipt)
+
+    async def _ask_views(
+        self, fix: Fix, traceparent: bytes | None, receipt: Receipt, sender: int
+    ) -> None:
+        assert self._look_up is not None
+        place = (fix.device, sender)
+        try:
+            known, newest = await self._look_up(fix.device, fix.id)
+            if known:
+                self.known_fixes.add(fix_key(fix.device, fix.id))
+            # While others are on their way, what follows waits behind them.
+            if self._looking_up[place] == 1:
+                self.trust(fix.device, sender, max(newest or fix.time, fix.time))
+        except RelayUnavailable:
+            pass
+        finally:
+            self._looking_up[place] -= 1
+            if not self._looking_up[place]:
+                del self._looking_up[place]
+        self._append_asked(fix, traceparent, receipt)
+
+    def _append_asked(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
         appended = super().submit_location(fix, traceparent)
         appended.add_done_callback(partial(_finish, receipt))
 

@@ -148,6 +148,7 @@ cdef class Link:
     cdef public int receive_maximum
     cdef public int topic_aliases_max
     cdef public long long timer_tick
+    cdef public long long number    # among those that have published something, from 1 on
     cdef public bint blocked
     cdef public bint unread
     cdef public bint abort

@@ -13,6 +13,7 @@ cdef class Shell:
     cdef FixAppender _appender         # None: whoever appends here, fixes go there one by one
     cdef double _sampled               # when a fix last went the way on which calls are recorded
     cdef long _unrecorded              # fixes since then
+    cdef long long _publishers         # connections that have published something
     cdef public bint saturated         # too much waits for the log: no connection is read
     cdef public int in_flight
     cdef public Py_ssize_t in_flight_bytes

@@ -72,6 +72,11 @@ cdef class Shell:
         self.router.counters["publishes"] += 1
         if route is None or route.topic != packet.topic:
             route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
+        if self._appender is not None:
+            if not connection.number:
+                self._publishers += 1
+                connection.number = self._publishers
+            self._appender.sender = connection.number
         if self._appender is not None and packet.dup and self._appender.doubts_repeats:
             self._appender.repeated = True
         elif self._appender is not None and route.form:
@@ -119,8 +124,10 @@ cdef class Shell:
         record = route.record(payload, wall_clock_ms(), &key)
         if record is None:
             return None
-        self._unrecorded += 1
         receipt = self._appender.known(&key)
+        if receipt is None and self._appender.is_in_doubt(&key):
+            return None
+        self._unrecorded += 1
         if receipt is not None:
             return receipt
         return self._appender.append_new(

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import json
+import signal
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from paho.mqtt import client as paho
+from paho.mqtt.enums import CallbackAPIVersion
 
-from tests.consumers.running import Broker
+from tests.consumers.running import Broker, Process
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka import ensure_topics
 from waylog.messages import decode_fix
@@ -112,3 +116,70 @@ async def test_the_newest_fix_and_the_ids_of_a_device_survive_a_restart(
         *range(NOW, NOW + 20),
     ]
     assert len(gateway.records("location")) == 1021
+
+
+def publish(where: str, login: Login, device: str, *positions: dict[str, object]) -> None:
+    """Over MQTT, in order, each once its predecessor is acknowledged, and never as a repetition."""
+    host, _, port = where.rpartition(":")
+    client = paho.Client(CallbackAPIVersion.VERSION2, f"{device}-{now_ms()}")
+    client.username_pw_set(*login)
+    client.connect(host, int(port))
+    client.loop_start()
+    for position in positions:
+        topic = f"devices/{login.name}/{device}/position"
+        sent = client.publish(topic, json.dumps(position), qos=1)
+        sent.wait_for_publish(20)
+        assert sent.is_published()
+    client.disconnect()
+    client.loop_stop()
+
+
+@pytest.mark.parametrize("orderly", [True, False])
+async def test_a_repetition_is_stored_once_whichever_worker_it_comes_to_after_a_restart(
+    tmp_path: Path, orderly: bool
+) -> None:
+    (tmp_path / "broker").mkdir()
+    broker = Broker(tmp_path / "broker")
+    ensure_topics(broker.address)
+    relay = str(tmp_path / "relay.sock")
+    gateway = Gateway(
+        *(tmp_path, broker.address, *TAIL, "--mqtt", "127.0.0.1:0"),
+        *("--relay", relay, "--workers-share-port"),
+    )
+
+    def start_workers() -> list[Process]:
+        words = ("gateway", "--bootstrap-servers", broker.address, "--data", str(tmp_path))
+        return [
+            Process(*words, "--mqtt", "127.0.0.1:0", "--edge", relay, "--workers-share-port")
+            for _ in range(2)
+        ]
+
+    def place_of(worker: Process) -> str:
+        return worker.wait_for(r"gateway ready http=none mqtt=(\S+)").group(1)
+
+    workers = start_workers()
+    ada = gateway.user("ada")
+    sent: list[dict[str, object]]
+    sent = [{"lat": 47, "lon": 9 + n / 1000, "time": NOW + n} for n in range(30)]
+    await asyncio.to_thread(publish, place_of(workers[0]), ada, "phone", *sent)
+    await is_newest(gateway, ada, "phone", NOW + 29)
+    for worker in workers:
+        worker.stop(signal.SIGTERM if orderly else signal.SIGKILL)
+    if orderly:
+        assert gateway.process.stop() == 0
+    else:
+        gateway.kill()
+    gateway.start()
+    workers = start_workers()
+    more: list[dict[str, object]] = [
+        {"lat": 48, "lon": 9, "time": NOW + n} for n in (-HOUR, 30, 31)
+    ]
+    for worker in workers:
+        await asyncio.to_thread(publish, place_of(worker), ada, "phone", *sent[10:], *more)
+        await is_newest(gateway, ada, "phone", NOW + 31)
+    expected = [NOW - HOUR, *range(NOW, NOW + 32)]
+    assert sorted(times_in_the_log(gateway, "ada/phone")) == expected
+    for worker in workers:
+        worker.stop()
+    gateway.close()
+    broker.process.stop()
