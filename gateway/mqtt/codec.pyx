@@ -50,6 +50,7 @@ cdef enum:
     QUOTA_EXCEEDED = 0x97
 
     REMAINING_LENGTH_MAX = 268435455
+    FILTERS_A_PACKET_MAX = 256
 
 
 # Neither this nor an acknowledgement can be a part of a cycle, and thousands wait at any time:
@@ -118,6 +119,13 @@ include "reader.pxi"
 
 cdef int broken(str what) except -1:
     raise LocalProtocolError(PROTOCOL_ERROR, what)
+
+
+cdef int check_count(list filters) except -1:
+    """A packet of a few bytes for each would keep everybody waiting."""
+    if len(filters) > FILTERS_A_PACKET_MAX:
+        raise RemoteProtocolError(QUOTA_EXCEEDED, "too many topic filters in one packet")
+    return 0
 
 
 cdef bytes variable(uint32_t value):
@@ -406,6 +414,7 @@ cdef class Decoder:
             requests.append(SubscriptionRequest(
                 topic_filter, options & 3, bool(options & 4), bool(options & 8), options >> 4
             ))
+            check_count(requests)
         if not requests:
             violation("SUBSCRIBE without a topic filter")
         return Subscribe(packet_id, requests, properties)
@@ -418,6 +427,7 @@ cdef class Decoder:
             filters.append(read_string(body))
             if not filters[-1]:
                 violation("empty topic filter")
+            check_count(filters)
         if not filters:
             violation("UNSUBSCRIBE without a topic filter")
         return Unsubscribe(packet_id, filters, properties)

@@ -68,14 +68,16 @@ class DeliveryRights:
             self._last = message, self._as_told(message, retained=False)
         return _if_since(session.identity, self._last[1])
 
-    def shown(self, messages: Iterable[Message], session: Session, ask: bool) -> Iterator[Message]:
+    def shown(
+        self, messages: Iterable[Message | None], session: Session, ask: bool
+    ) -> Iterator[Message | None]:
         """What a client gets of retained messages, each when its turn comes.
 
         `ask`: also while nothing has changed.
         """
         begun = session.identity
         for message in messages:
-            if not ask and session.identity is begun:
+            if message is None or (not ask and session.identity is begun):
                 yield message
                 continue
             sight = self._rules.sight_of(session.identity, message.topic)
@@ -83,8 +85,9 @@ class DeliveryRights:
                 yield message
             elif sight is Sight.TOLD:
                 told = _if_since(session.identity, self._as_told(message, retained=True))
-                if told is not None:
-                    yield told
+                yield told  # None is no more than a pause
+            else:
+                yield None
 
     def keep_readable(self, session: Session, before: Identity) -> None:
         """Throw away what waits for a client, and may be read no more as it was meant."""

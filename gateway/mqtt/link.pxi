@@ -284,18 +284,25 @@ cdef class Link:
             self._announced = True
             self._router.changed.append(self)
 
+    cdef int go_on(self) except -1:
+        """Send more of what waits in the next turn of the loop."""
+        self.more = True
+        self._change()
+        return 0
+
     cpdef bytes take_outgoing(self, double now):
         """The bytes to be sent now. The caller has removed this from `router.changed`."""
         cdef object outgoing = self._outgoing
-        cdef bint full
+        cdef bint full = self.outgoing_bytes >= self._router._outgoing_bytes_max
         self._announced = False
+        self._outgoing = None
+        self.outgoing_bytes = 0
+        if (full or self.more) and self.session is not None:
+            self.more = False
+            if self.session.connection is self:
+                self.session.pump(now)
         if outgoing is None:
             return b""
-        self._outgoing = None
-        full = self.outgoing_bytes >= self._router._outgoing_bytes_max
-        self.outgoing_bytes = 0
-        if full and self.session is not None:
-            self.session.pump(now)
         return b"".join(<list> outgoing) if type(outgoing) is list else <bytes> outgoing
 
     cpdef send_acknowledgement(self, int packet_type, int packet_id, int reason_code=0):

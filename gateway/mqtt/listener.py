@@ -55,6 +55,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
 _LOG_LINES_PER_S: Final = 20.0
+_WILLS_A_TURN: Final = 50
 _GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
 
 
@@ -174,7 +175,7 @@ class MqttServer(Shell):
             protocol.connection.close(goodbye, "the server stops", self.settings.other_server)
         self.flush()
         deadline = self.time() + _GOODBYE_S
-        while self._protocols and self.time() < deadline:
+        while (self._protocols or self.router.wills) and self.time() < deadline:
             await asyncio.sleep(0.01)
         for protocol in list(self._protocols):
             if protocol.transport is not None:
@@ -455,7 +456,9 @@ class MqttServer(Shell):
 
     def publish_wills(self) -> None:
         """Store the wills that are due."""
-        wills, self.router.wills = self.router.wills, []
+        # When many connections end at once, some wills wait for the next turn of the loop.
+        wills = self.router.wills[:_WILLS_A_TURN]
+        del self.router.wills[:_WILLS_A_TURN]
         for due in wills:
             self._publish_will(due)
 

@@ -15,6 +15,7 @@ import msgspec
 
 from gateway.cards import card, location, street_of
 from gateway.mqtt.application import AddressView, LocationView
+from gateway.mqtt.retained import LOOKED_AT
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription, has_wildcard, matches
@@ -95,19 +96,23 @@ class MqttAddressChannel:
 
     # --- retained -------------------------------------------------------------------------------
 
-    def retained(self, topic_filter: str) -> Iterator[Message]:
+    def retained(self, topic_filter: str) -> Iterator[Message | None]:
         """The derived messages whose topics match a filter; see RetainedSource."""
         for root, tail, view, make in (
             ("devices", "/address", self._addresses, self._latest_address),
             ("owntracks", "/info", self._addresses, self._latest_card),
             ("owntracks", "", self._locations, self._latest_location),
         ):
+            missed = 0
             for device in _candidates(topic_filter, root, view):
                 topic = f"{root}/{device}{tail}"
-                if matches(topic_filter, topic):
-                    message = make(topic, device)
-                    if message is not None:
-                        yield message
+                message = make(topic, device) if matches(topic_filter, topic) else None
+                if message is not None:
+                    yield message
+                    continue
+                missed += 1
+                if missed % LOOKED_AT == 0:
+                    yield None
 
     def _latest_address(self, topic: str, device: str) -> Message | None:
         address = self._addresses.latest(device)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -25,12 +25,17 @@ _FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
 #: A worker that takes nothing for so long is cut; it asks for all it missed when it is back.
 _UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
 _RETAINED_MAX: Final = 20_000
+_RETAINED_A_TURN: Final = 100
 EVERYBODY: Final = ""
 #: The last level of what the platform publishes.
 _OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
 
 _decode = msgspec.msgpack.Decoder(list[Any]).decode
 _encode = msgspec.msgpack.Encoder().encode
+
+
+#: Topic, payload, and what `Message.told` says.
+Found = tuple[str, bytes, tuple[int, bytes] | None]
 
 
 def watched(topic_filter: str) -> str | None:
@@ -113,7 +118,7 @@ def _protect(path: Path) -> None:
 class RetainedSource(Protocol):
     """Makes the messages that subscribers get first."""
 
-    def retained(self, topic_filter: str) -> Iterable[Message]: ...
+    def retained(self, topic_filter: str) -> Iterable[Message | None]: ...
 
 
 class AddressView(Protocol):
@@ -195,14 +200,31 @@ class Relay:
             self._watch(worker, *arguments)
         elif kind == "retained":
             number, topic_filter = arguments
-            found: list[tuple[str, bytes, tuple[int, bytes] | None]] = []
-            for message in self._source.retained(topic_filter):
-                if len(found) == _RETAINED_MAX:
-                    break
-                found.append((message.topic, message.payload, message.told))
-            worker.send("answer", number, found)
+            self._collect(worker, number, iter(self._source.retained(topic_filter)), [])
         else:
             self._crossing.on_frame(worker, kind, arguments)
+
+    def _collect(
+        self,
+        worker: FrameProtocol,
+        number: int,
+        messages: Iterator[Message | None],
+        found: list[Found],
+    ) -> None:
+        """Answer with what is retained; a long search takes several turns of the loop."""
+        for _ in range(_RETAINED_A_TURN):
+            try:
+                message = next(messages)
+            except StopIteration:
+                worker.send("answer", number, found)
+                return
+            if message is None:
+                break
+            found.append((message.topic, message.payload, message.told))
+            if len(found) == _RETAINED_MAX:
+                worker.send("answer", number, found)
+                return
+        asyncio.get_running_loop().call_soon(self._collect, worker, number, messages, found)
 
     def _watch(self, worker: FrameProtocol, names: list[tuple[str, bool]], again: bool) -> None:
         watching = self._workers.setdefault(worker, set())

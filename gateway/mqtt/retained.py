@@ -7,8 +7,8 @@ these messages from the views when somebody subscribes.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable
-from typing import Protocol
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, Protocol
 
 from gateway.mqtt.acl import ROOTS
 from gateway.mqtt.position_times import is_overtaken
@@ -17,14 +17,17 @@ from gateway.mqtt.topics import has_wildcard, matches
 from gateway.shares import WEIGHT_BYTES, UserShares
 from waylog.sealing import owner_of_mqtt_topic
 
+#: How much of a search is done in one go.
+LOOKED_AT: Final = 200
+
 _ENTRY_BYTES = 300  # of a message's objects, apart from topic and payload
 
 
 class RetainedSource(Protocol):
     """Makes retained messages on demand."""
 
-    def retained(self, topic_filter: str) -> Iterable[Message]:
-        """The messages whose topics match a valid filter."""
+    def retained(self, topic_filter: str) -> Iterable[Message | None]:
+        """The messages whose topics match a valid filter; None where a search may pause."""
 
 
 class RetainedStore:
@@ -136,10 +139,16 @@ class RetainedStore:
             message.topic, message.payload, previous.payload
         )
 
-    def matching(self, topic_filter: str) -> list[str]:
-        """The topics that match a valid filter and have a message."""
+    def matching(self, topic_filter: str) -> Iterator[str | None]:
+        """The topics that match a valid filter and have a message.
+
+        After each LOOKED_AT that do not match there is a None, so that nobody has to look at all of
+        them at once.
+        """
         if not has_wildcard(topic_filter):
-            return [topic_filter] if topic_filter in self._messages else []
+            if topic_filter in self._messages:
+                yield topic_filter
+            return
         prefix = _prefix(topic_filter)
         topics: Iterable[str]
         if has_wildcard(prefix):
@@ -147,7 +156,15 @@ class RetainedStore:
         else:
             found = self._prefixes.get(prefix, ())
             topics = (found,) if isinstance(found, str) else found
-        return [topic for topic in topics if matches(topic_filter, topic)]
+        missed = 0
+        # A copy: there are others while a slow reader takes one after the other.
+        for topic in list(topics):
+            if matches(topic_filter, topic):
+                yield topic
+                continue
+            missed += 1
+            if missed % LOOKED_AT == 0:
+                yield None
 
     def of_device(self, device: str) -> list[str]:
         """The topics of a device (`user/device`) that have a message."""

@@ -540,7 +540,7 @@ class Router(Hub):
         if self.ask_retained is not None:
             self.ask_retained(subscription, subscription.granted_filters)
 
-    def _await(self, subscription: Subscription, messages: Iterable[Message]) -> None:
+    def _await(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
         """Have retained messages sent, after those that wait already."""
         session = subscription.session
         shown = self.rights.shown(messages, session, subscription.reaches_friends)
@@ -558,22 +558,21 @@ class Router(Hub):
         self._await(subscription, news)
         session.pump(now)
 
-    def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:
+    def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
         # The topics are fixed now, each message is looked up when its turn comes: a reader that
         # takes its time gets what is true then.
         for topic_filter in topic_filters:
-            topics = self.retained.matching(topic_filter)
-            for topic in topics:
-                message = self.retained.get(topic)
-                if message is not None:
+            for topic in self.retained.matching(topic_filter):
+                message = None if topic is None else self.retained.get(topic)
+                if message is not None or topic is None:
                     yield message
             yield from self._derived((topic_filter,))
 
-    def _derived(self, topic_filters: tuple[str, ...]) -> Iterator[Message]:
+    def _derived(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
         for topic_filter in topic_filters:
             for source in self.sources:
                 for message in source.retained(topic_filter):
-                    if self.retained.get(message.topic) is None:
+                    if message is None or self.retained.get(message.topic) is None:
                         yield message
 
     # --- messages -------------------------------------------------------------------------------

@@ -152,6 +152,7 @@ cdef class Link:
     cdef public bint blocked
     cdef public bint unread
     cdef public bint abort
+    cdef bint more                  # waits for this client than it is sent in one turn of the loop
     cdef bint _announced
 
     cpdef receive_data(self, bytes data, double now)
@@ -168,6 +169,7 @@ cdef class Link:
     cdef bint _writable(self)
     cpdef send(self, bytes data)
     cpdef _change(self)
+    cdef int go_on(self) except -1
     cpdef bytes take_outgoing(self, double now)
     cpdef send_acknowledgement(self, int packet_type, int packet_id, int reason_code=*)
     cdef bint send_publish(

@@ -62,15 +62,23 @@ cdef class Session:
     cpdef pump(self, double now):
         """Send what waits, as far as window and connection allow."""
         cdef Delivery delivery
+        cdef int left = STEPS_A_TURN
+        if self.connection is None or self.connection.more:
+            return  # goes on in the loop's next turn
         while (
             (self.queue is not None or self.backlog is not None)
             and self.connection is not None
             and self.connection._writable()
             and self._window_open()
         ):
+            if left <= 0:
+                self.connection.go_on()
+                return
             delivery = self._next_waiting()
             if delivery is None:
+                left -= STEPS_A_SEARCH
                 continue
+            left -= 1
             if delivery.message.expired(now):
                 self._let_go(delivery)
             elif delivery.qos:
@@ -128,10 +136,13 @@ cdef class Session:
                 self.queue = None
             return delivery
         topic_filter, (subscription, messages) = next(iter(self.backlog.items()))
-        message = next(messages, None)
-        if message is None:
+        found = next(messages, NOTHING_MORE)
+        if found is NOTHING_MORE:
             self.forget_retained(topic_filter)
             return None
+        if found is None:
+            return None  # nothing yet
+        message = found
         return Delivery.__new__(
             Delivery,
             message,

@@ -40,7 +40,12 @@ cdef enum:
     # Of a message's objects, for each client it goes to.
     DELIVERY_BYTES = 200
     ALIAS_BYTES_MAX = 16 * 1024  # of the topics that aliases of a connection stand for
+    # What one client is sent of what has waited for it, in a turn of the loop: others wait, too.
+    STEPS_A_TURN = 256
+    STEPS_A_SEARCH = 16  # among topics that do not match
     RELEASES_MAX = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
+
+cdef object NOTHING_MORE = object()
 
 #: Properties of a PUBLISH that belong to the message, not to this hop.
 cdef frozenset MESSAGE_PROPERTIES = frozenset(

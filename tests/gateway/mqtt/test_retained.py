@@ -13,6 +13,11 @@ def message(topic: str, payload: bytes = b"x") -> Message:
     return Message(topic, payload, 1, True)
 
 
+def found(store: RetainedStore, topic_filter: str) -> list[str]:
+    """The topics that match; the pauses of the search left out."""
+    return [topic for topic in store.matching(topic_filter) if topic is not None]
+
+
 def test_the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() -> None:
     store = RetainedStore(10, 10_000)
     store.put(message("a/b/c", b"old"))
@@ -20,10 +25,10 @@ def test_the_last_message_of_a_topic_is_kept_and_an_empty_one_removes_it() -> No
     kept = store.get("a/b/c")
     assert kept is not None
     assert kept.payload == b"new"
-    assert store.matching("a/+/c") == ["a/b/c"]
+    assert found(store, "a/+/c") == ["a/b/c"]
     store.put(message("a/b/c", b""))
     assert store.get("a/b/c") is None
-    assert store.matching("#") == []
+    assert found(store, "#") == []
     assert store.size_bytes == 0
     store.put(message("never/there", b""))
     assert len(store) == 0
@@ -35,7 +40,7 @@ def test_when_it_is_full_the_message_not_renewed_longest_goes() -> None:
     store.put(message("a/2"))
     store.put(message("a/1", b"again"))
     store.put(message("a/3"))
-    assert set(store.matching("a/#")) == {"a/1", "a/3"}
+    assert set(found(store, "a/#")) == {"a/1", "a/3"}
     assert store.evicted == 1
 
 
@@ -68,7 +73,7 @@ def test_it_finds_what_a_comparison_with_each_topic_finds(
         if payload:
             model[topic] = payload
     expected = {topic for topic in model if matches(topic_filter, topic)}
-    assert set(store.matching(topic_filter)) == expected
+    assert set(found(store, topic_filter)) == expected
     for topic in expected:
         kept = store.get(topic)
         assert kept is not None
