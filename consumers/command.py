@@ -10,7 +10,7 @@ from typing import Final
 
 from geoservice.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
 from waylog.garbage import look_for_garbage_less_often
 from waylog.topics import ADDRESS, LOCATION
 
@@ -114,6 +114,7 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from waylog.notify import notify_ready
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
 
+    check_bootstrap_servers(arguments.bootstrap_servers)
     configure_logging()
     if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
         raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")

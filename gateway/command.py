@@ -20,6 +20,7 @@ from waylog.config import (
     DEFAULT_MQTT,
     ConfigError,
     DataDirectory,
+    check_bootstrap_servers,
     parse_endpoint,
 )
 from waylog.served_hosts import ServedHosts
@@ -190,6 +191,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gateway.edge_process import serve_edge
     from gateway.process import GatewaySettings, serve
 
+    check_bootstrap_servers(arguments.bootstrap_servers)
     http = parse_endpoint(arguments.http)
     mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
     if arguments.edge is not None and (mqtt is None or arguments.relay is not None):

@@ -74,6 +74,10 @@ def run(arguments: argparse.Namespace) -> int:
             ensure_user(arguments.users, arguments.name, arguments.token_file)
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
+        except sqlite3.Error as error:
+            raise CommandError(
+                f"{arguments.users} cannot be opened as a database of users: {error}"
+            ) from error
         return 0
     create = arguments.action == "add" and arguments.create
     arguments.users = find_users(arguments, create=create)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import IO, TYPE_CHECKING, Any, Final
 
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.config import ConfigError
 
 if TYPE_CHECKING:
     from geoservice.fallback import Fallback
@@ -161,14 +162,14 @@ def open_geocoder(index: Path | None) -> Geocoder:
 
 
 def watch_geocoder(index: Path | None) -> WatchedGeocoder:
-    """As `open_geocoder`, for a process that is to follow the file; raises CommandError."""
+    """As `open_geocoder`, for a process that is to follow the file; raises ConfigError."""
     from geoservice.store import IndexUnavailable
     from geoservice.watch import WatchedGeocoder
 
     try:
         return WatchedGeocoder(index)
     except IndexUnavailable as error:
-        raise CommandError(str(error)) from None
+        raise ConfigError(str(error)) from None
 
 
 def _reverse(arguments: argparse.Namespace) -> int:

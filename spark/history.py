@@ -36,6 +36,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
+#: How long a run that shall end waits for a log that does not answer.
+_ONCE_WAIT_S: Final = 2.0
+
 # A stop waits this long for the end of a batch.
 _BATCH_END_S: Final = 3.0
 
@@ -159,7 +162,7 @@ class HistoryJob:
     def _check_log(self) -> None:
         """Wait for the log, and make sure that it is the one this history was written from."""
         offsets = LogOffsets(self._settings.bootstrap_servers, LOCATION)
-        deadline = time.monotonic() + 60.0
+        deadline = time.monotonic() + _ONCE_WAIT_S
         told = False
         try:
             while not self._stopping.is_set():

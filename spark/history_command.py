@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory
+from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory, check_bootstrap_servers
 
 _EPILOG = """examples:
   waylog history run                               write the history as fixes arrive
@@ -223,6 +223,7 @@ def _run(arguments: argparse.Namespace) -> int:
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
 
+    check_bootstrap_servers(arguments.bootstrap_servers)
     configure_logging()
     settings = HistorySettings(
         bootstrap_servers=arguments.bootstrap_servers,

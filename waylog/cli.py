@@ -8,6 +8,7 @@ Spark.
 from __future__ import annotations
 
 import argparse
+import difflib
 import importlib
 import logging
 import os
@@ -76,8 +77,41 @@ def _load(command: Command) -> CommandModule:
     return cast(CommandModule, importlib.import_module(command.module))
 
 
+class _Parser(argparse.ArgumentParser):
+    """Tells of a wrong word by the usage of the command that it was given to."""
+
+    def parse_known_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
+    ) -> tuple[argparse.Namespace, list[str]]:
+        found, unknown = super().parse_known_args(args, namespace)
+        if unknown:
+            # Parsers of commands are called by those above them, and see it first.
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
+        return found, unknown
+
+    def _meant(self, unknown: Sequence[str]) -> str:
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        near = [
+            match
+            for word in unknown
+            if word.startswith("--")
+            for match in difflib.get_close_matches(word.partition("=")[0], options, n=1, cutoff=0.7)
+        ]
+        return f"; did you mean {', '.join(near)}?" if near else ""
+
+
+def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
+    """Say which commands there are like a first word that is none; ends the process then."""
+    name = next((word for word in words if not word.startswith("-")), None)
+    names = [command.name for command in COMMANDS]
+    if name is not None and name not in names:
+        near = difflib.get_close_matches(name, names, n=2)
+        meant = f"did you mean {' or '.join(near)}? " if near else ""
+        parser.error(f"there is no command {name}; {meant}`waylog --help` lists all")
+
+
 def _parser(loaded: Command | None) -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
+    parser = _Parser(
         prog="waylog",
         description="A location platform: phones send where they are; every fix is in a "
         "replicated log before it is acknowledged, and comes back as an address.",
@@ -122,7 +156,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def _run(command: Command | None, words: Sequence[str]) -> int:
-    arguments = _parser(command).parse_args(words)
+    parser = _parser(command)
+    _check_command(words, parser)
+    arguments = parser.parse_args(words)
     assert command is not None
     if command.module.startswith("spark."):
         os.environ.setdefault(*ARROW_MEMORY_POOL)

@@ -49,6 +49,18 @@ def local_url(endpoint: Endpoint) -> str:
     return f"http://{Endpoint(loopback.get(endpoint.host, endpoint.host), endpoint.port)}"
 
 
+def check_bootstrap_servers(text: str) -> None:
+    """Raises ConfigError unless it is HOST:PORT,HOST:PORT..."""
+    for word in text.split(","):
+        address = word.strip().rpartition("://")[2]
+        try:
+            endpoint = parse_endpoint(address)
+        except ConfigError:
+            endpoint = None
+        if endpoint is None or not endpoint.host or not 0 < endpoint.port < 65536:
+            raise ConfigError(f"--bootstrap-servers {text}: HOST:PORT,HOST:PORT... is expected")
+
+
 def load_properties(path: Path) -> dict[str, str]:
     """Read `name=value` lines as in Kafka's server.properties; raises ConfigError."""
     try:

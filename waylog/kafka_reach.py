@@ -14,7 +14,7 @@ from typing import Final
 from confluent_kafka import KafkaError, KafkaException
 from confluent_kafka.admin import AdminClient
 
-from waylog.config import ConfigError, Endpoint, parse_endpoint
+from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
 from waylog.kafka import LogUnreachable, client_config
 
 #: All of a failed start is said within five seconds.
@@ -33,18 +33,6 @@ _METADATA: Final = struct.pack(">hhi", 3, 1, 2) + _CLIENT + struct.pack(">i", 0)
 _HEAD: Final = struct.Struct(">ii")
 _ANSWER_BYTES_MAX: Final = 100 * 1024 * 1024
 _TLS_ALERT: Final = b"\x15\x03"
-
-
-def check_bootstrap_servers(text: str) -> None:
-    """Raises ConfigError unless it is HOST:PORT,HOST:PORT..."""
-    for word in text.split(","):
-        address = word.strip().rpartition("://")[2]
-        try:
-            endpoint = parse_endpoint(address)
-        except ConfigError:
-            endpoint = None
-        if endpoint is None or not endpoint.host or not 0 < endpoint.port < 65536:
-            raise ConfigError(f"--bootstrap-servers {text}: HOST:PORT,HOST:PORT... is expected")
 
 
 def reach_cluster(

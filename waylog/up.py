@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import errno
 import fcntl
 import logging
 import os
@@ -18,11 +19,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Final
 
+from waylog import preflight
 from waylog.broker_processes import BrokerProcesses
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import (
     DEFAULT_HTTP,
     DEFAULT_MQTT,
+    ConfigError,
     DataDirectory,
     Endpoint,
     local_url,
@@ -30,6 +33,7 @@ from waylog.config import (
 )
 from waylog.extras import install_command, is_installed
 from waylog.free_ports import FreePorts, PortTaken
+from waylog.listeners import listener_of
 from waylog.output_audience import is_read_by_others
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
@@ -143,9 +147,9 @@ def run(arguments: argparse.Namespace) -> int:
     """Run until SIGINT or SIGTERM, then stop everything."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(message)s", stream=sys.stderr)
     if min(arguments.brokers, arguments.gateway_workers, arguments.resolvers) < 1:
-        raise CommandError("--brokers, --gateway-workers and --resolvers must be at least 1")
+        raise ConfigError("--brokers, --gateway-workers and --resolvers must be at least 1")
     data = DataDirectory(arguments.data) if arguments.data else DataDirectory.default()
-    data.root.mkdir(parents=True, exist_ok=True)
+    _check(arguments, data)
     make_private(data)
     with _lock(data.root / "lock"):
         os.environ.update(temporary_folder(data.temporary))
@@ -153,6 +157,18 @@ def run(arguments: argparse.Namespace) -> int:
             _name_master_key(data)
         asyncio.run(_Platform.plan(arguments, data).run())
     return EXIT_DONE
+
+
+def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
+    """Raises ConfigError, CommandError for what is wrong, before anything starts."""
+    preflight.check_limits()
+    preflight.check_data(data)
+    if arguments.geo is not None:
+        preflight.check_index(arguments.geo)
+    if not arguments.no_history:
+        preflight.check_history(arguments.history or str(data.history))
+    if arguments.bootstrap_servers:
+        preflight.check_cluster(arguments.bootstrap_servers)
 
 
 def _name_master_key(data: DataDirectory) -> None:
@@ -168,7 +184,7 @@ def _words(option: str, text: str) -> list[str]:
     try:
         return shlex.split(text)
     except ValueError as error:
-        raise CommandError(f"{option}: {error}") from None
+        raise ConfigError(f"{option}: {error}") from None
 
 
 def _gateway_options(arguments: argparse.Namespace) -> list[str]:
@@ -205,9 +221,11 @@ def _settle(ports: FreePorts, option: str, text: str) -> Endpoint:
     try:
         return ports.settle(endpoint)
     except PortTaken as error:
+        owner = listener_of(endpoint.port) if error.errno == errno.EADDRINUSE else None
+        who = f", by {owner}" if owner else ""
         raise CommandError(
-            f"cannot listen on {endpoint}: {error.strerror}; is another program there? "
-            f"{option} chooses another address"
+            f"cannot listen on {endpoint}: {(error.strerror or '').lower()}{who}; "
+            f"{option} HOST:PORT chooses another address"
         ) from None
 
 

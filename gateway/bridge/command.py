@@ -9,7 +9,12 @@ import ssl
 from pathlib import Path
 
 from waylog.cli import CommandError
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, parse_endpoint
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    check_bootstrap_servers,
+    parse_endpoint,
+)
 from waylog.telemetry import configure_logging
 
 DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")
@@ -86,10 +91,25 @@ def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
         if arguments.tls_ca or arguments.tls_certificate:
             raise ConfigError("--tls-ca and --tls-certificate need --tls")
         return None
-    context = ssl.create_default_context(cafile=arguments.tls_ca)
-    if arguments.tls_certificate:
-        context.load_cert_chain(arguments.tls_certificate, arguments.tls_key)
+    for option in ("tls_ca", "tls_certificate", "tls_key"):
+        if path := getattr(arguments, option):
+            _read(path, f"--{option.replace('_', '-')}")
+    try:
+        context = ssl.create_default_context(cafile=arguments.tls_ca)
+        if arguments.tls_certificate:
+            context.load_cert_chain(arguments.tls_certificate, arguments.tls_key)
+    except ssl.SSLError as error:
+        raise ConfigError(f"the certificates are not as they should be: {error.reason}") from None
     return context
+
+
+def _read(path: Path, option: str) -> str:
+    try:
+        return path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ConfigError(f"{option} {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{option} {path}: it is not text") from None
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -99,6 +119,7 @@ def run(arguments: argparse.Namespace) -> int:
     from gateway.bridge.cluster import ClusterSettings
     from gateway.bridge.process import BridgeSettings, serve
 
+    check_bootstrap_servers(arguments.bootstrap_servers)
     if not 0 < arguments.in_flight <= 0xFFFF:
         raise ConfigError("--in-flight must be 1 to 65535")
     if arguments.users is not None and not arguments.users.is_file():
@@ -106,7 +127,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         password = None
         if arguments.password_file is not None:
-            password = arguments.password_file.read_text().partition("\n")[0]
+            password = _read(arguments.password_file, "--password-file").partition("\n")[0]
         settings = BridgeSettings(
             bootstrap_servers=arguments.bootstrap_servers,
             addresses=arguments.addresses,

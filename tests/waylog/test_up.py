@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from waylog.cli import CommandError
-from waylog.config import DataDirectory
+from waylog.config import ConfigError, DataDirectory
 from waylog.up import _Platform, add_arguments
 
 
@@ -39,5 +38,5 @@ def test_names_and_who_reads_metrics_reach_the_gateway(tmp_path: Path) -> None:
 def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> None:
     words = gateway_words(tmp_path, "--gateway-options=--tls-key 'my key.pem'")
     assert words[words.index("--tls-key") + 1] == "my key.pem"
-    with pytest.raises(CommandError, match="--gateway-options"):
+    with pytest.raises(ConfigError, match="--gateway-options"):
         gateway_words(tmp_path, "--gateway-options='")

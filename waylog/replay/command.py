@@ -20,6 +20,7 @@ from waylog.config import (
     DataDirectory,
     parse_endpoint,
 )
+from waylog.replay.target import gateway_url, reach_target
 
 DEMO_USER: Final = "demo"
 _FORMATS: Final = {
@@ -104,6 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
             f"only {' or '.join(_FORMATS[arguments.via])}"
         )
     user = _user(arguments.user)
+    _check_files(arguments.files)
+    _token(arguments)
     skipped: Skipped = Skipped()
     started = time.monotonic()
     tally = Tally(arguments.acknowledged)
@@ -113,6 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
         )
         # Nobody waits for the recorded gaps: then no device needs to wait for another one's years.
         with Timeline(fixes, together=arguments.speed is None) as timeline:
+            if timeline.count:
+                reach_target(arguments)
             asyncio.run(_replay(arguments, user, wire_format, tally, timeline))
     finally:
         tally.close()
@@ -158,10 +163,7 @@ def _sender(arguments: argparse.Namespace, user: str, wire_format: str, tally: A
         return MqttSender(parse_endpoint(arguments.mqtt), user, token, wire_format, tally)
     from waylog.replay.senders.http import HttpSender
 
-    gateway = arguments.gateway
-    if "://" not in gateway:
-        gateway = f"http://{gateway}"
-    return HttpSender(gateway, user, token, wire_format, tally)
+    return HttpSender(gateway_url(arguments.gateway), user, token, wire_format, tally)
 
 
 def _token(arguments: argparse.Namespace) -> str | None:
@@ -238,15 +240,25 @@ def _user(text: str) -> str:
     return text
 
 
+def _check_files(paths: list[Path]) -> None:
+    for path in paths:
+        try:
+            path.open("rb").close()
+        except OSError as error:
+            raise CommandError(f"{path}: {error.strerror}") from None
+
+
 def _positive(text: str) -> float:
-    value = float(text)
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text} is not a number") from None
     if not 0 < value < float("inf"):
         raise argparse.ArgumentTypeError(f"{text} is not a positive number")
     return value
 
 
 def _count(text: str) -> int:
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a positive number")
-    return value
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
+    return int(text)

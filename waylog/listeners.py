@@ -1,0 +1,41 @@
+"""Who listens on a port, as far as this account may know (Linux's /proc)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Final
+
+_TABLES: Final = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
+_LISTENING: Final = "0A"
+
+
+def listener_of(port: int) -> str | None:
+    """A process that listens on the TCP port, `name (process 123)`; None if it cannot be told."""
+    sockets = {f"socket:[{inode}]" for inode in _inodes(port)}
+    if not sockets:
+        return None
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if any(str(each.readlink()) in sockets for each in (process / "fd").iterdir()):
+                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+                name = (process / "comm").read_text(encoding="utf-8").strip()
+                if "waylog.cli" in words:
+                    name = "waylog " + words[words.index("waylog.cli") + 1]
+                return f"{name} (process {process.name})"
+        except OSError:
+            continue  # it has ended, or is another account's
+    return None
+
+
+def _inodes(port: int) -> set[str]:
+    found: set[str] = set()
+    for table in _TABLES:
+        try:
+            lines = table.read_text(encoding="ascii").splitlines()[1:]
+        except OSError:
+            continue
+        for line in lines:
+            fields = line.split()
+            if fields[3] == _LISTENING and int(fields[1].rpartition(":")[2], 16) == port:
+                found.add(fields[9])
+    return found

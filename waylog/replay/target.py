@@ -1,0 +1,60 @@
+"""Is anybody there to whom a replay could be sent? Asked once, before the first fix.
+
+Later on, a platform that is away is waited for, as a phone would; a port that is wrong from the
+beginning is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import socket
+from typing import Final
+from urllib.parse import urlsplit
+
+from waylog.cli import CommandError
+from waylog.config import ConfigError, Endpoint, parse_endpoint
+
+_REACH_S: Final = 3.0
+_PORTS: Final = {"http": 80, "https": 443}
+
+
+def gateway_url(text: str) -> str:
+    """The URL of a gateway, http unless it says otherwise; raises ConfigError."""
+    url = text if "://" in text else f"http://{text}"
+    try:
+        address = urlsplit(url)
+        good = address.scheme in _PORTS and bool(address.hostname) and address.port != 0
+    except ValueError:
+        good = False
+    if not good:
+        raise ConfigError(f"--gateway {text}: http://HOST:PORT is expected")
+    return url
+
+
+def reach_target(arguments: argparse.Namespace) -> None:
+    """Raises CommandError unless something answers where the fixes shall go."""
+    if arguments.via == "kafka":
+        from waylog.kafka import LogUnreachable
+        from waylog.kafka_reach import reach_cluster
+
+        try:
+            reach_cluster(arguments.bootstrap_servers, client_id="waylog-replay")
+        except LogUnreachable as error:
+            raise CommandError(str(error)) from None
+    elif arguments.via == "mqtt":
+        _connect(parse_endpoint(arguments.mqtt), "--mqtt")
+    else:
+        address = urlsplit(gateway_url(arguments.gateway))
+        port = address.port or _PORTS[address.scheme]
+        _connect(Endpoint(address.hostname or "", port), "--gateway")
+
+
+def _connect(endpoint: Endpoint, option: str) -> None:
+    try:
+        socket.create_connection((endpoint.host, endpoint.port), _REACH_S).close()
+    except OSError as error:
+        reason = "no answer" if isinstance(error, TimeoutError) else error.strerror or str(error)
+        raise CommandError(
+            f"nobody can be reached at {endpoint} ({reason.lower()}): is `waylog up` running "
+            f"there? {option} names another address"
+        ) from None
