@@ -8,6 +8,7 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
+from gateway import erasure_reader
 from gateway.cards import card, street_of
 from waylog.messages import decode_address
 
@@ -18,6 +19,8 @@ Which = Literal["seen", "all", "none"]
 _DEVICES_MAX: Final = 500_000
 #: Addresses that wait for a connection: the newest of each device.
 _WAITING_MAX: Final = 100_000
+#: A retained message without a payload ends the one before (MQTT 5.0, section 3.3.1.3).
+_NOTHING: Final = b""
 
 
 class Record(Protocol):
@@ -62,6 +65,20 @@ class Outbound:
                 self._waiting[device] = value
         self.send_waiting()
 
+    def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
+        """Take records of topic `erasure`: the cluster retains nothing of those devices any more.
+
+        Also of those that were erased while no bridge ran; a device that has come back since has
+        its address there again with its next fix.
+        """
+        for record in records:
+            device = (record.key() or b"").decode("utf-8", "replace")
+            if "/" in device:
+                self._streets.pop(device, None)
+                self._waiting.pop(device, None)
+                self._waiting[device] = _NOTHING
+        self.send_waiting()
+
     def send_waiting(self) -> None:
         """Send what waits, as far as the cluster takes it."""
         while self._waiting:
@@ -71,7 +88,10 @@ class Outbound:
                 break
             del self._waiting[device]
             self.published += 1
-            self._send_card(device, value)
+            if value == _NOTHING:
+                self._publish(f"owntracks/{device}/info", _NOTHING, retain=True)
+            else:
+                self._send_card(device, value)
         while len(self._waiting) > _WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
             self.dropped += 1

@@ -18,6 +18,7 @@ from gateway.admission import Admission, open_admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
+from gateway.erasure_reader import open_erasures
 from gateway.known_fixes import KnownFixes, fix_key
 from gateway.permissions import Permissions
 from gateway.rights import Rights
@@ -77,6 +78,8 @@ async def serve(settings: BridgeSettings) -> int:
             return cluster.publish(topic, payload, retain=retain)
 
         outbound = Outbound(publish, settings.addresses)
+        erasures = await stack.enter_async_context(open_erasures(servers, client_id))
+        erasures.subscribe(submitter.on_erasures)
         rights_of, admission = await _rights(settings.users, stack)
         inbound = Inbound(submitter, loop, now_ms, outbound.seen, rights_of, admission)
         cluster = Cluster(settings.cluster, loop, inbound.take)
@@ -96,6 +99,8 @@ async def serve(settings: BridgeSettings) -> int:
             stack.push_async_callback(reader.close)
         cluster.start()
         stack.push_async_callback(cluster.close)
+        if settings.addresses != "none":
+            erasures.subscribe(outbound.on_erasures)
         ready = asyncio.ensure_future(cluster.ready.wait())
         stopping = asyncio.ensure_future(stop.wait())
         await asyncio.wait((ready, stopping), return_when=asyncio.FIRST_COMPLETED)

@@ -277,3 +277,22 @@ def test_addresses_wait_for_a_connection_the_newest_of_each_device() -> None:
     ]
     outbound.send_waiting()
     assert len(sent) == 4
+
+
+def test_of_an_erased_device_the_cluster_retains_nothing() -> None:
+    retained: dict[str, bytes] = {}
+
+    def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
+        retained[topic] = payload
+        return retain
+
+    outbound = Outbound(publish, "all")
+    outbound.on_records([Record("ada/phone"), Record("bob/phone")])
+    # `ada` is there for what is of the user and of no device.
+    outbound.on_erasures([Record("ada"), Record("ada/phone")])
+    assert {topic: bool(payload) for topic, payload in retained.items()} == {
+        "devices/ada/phone/address": False,
+        "owntracks/ada/phone/info": False,
+        "devices/bob/phone/address": True,
+        "owntracks/bob/phone/info": True,
+    }
