@@ -32,6 +32,7 @@ from consumers.records import OutputRecord
 from consumers.restore import Restorer
 from waylog.interceptors import performance_logged
 from waylog.kafka import LogUnreachable, client_config, consumer_config, producer_config
+from waylog.kafka_errors import said_by
 from waylog.sealing import opener, shared_key_ring
 from waylog.telemetry import now_ms
 
@@ -142,7 +143,7 @@ class Session(Generic[StateT]):
             if self._drain():
                 self._commit_now(list(self._assignments.values()))
         except KafkaException as error:
-            raise SessionFailed(str(error.args[0])) from error
+            raise SessionFailed(said_by(error)) from error
         except LogUnreachable as error:
             raise SessionFailed(str(error)) from error
         finally:

@@ -10,6 +10,7 @@ from typing import Protocol
 from confluent_kafka import KafkaException
 
 from waylog.kafka import LogReader, LogUnreachable, ensure_topics
+from waylog.kafka_errors import said_by
 from waylog.topics import ERASURE, TOPICS
 
 
@@ -51,7 +52,7 @@ async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator
     try:
         await asyncio.to_thread(ensure_topics, bootstrap_servers, own)
     except (KafkaException, LogUnreachable) as error:
-        raise OSError(f"topic {ERASURE} could not be created: {error}") from error
+        raise OSError(f"topic {ERASURE} could not be created: {said_by(error)}") from error
     erasures = ErasureReader()
     caught_up = asyncio.Event()
     reader = LogReader(

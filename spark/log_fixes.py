@@ -15,6 +15,7 @@ from spark.log_source import OffsetRange, read_range
 from spark.schema import LogRecord, Unreadable, decode_records
 from waylog.cli import CommandError
 from waylog.kafka import LogUnreachable, producer_config
+from waylog.kafka_errors import said_by
 from waylog.messages import Rejected, encode
 from waylog.sealing import ENVIRONMENT, is_sealed, shared_key_ring
 from waylog.topics import ERROR
@@ -122,7 +123,7 @@ def report_unreadable(
             except BufferError:
                 producer.poll(0.1)
             except KafkaException as error:
-                failures.append(str(error))
+                failures.append(said_by(error))
                 break
     if producer.flush(60.0) or failures:
         raise LogUnreachable(

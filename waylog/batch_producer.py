@@ -94,6 +94,7 @@ class BatchProducer:
     ) -> None:
         self._loop = loop
         self._client_id = client_id
+        self._bootstrap_servers = bootstrap_servers
         self._bootstrap = addresses(bootstrap_servers)
         self._linger_s = linger_ms / 1000
         #: What takes the records; for Cython, too, that has no objects to give to `send`.
@@ -407,7 +408,7 @@ class BatchProducer:
         now = self._loop.time()
         if now - self._down_said > _SAY_AGAIN_S:
             self._down_said = now
-            logger.warning("no broker can be reached")
+            logger.warning("no broker can be reached at %s", self._bootstrap_servers)
         return False
 
     async def _learn(self, connection: BrokerConnection) -> None:

@@ -11,11 +11,12 @@ import struct
 from collections.abc import Mapping
 from typing import Final
 
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient
 
 from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
 from waylog.kafka import LogUnreachable, client_config
+from waylog.kafka_errors import said_by
 
 #: All of a failed start is said within five seconds.
 REACH_S: Final = 3.0
@@ -142,14 +143,6 @@ def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str 
             break
         received += more
     return None
-
-
-def said_by(error: KafkaException) -> str:
-    """What librdkafka or a broker gives as the reason, as a sentence without names of classes."""
-    cause = error.args[0] if error.args else error
-    if isinstance(cause, KafkaError):
-        return (cause.str() or cause.name()).removeprefix("Broker: ").removeprefix("Local: ")
-    return str(cause)
 
 
 def _brief(text: str) -> str:

@@ -74,7 +74,9 @@ class Storage:
         try:
             self._files.create_dir(self._base, recursive=True)
         except OSError as error:
-            raise ConfigError(f"{self.url}: {error}") from error
+            # Arrow's own text repeats the path and the number of the error.
+            reason = "a file is in the way" if isinstance(error, FileExistsError) else str(error)
+            raise ConfigError(f"{self.url}: no folder can be made there: {reason}") from error
 
     def list_files(self, folder: str = "") -> list[str]:
         """All files below `folder`, but not those in folders in it starting with `_` or `.`."""

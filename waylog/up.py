@@ -33,6 +33,7 @@ from waylog.config import (
 )
 from waylog.extras import install_command, is_installed
 from waylog.free_ports import FreePorts, PortTaken
+from waylog.kafka_errors import said_by
 from waylog.listeners import listener_of
 from waylog.output_audience import is_read_by_others
 from waylog.private_files import make_private, temporary_folder
@@ -352,7 +353,7 @@ class _Platform:
         try:
             ensure_topics(self.bootstrap_servers)
         except (LogUnreachable, KafkaException) as error:
-            raise StartError(f"the topics could not be created: {error}") from error
+            raise StartError(f"the topics could not be created: {said_by(error)}") from error
 
     async def _ensure_demo_user(self) -> None:
         if self.open:

@@ -15,6 +15,7 @@ from gateway.mqtt.journal import Journal
 from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
 from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
+from waylog.kafka_errors import said_by
 from waylog.sealing import LogProducer, opener
 from waylog.telemetry import now_ms
 from waylog.topics import MQTT_STATE
@@ -37,7 +38,7 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
         await asyncio.to_thread(ensure_topics, bootstrap_servers, topics)
     except (KafkaException, LogUnreachable) as error:
         names = ", ".join(topic.name for topic in topics)
-        raise OSError(f"the topics {names} could not be created: {error}") from error
+        raise OSError(f"the topics {names} could not be created: {said_by(error)}") from error
 
 
 @asynccontextmanager

@@ -23,7 +23,7 @@ from waylog.console.common import (
 )
 from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
-from waylog.kafka_reach import said_by
+from waylog.kafka_errors import said_by
 from waylog.sealing import opener
 
 #: Where a member of a group that is new begins.

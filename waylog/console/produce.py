@@ -14,7 +14,7 @@ from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
 from waylog.kafka import producer_config
-from waylog.kafka_reach import said_by
+from waylog.kafka_errors import said_by
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips

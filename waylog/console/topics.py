@@ -33,7 +33,7 @@ from waylog.console.common import (
     security,
 )
 from waylog.kafka import LogUnreachable, ensure_topics
-from waylog.kafka_reach import said_by
+from waylog.kafka_errors import said_by
 
 _EXAMPLES: Final = """examples:
   waylog topics list
