@@ -136,7 +136,10 @@ async def _readyz(request: web.Request) -> web.Response:
             problems.setdefault(view.topic, "still being read")
     if problems:
         return json_answer({"status": "not ready", "parts": problems}, 503)
-    return json_answer({"status": "ready"})
+    views = (services.location_view, services.address_view)
+    back = [view.topic for view in views if view.reading_back]
+    # Whoever was silent for long is not known yet; everything else works.
+    return json_answer({"status": "ready"} | ({"reading_back": back} if back else {}))
 
 
 async def _mqtt(request: web.Request) -> web.StreamResponse:

@@ -88,10 +88,14 @@ class Feed:
         self._newest: dict[tuple[str, str], LiveEvent] = {}
 
     def add(self, live: LiveEvent) -> None:
-        """Remember an event in the place of an older one."""
+        """Remember an event in the place of an older one; a late fix takes the place of none."""
         newest = self._newest
         key = (live.event.topic, live.event.device)
-        newest.pop(key, None)
+        previous = newest.get(key)
+        if previous is not None:
+            if previous.event.live > live.event.live:
+                return
+            del newest[key]
         newest[key] = live
         if len(newest) > NEWEST_EVENTS_MAX:
             del newest[next(iter(newest))]

@@ -130,10 +130,18 @@ async def _allowed_device(request: web.Request) -> tuple[str, Identity]:
 
 async def _device(request: web.Request) -> web.Response:
     device, identity = await _allowed_device(request)
-    row = _row(device, identity, request.app[SERVICES])
+    services = request.app[SERVICES]
+    row = _row(device, identity, services)
     if row is None:
-        raise Refused(404, "nothing is known of this device")
+        raise _unknown("nothing is known of this device", services)
     return json_answer(row)
+
+
+def _unknown(reason: str, services: Services) -> Exception:
+    """404, or 503 as long as the log has not been read to its beginning."""
+    if services.location_view.reading_back or services.address_view.reading_back:
+        return unavailable(f"{reason} yet: older records are still being read")
+    return Refused(404, reason)
 
 
 async def _address(request: web.Request) -> web.Response:
@@ -145,7 +153,7 @@ async def _address(request: web.Request) -> web.Response:
     else:
         value = services.address_view.newest_raw(device)
     if value is None:
-        raise Refused(404, "no address of this device is known yet")
+        raise _unknown("no address of this device is known", services)
     return raw_json_answer(value)
 
 

@@ -334,8 +334,12 @@ class ViewKeeper:
                     gaps[partition] = (min(position, end), end)
             self._changed = True
 
+        view: LocationView | AddressView = self._locations if topic == LOCATION else self._addresses
+        view.reading_back = True
+
         def on_caught_up() -> None:
             gaps.clear()
+            view.reading_back = False
             self._changed = True
             logger.info("%s: all older records have been read", topic)
 

@@ -140,6 +140,8 @@ class _View:
         self._sampled = 0
         #: Some device has been dropped for want of room.
         self.evicted = False
+        #: Records of before the start are still to be taken.
+        self.reading_back = False
         self._watcher: Watcher | None = None
 
     def __len__(self) -> int:

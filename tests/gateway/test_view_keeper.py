@@ -157,9 +157,12 @@ async def test_a_long_log_is_read_beside_everything_else(log: Log, tmp_path: Pat
     log.append(*sent, *(address(f"u{number}/phone") for number in range(DEVICES)))
     async with views(log, tmp_path / "views", behind_max=10) as first:
         assert first.locations.records < 100
+        assert first.locations.reading_back or not first.keeper.unread
         await until(lambda: not first.keeper.unread, "the log is not read to its beginning")
         assert first.newest() == {each.device: each.time for each in reversed(sent)}
         assert len(first.addresses) == DEVICES
+        assert not first.locations.reading_back
+        assert not first.addresses.reading_back
     async with views(log, tmp_path / "views", behind_max=10) as second:
         assert second.locations.records == 0
         assert second.newest() == first.newest()

@@ -13,7 +13,7 @@ from gateway import live_events
 from gateway import viewers as module
 from gateway.auth import Identity
 from gateway.friend_filter import FriendFilter
-from gateway.live_events import Batch, LiveEvent
+from gateway.live_events import Batch, Feed, LiveEvent
 from gateway.metrics import GatewayMetrics
 from gateway.permissions import Permissions
 from gateway.places import Places
@@ -246,3 +246,12 @@ def test_cursors_survive_being_written(cursor: dict[tuple[str, int], int]) -> No
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(BadCursor):
         decode_cursor(text)
+
+
+def test_a_slow_viewer_does_not_get_a_late_fix_in_place_of_the_newest() -> None:
+    feed = Feed()
+    for number, time in enumerate((10, 30, 20)):
+        feed.add(LiveEvent(event(offset=number, live=time), number, ""))
+    assert [live.event.live for live in feed.newest_since(0)] == [30]
+    # Who has had the newest already gets nothing that is older.
+    assert list(feed.newest_since(2)) == []
