@@ -41,7 +41,8 @@ class Readiness:
 
     def __init__(self) -> None:
         self._parts: dict[str, Ask] = {}
-        self._said: tuple[str, ...] = ()
+        #: What has been said since all was well.
+        self._told: set[str] = set()
         self._cannot_append = False
 
     def add(self, part: str, ask: Ask) -> None:
@@ -61,16 +62,17 @@ class Readiness:
         """Say what has changed since the last time."""
         problems = self.problems()
         self._cannot_append = not _NEEDED_TO_APPEND.isdisjoint(problems)
-        if tuple(problems) == self._said:
-            return
-        self._said = tuple(problems)
-        if problems:
+        if not problems:
+            if self._told:
+                self._told.clear()
+                logger.warning("ready again")
+                notify("STATUS=ready")
+        elif not problems.keys() <= self._told:
+            # A part that comes and goes, while another stays, is said once.
+            self._told.update(problems)
             told = "; ".join(f"{part}: {reason}" for part, reason in problems.items())
             logger.error("not ready: %s", told)
             notify(f"STATUS=not ready: {told}")
-        else:
-            logger.warning("ready again")
-            notify("STATUS=ready")
 
 
 def reader_trouble(reader: Reader, now: Callable[[], float] = time.monotonic) -> Ask:
