@@ -6,17 +6,20 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
 
 import msgspec
 
+from gateway.places_file import FILE_NAME
+
 logger = logging.getLogger(__name__)
 
-FILE_NAME: Final = "places.parquet"
 _LOOK_S: Final = 10.0
+#: Places on HDFS or S3 are read again so often: the job that finds them runs every few minutes.
+REMOTE_S: Final = 300.0
+_RETRY_S: Final = 30.0
 _READING_S: Final = 60.0
 
 
@@ -25,20 +28,25 @@ class PlacesUnavailable(Exception):
 
 
 class Places:
-    """Reads places; keeps them until the file changes.
+    """Reads places; keeps them until the file changes, or elsewhere than on this machine for
+    REMOTE_S.
 
-    `url` is a folder or a file URL of one; None if no places are kept. `homes_only`: of homes
-    alone, and of those where they are.
+    `url` is a folder or the URL of one; None if no places are kept. `homes_only`: of homes alone,
+    and of those where they are.
     """
 
     def __init__(self, url: str | None, *, homes_only: bool = False) -> None:
         self._homes_only = homes_only
+        self._url = url
         self._path = None if url is None else _local_path(url)
+        self._read_again_at = 0.0
+        self._remote_error: str | None = None
+        self._unreadable = False
         self._reading = asyncio.Lock()
         self._version: tuple[int, int] | None = None
         self._by_user: dict[str, list[dict[str, Any]]] = {}
         #: Whether places have been looked up; there may be none.
-        self.looked_up = self._path is None
+        self.looked_up = url is None
         self._subscribers: list[Callable[[], object]] = []
 
     async def of_device(self, device: str) -> list[dict[str, Any]]:
@@ -79,15 +87,22 @@ class Places:
 
     async def watch(self) -> None:
         """Read places whenever the file changes, until cancelled."""
-        while self._path is not None:
-            with suppress(PlacesUnavailable):
+        while self._url is not None:
+            try:
                 await self.refresh()
+                self._unreadable = False
+            except PlacesUnavailable as error:
+                if not self._unreadable:
+                    told = "" if self.looked_up else "; until they can, friends see no positions"
+                    logger.warning("%s%s", error, told)
+                self._unreadable = True
             await asyncio.sleep(_LOOK_S)
 
     async def refresh(self) -> None:
         """Read the file if it is another one. Raises PlacesUnavailable."""
         path = self._path
         if path is None:
+            await self._refresh_remote()
             return
         async with self._reading:
             try:
@@ -100,8 +115,27 @@ class Places:
             version = (status.st_mtime_ns, status.st_ino)
             if version == self._version:
                 return
-            self._by_user = await _read(path, self._homes_only)
+            self._by_user = await _read(str(path), self._homes_only)
             self._version = version
+            self.looked_up = True
+        for subscriber in self._subscribers:
+            subscriber()
+
+    async def _refresh_remote(self) -> None:
+        if self._url is None:
+            return
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if now < self._read_again_at:
+                if self._remote_error is not None:
+                    raise PlacesUnavailable(self._remote_error)
+                return
+            try:
+                self._by_user = await _read(self._url, self._homes_only)
+            except PlacesUnavailable as error:
+                self._read_again_at, self._remote_error = now + _RETRY_S, str(error)
+                raise
+            self._read_again_at, self._remote_error = now + REMOTE_S, None
             self.looked_up = True
         for subscriber in self._subscribers:
             subscriber()
@@ -110,16 +144,15 @@ class Places:
 def _local_path(url: str) -> Path | None:
     parts = urlsplit(url)
     if parts.scheme not in ("", "file"):
-        # HDFS and S3 need their own readers; the page then has no places, and says so.
         return None
     path = Path(unquote(parts.path) if parts.scheme else url)
     return path if path.suffix == ".parquet" else path / FILE_NAME
 
 
-async def _read(path: Path, homes_only: bool) -> dict[str, list[dict[str, Any]]]:
+async def _read(where: str, homes_only: bool) -> dict[str, list[dict[str, Any]]]:
     pipe = asyncio.subprocess.PIPE
     reader = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "gateway.places_file", str(path)),
+        *(sys.executable, "-m", "gateway.places_file", where),
         *(("homes",) if homes_only else ()),
         stdout=pipe,
         stderr=pipe,

@@ -1,4 +1,6 @@
-"""`python -m gateway.places_file FILE [homes]`: favourite places as JSON, by user; or homes alone.
+"""`python -m gateway.places_file WHERE [homes]`: favourite places as JSON, by user; or homes alone.
+
+WHERE is a local file, or the URL of a folder elsewhere, which need not have any places yet.
 
 A process of its own: what reads Parquet takes as much memory as a gateway, and is needed once a
 day.
@@ -11,7 +13,9 @@ import os
 import sys
 from pathlib import Path
 from typing import Any, Final
+from urllib.parse import urlsplit
 
+FILE_NAME: Final = "places.parquet"
 COLUMNS: Final = (
     *("user", "device", "place_id", "lat", "lon", "label", "name"),
     *("visits", "dwell_s", "address"),
@@ -21,13 +25,27 @@ COLUMNS: Final = (
 _OF_HOMES: Final = ("user", "device", "place_id", "lat", "lon", "label", "dwell_s")
 
 
-def read(path: Path, *, homes_only: bool = False) -> dict[str, list[dict[str, Any]]]:
-    """Places of each user, the one with the most time spent there first."""
+def _rows(where: str) -> list[dict[str, Any]]:
     from pyarrow import parquet
 
-    # Not memory-mapped: the job replaces the file.
-    with path.open("rb") as file:
-        rows = parquet.read_table(file, use_threads=False).to_pylist()
+    if urlsplit(where).scheme in ("", "file"):
+        # Not memory-mapped: the job replaces the file.
+        with Path(where).open("rb") as file:
+            rows: list[dict[str, Any]] = parquet.read_table(file, use_threads=False).to_pylist()
+        return rows
+    # A gateway, which knows this module, does without what reads Parquet.
+    from waylog.storage import Storage
+
+    storage = Storage(where)
+    if not storage.exists(FILE_NAME):
+        return []
+    rows = storage.read_parquet(FILE_NAME).to_pylist()
+    return list(rows)
+
+
+def read(where: str, *, homes_only: bool = False) -> dict[str, list[dict[str, Any]]]:
+    """Places of each user, the one with the most time spent there first."""
+    rows = _rows(where)
     by_user: dict[str, list[dict[str, Any]]] = {}
     columns = _OF_HOMES if homes_only else COLUMNS
     for row in rows:
@@ -42,7 +60,7 @@ def read(path: Path, *, homes_only: bool = False) -> dict[str, list[dict[str, An
 
 if __name__ == "__main__":
     try:
-        json.dump(read(Path(sys.argv[1]), homes_only="homes" in sys.argv[2:]), sys.stdout)
+        json.dump(read(sys.argv[1], homes_only="homes" in sys.argv[2:]), sys.stdout)
         sys.stdout.flush()
     except Exception as error:
         sys.exit(f"{type(error).__name__}: {error}")
