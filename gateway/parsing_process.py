@@ -6,6 +6,7 @@ frames of a length, a letter and, of a piece, MessagePack (Parsed). Ends with it
 
 from __future__ import annotations
 
+import os
 import resource
 import signal
 import sys
@@ -19,6 +20,8 @@ from gateway.parsing import END, FAILED, LISTS, PIECE, SIZE_BYTES, Question
 from gateway.paths import PATHS
 
 _ITEMS_A_PIECE: Final = 100
+#: Whoever sends little is served before whoever sends much.
+_NICE: Final = 10
 #: JSON of eight MiB may become some hundred; more than this is refused, and costs only itself.
 _MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 
@@ -42,6 +45,7 @@ def main() -> None:
     """Answer until there are no more questions."""
     # Ctrl-C reaches the whole process group; the gateway says when to end.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.nice(_NICE)
     resource.setrlimit(resource.RLIMIT_AS, (_MEMORY_BYTES_MAX, _MEMORY_BYTES_MAX))
     decoder = msgspec.msgpack.Decoder(Question)
     questions, output = sys.stdin.buffer, sys.stdout.buffer
