@@ -92,6 +92,12 @@ def _token(store: UserStore, user: str, device: str, as_json: bool) -> None:
 def _invite(store: UserStore, user: str, device: str, arguments: argparse.Namespace) -> None:
     mqtt = None if arguments.mqtt is None else parse_endpoint(arguments.mqtt)
     url = arguments.url or (None if mqtt is not None else f"http://{DEFAULT_HTTP}")
+    if arguments.url is None and mqtt is None:
+        print(
+            f"the invitation leads to {url}, which no phone reaches: give --url http://HOST:PORT "
+            "or --mqtt HOST:PORT, as phones see this machine",
+            file=sys.stderr,
+        )
     token = store.add_token(user, device)
     key = store.rights.of(user).encryption_key
     settings = settings_of(

@@ -279,6 +279,17 @@ def test_in_a_folder_without_a_platform_nothing_is_made(
     assert list(elsewhere.iterdir()) == []
 
 
+def test_an_invitation_that_no_phone_can_follow_is_said_to_be_one(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ["--data", str(tmp_path)]
+    of(capsys, "user", "add", "ada", *data)
+    assert main(["device", "invite", "ada/phone", *data]) == 0
+    assert "which no phone reaches: give --url" in capsys.readouterr().err
+    assert main(["device", "invite", "ada/phone", "--url", "http://192.0.2.1:8080", *data]) == 0
+    assert capsys.readouterr().err == ""
+
+
 def test_a_new_database_is_made_when_that_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
