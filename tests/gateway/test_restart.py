@@ -17,7 +17,9 @@ from tests.consumers.running import Broker, Process
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka import ensure_topics
 from waylog.messages import decode_fix
+from waylog.sealing import ENVIRONMENT
 from waylog.telemetry import now_ms
+from waylog.value_encryption import ensure_master_key
 
 NOW = now_ms()
 HOUR = 3_600_000
@@ -181,5 +183,28 @@ async def test_a_repetition_is_stored_once_whichever_worker_it_comes_to_after_a_
     assert sorted(times_in_the_log(gateway, "ada/phone")) == expected
     for worker in workers:
         worker.stop()
+    gateway.close()
+    broker.process.stop()
+
+
+async def test_what_is_kept_of_sealed_values_is_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ensure_master_key(tmp_path / "master.key")
+    monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "master.key"))
+    (tmp_path / "broker").mkdir()
+    broker = Broker(tmp_path / "broker")
+    ensure_topics(broker.address)
+    gateway = Gateway(tmp_path, broker.address, *TAIL)
+    ada = gateway.user("ada")
+    await send(gateway, ada, {"device": "phone", "lat": 12.3456789, "lon": 9, "time": NOW})
+    await is_newest(gateway, ada, "phone", NOW)
+    assert gateway.process.stop() == 0
+    kept = b"".join(path.read_bytes() for path in (tmp_path / "views").rglob("*") if path.is_file())
+    assert b"ada/phone" in kept
+    assert b"12.3456789" not in kept
+    gateway.start()
+    await is_newest(gateway, ada, "phone", NOW)
+    assert "views had 1 entries" in gateway.process.output
     gateway.close()
     broker.process.stop()
