@@ -19,6 +19,7 @@ cdef class Hub:
         self.elsewhere = ElsewhereInterest()
         self.pass_on = None
         self.counters = counters
+        self.steps_left = STEPS_UNBOUNDED
         self._publishes_in_flight_max = settings.publishes_in_flight_max
         self._topic_levels_max = settings.topic_levels_max
         self._outgoing_bytes_max = settings.outgoing_bytes_max

@@ -107,6 +107,7 @@ cdef class Hub:
     cdef readonly ElsewhereInterest elsewhere
     cdef public object pass_on
     cdef readonly object counters
+    cdef public int steps_left      # of what waits for clients, in this turn of the loop
     cdef int _publishes_in_flight_max
     cdef int _topic_levels_max
     cdef Py_ssize_t _outgoing_bytes_max

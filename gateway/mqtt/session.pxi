@@ -63,22 +63,26 @@ cdef class Session:
         """Send what waits, as far as window and connection allow."""
         cdef Delivery delivery
         cdef int left = STEPS_A_TURN
+        cdef Hub hub
         if self.connection is None or self.connection.more:
             return  # goes on in the loop's next turn
+        hub = self.connection._router
         while (
             (self.queue is not None or self.backlog is not None)
             and self.connection is not None
             and self.connection._writable()
             and self._window_open()
         ):
-            if left <= 0:
+            if left <= 0 or hub.steps_left <= 0:
                 self.connection.go_on()
                 return
             delivery = self._next_waiting()
             if delivery is None:
                 left -= STEPS_A_SEARCH
+                hub.steps_left -= STEPS_A_SEARCH
                 continue
             left -= 1
+            hub.steps_left -= 1
             if delivery.message.expired(now):
                 self._let_go(delivery)
             elif delivery.qos:

@@ -138,6 +138,7 @@ class Hub:
     elsewhere: ElsewhereInterest
     pass_on: Callable[[Message], None] | None
     counters: Counter[str]
+    steps_left: int
     def __init__(
         self,
         settings: Settings,

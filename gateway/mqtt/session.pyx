@@ -42,6 +42,7 @@ cdef enum:
     ALIAS_BYTES_MAX = 16 * 1024  # of the topics that aliases of a connection stand for
     # What one client is sent of what has waited for it, in a turn of the loop: others wait, too.
     STEPS_A_TURN = 256
+    STEPS_UNBOUNDED = 0x7FFFFFFF  # until a shell says how many
     STEPS_A_SEARCH = 16  # among topics that do not match
     RELEASES_MAX = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 

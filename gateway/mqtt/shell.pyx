@@ -24,6 +24,7 @@ from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
+    STEPS_A_TURN = 256   # of what waits for clients, for all of them together
     PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
     HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
 
@@ -244,6 +245,7 @@ cdef class Shell:
         cdef double now = self.time()
         cdef list changed = self.router.changed
         self._flush_scheduled = False
+        self.router.steps_left = STEPS_A_TURN
         self.router.changed = []
         for connection in changed:
             protocol = connection.owner
