@@ -23,6 +23,8 @@ logger = logging.getLogger(__name__)
 
 #: A longer track has to be asked for in pieces.
 POINTS_MAX: Final = 250_000
+#: The same of visits and trips, which are read and written where others wait: years of them.
+ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
 _IDLE_S: Final = 60.0
@@ -122,7 +124,7 @@ class Archive:
     ) -> list[dict[str, Any]]:
         if not self._urls[1]:
             return []
-        question = Question(kind, device, from_ms, to_ms, POINTS_MAX)
+        question = Question(kind, device, from_ms, to_ms, ROWS_MAX)
         rows: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question, party))
         return rows
 
