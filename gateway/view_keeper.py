@@ -48,7 +48,7 @@ _WATCH_S: Final = 0.25
 _EXPIRE_S: Final = 3600.0
 _RETRY_S: Final = 0.2
 #: What one turn of the event loop takes of the views: a fraction of a millisecond.
-_SLICE: Final = 1_000
+_SLICE: Final = 250
 #: Tracks of what was before are there soon after the start.
 _RECENT_S: Final = 2.0
 _DAY_S: Final = 24 * 3600
