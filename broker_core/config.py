@@ -25,6 +25,7 @@ from broker_core.replication.throttle import UNLIMITED
 from broker_core.security.principal import ANONYMOUS, Principal
 from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
+from waylog.served_hosts import ServedHosts
 
 _MINUTE_MS: Final = 60_000
 _HOUR_MS: Final = 3_600_000
@@ -150,6 +151,15 @@ def _roles(text: str) -> frozenset[str]:
 T = TypeVar("T")
 
 
+_NO_HOSTS: Final[tuple[str, ...]] = ()
+
+
+def _host_names(text: str) -> tuple[str, ...]:
+    names = tuple(filter(None, (name.strip() for name in text.split(","))))
+    ServedHosts(more=names)
+    return names
+
+
 def _setting(name: str, default: T, parse: Callable[[str], T], *, low: int | None = None) -> Any:
     return field(default=default, metadata={"property": name, "parse": parse, "low": low})
 
@@ -206,6 +216,8 @@ class BrokerConfig:
     quota_window_size_seconds: int = _setting("quota.window.size.seconds", 1, int, low=1)
     #: Ours: where Prometheus fetches the metrics; None is nowhere.
     metrics_listener: Endpoint | None = _setting("metrics.listener", None, parse_endpoint)  # noqa: RUF009
+    #: Ours: names by which Prometheus may ask for them, beside the machine's own and addresses.
+    metrics_hosts: tuple[str, ...] = _setting("metrics.hosts", _NO_HOSTS, _host_names)
     fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
     fetch_session_slots: int = _setting(
         "max.incremental.fetch.session.cache.slots", 1000, int, low=0

@@ -1,5 +1,8 @@
 """Prometheus fetches the metrics here: GET /metrics, /healthz for probes, / for people.
 
+Whoever reaches the port reads: counts by topic and group, no records, no names of users. Browsers
+do so by an address or the machine's own name alone.
+
 Three paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
 rest has.
 """
@@ -12,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
+from waylog.served_hosts import ServedHosts
 
 logger = logging.getLogger(__name__)
 
@@ -25,7 +29,8 @@ _HTML: Final = "text/html; charset=utf-8"
 class MetricsServer:
     """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML.
 
-    `problems` says what keeps the broker from serving, by part.
+    `problems` says what keeps the broker from serving, by part. It is asked for by an address, the
+    machine's name, or one of `hosts`.
     """
 
     def __init__(
@@ -33,15 +38,19 @@ class MetricsServer:
         render: Callable[[], tuple[str, bytes]],
         problems: Callable[[], Mapping[str, str]],
         page: Callable[[], bytes] | None = None,
+        hosts: tuple[str, ...] = (),
     ) -> None:
         self._render = render
         self._problems = problems
         self._page = page
+        self._names = hosts
+        self._hosts = ServedHosts()
         self._server: asyncio.Server | None = None
         self._clients: set[asyncio.StreamWriter] = set()
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
         """Listen; returns the address with the real port. Raises OSError."""
+        self._hosts = ServedHosts(endpoint.host, self._names)
         self._server = await asyncio.start_server(
             self._serve, endpoint.host, endpoint.port, limit=_REQUEST_BYTES_MAX
         )
@@ -72,9 +81,13 @@ class MetricsServer:
             self._clients.discard(writer)
 
     def _answer(self, head: bytes) -> bytes:
-        words = head.split(b"\r\n", 1)[0].split(b" ")
+        first, *fields = head.split(b"\r\n")
+        words = first.split(b" ")
         method, path = (words[0], words[1].split(b"?")[0]) if len(words) == 3 else (b"", b"")
-        if method not in {b"GET", b"HEAD"}:
+        if not all(self._hosts.serves(host) for host in _hosts_in(fields)):
+            # A page that has its own name resolve to us would read what we answer.
+            status, kind, body = "421 Misdirected Request", _PLAIN, b"that name is not ours\n"
+        elif method not in {b"GET", b"HEAD"}:
             status, kind, body = "405 Method Not Allowed", _PLAIN, b"GET is expected\n"
         elif path == b"/metrics":
             kind, body = self._render()
@@ -93,3 +106,9 @@ class MetricsServer:
             "Connection: close\r\n\r\n"
         )
         return header.encode() + (b"" if method == b"HEAD" else body)
+
+
+def _hosts_in(lines: list[bytes]) -> list[str]:
+    """What stands in the Host headers of a request."""
+    pairs = (line.partition(b":") for line in lines)
+    return [value.strip().decode("latin-1") for name, _, value in pairs if name.lower() == b"host"]

@@ -206,7 +206,9 @@ class Broker:
             await self._unless_failed(self.cluster.lifecycle.begin())
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
-            self.metrics_server = MetricsServer(renderer(self), self.problems, self._status_page())
+            self.metrics_server = MetricsServer(
+                renderer(self), self.problems, self._status_page(), self.config.metrics_hosts
+            )
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
 

@@ -19,7 +19,7 @@ Start = Callable[..., Awaitable[Broker]]
 
 @pytest.fixture
 async def broker(start: Start) -> Broker:
-    return await start(metrics_listener="127.0.0.1:0")
+    return await start(metrics_listener="127.0.0.1:0", metrics_hosts="broker-1.example")
 
 
 async def get(broker: Broker, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:
@@ -103,6 +103,12 @@ async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> 
         (b"GET / HTTP/1.1\r\n\r\n", "404"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"nonsense\r\n\r\n", "405"),
+        (b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9404\r\n\r\n", "200"),
+        (b"GET /metrics HTTP/1.1\r\nhost: LOCALHOST\r\n\r\n", "200"),
+        (b"GET /metrics HTTP/1.1\r\nHost: broker-1.example:9404\r\n\r\n", "200"),
+        (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", "421"),
+        (b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n", "421"),
     ],
 )
 async def test_other_requests_have_an_answer(

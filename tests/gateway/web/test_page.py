@@ -218,6 +218,28 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     await other.page.close()
 
 
+async def test_the_guide_names_this_platform(visit: Visit, played: PlayedGateway) -> None:
+    played.session |= {"user": None}
+    played.entrances = {"mqtt_port": 28831, "demo_token": "/srv/my data/demo.token"}
+    await visit.open(played.url)
+    dialog = visit.page.get_by_role("dialog", name="Connect your first device")
+    code = dialog.locator("code")
+    await expect(code).to_contain_text("$(cat '/srv/my data/demo.token')")
+    await expect(code).to_contain_text(f"{played.url}v1/positions")
+    await dialog.get_by_role("tab", name="MQTT").click()
+    await expect(code).to_contain_text("-p 28831 -u demo")
+    await dialog.get_by_role("tab", name="Replay").click()
+    await expect(code).to_contain_text(f"--gateway {played.url.rstrip('/')}")
+    await expect(code).to_contain_text("--token-file '/srv/my data/demo.token'")
+
+
+async def test_from_a_week_on_an_age_is_a_date(visit: Visit, played: PlayedGateway) -> None:
+    played.fix("demo/old", *VADUZ, time=1_223_812_800_000)
+    await visit.open(played.url)
+    row = visit.page.locator("[role=listitem]", has_text="old")
+    await expect(row.locator(".age")).to_contain_text("2008")
+
+
 async def test_a_place_is_found_by_its_name_and_shown(visit: Visit, played: PlayedGateway) -> None:
     played.fix("demo/phone", *VADUZ)
     place = {"display_name": "Nuuk, Greenland", "lat": "64.17", "lon": "-51.74"}

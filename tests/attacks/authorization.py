@@ -1,0 +1,252 @@
+"""The authorisation matrix: every way in and out, and what each kind of person gets there.
+
+`python -m tests.attacks.authorization > docs/authorization.md` writes it for people;
+test_authorization_matrix.py asks a running gateway, and finds routes that have no row.
+"""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+from gateway import ulogger_sessions
+from gateway.paths import PATHS
+
+#: Who asks. All of it is about the devices of `owner`.
+WHO: Final = {
+    "nobody": "no credentials, on this machine",
+    "proxied": "no credentials, through a proxy on this machine that adds no header",
+    "owner": "the user whose devices these are",
+    "session": "the owner's browser, signed in (a cookie)",
+    "token": "a token of the owner's one device `phone`",
+    "friend": "a user to whom the owner shows its devices",
+    "former": "a friend no longer",
+    "other": "another user",
+    "looker": "a user that may look and not send (--look-only)",
+    "admin": "an administrator",
+}
+
+#: Verdicts. Numbers are HTTP's.
+YES: Final = "yes"
+NO: Final = "no"
+HIDDEN: Final = "-"
+UNKNOWN: Final = "401"
+REFUSED: Final = "403"
+
+Verdicts = dict[str, str]
+
+
+def verdicts(everybody: str, **others: str) -> Verdicts:
+    """The same for all but those who are named; `nobodies` are the first two."""
+    nobodies = others.pop("nobodies", everybody)
+    row = dict.fromkeys(WHO, everybody)
+    row |= {"nobody": nobodies, "proxied": nobodies}
+    return row | others
+
+
+class Row(NamedTuple):
+    """One line of the matrix."""
+
+    title: str
+    expected: Verdicts
+    #: What is asked of each route: a body for a POST, and more for the query.
+    body: bytes | None = None
+    query: str = ""
+
+
+class Rows(NamedTuple):
+    """Routes (method and path as aiohttp writes it) that are decided alike."""
+
+    row: Row
+    routes: tuple[tuple[str, str], ...]
+
+
+_FIX: Final = b'{"device":"phone","lat":47.1,"lon":9.5}'
+_ANYBODY: Final = verdicts(YES)
+_USERS: Final = verdicts(YES, nobodies=UNKNOWN)
+_SENDS: Final = verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED)
+_SEES: Final = verdicts(YES, nobodies=UNKNOWN, former=REFUSED, other=REFUSED, looker=REFUSED)
+_ADMIN: Final = verdicts(REFUSED, nobodies=UNKNOWN, session=UNKNOWN, admin=YES)
+_CONSUMER: Final = "/consumers/{group}/instances/{instance}"
+
+
+def _get(*paths: str) -> tuple[tuple[str, str], ...]:
+    return tuple(("GET", path) for path in paths)
+
+
+def _post(*paths: str) -> tuple[tuple[str, str], ...]:
+    return tuple(("POST", path) for path in paths)
+
+
+def _receiving() -> tuple[tuple[str, str], ...]:
+    """What takes fixes; the token of a path stands for who asks there."""
+    return tuple(
+        (method, path)
+        for path, device_format in PATHS.items()
+        for method in device_format.methods
+        if path != "/api/webhook/{token}"
+    )
+
+
+HTTP: Final = (
+    Rows(
+        Row("The page, its files, probes and the schema", _ANYBODY),
+        _get("/", "/static/{path}", "/healthz", "/readyz", "/openapi.json"),
+    ),
+    Rows(Row("Send fixes (all formats of the apps)", _SENDS, _FIX, "lat=1&lon=2"), _receiving()),
+    Rows(
+        Row(
+            "Send fixes by Home Assistant's webhook, which is a token",
+            _SENDS | {"nobody": "410", "proxied": "410", "session": "410"},
+            b'{"type":"update_location","data":{"gps":[1,2],"gps_accuracy":3}}',
+        ),
+        _post("/api/webhook/{token}"),
+    ),
+    Rows(
+        Row("Send fixes by uLogger", _SENDS, b"action=addpos&lat=1&lon=2&time=1780000000"),
+        _post(*ulogger_sessions.PATHS),
+    ),
+    Rows(
+        Row("What is known of the device, and its address", _SEES),
+        _get("/v1/devices/{device}", "/v1/devices/{device}/address"),
+    ),
+    Rows(
+        Row("Where the device was: track, places, visits, trips", _SEES),
+        _get(
+            *("/v1/devices/{device}/track", "/v1/devices/{device}/places"),
+            *("/v1/devices/{device}/visits", "/v1/devices/{device}/trips"),
+        ),
+    ),
+    Rows(
+        Row("Lists, live streams and who one is (what is in them: see below)", _USERS),
+        _get("/v1/devices", "/v1/stream", "/v1/ws", "/v1/session", "/v1/entrances"),
+    ),
+    Rows(
+        Row("Ask the geocoder", _USERS, b"[]", "lat=1&lon=2&q=x"),
+        (*_get("/reverse", "/search", "/lookup", "/status"), *_post("/reverse/batch")),
+    ),
+    Rows(
+        Row("How the platform does (--metrics-access admin)", _ADMIN | {"session": REFUSED}),
+        _get("/metrics", "/v1/pipeline"),
+    ),
+    Rows(
+        Row("Sign a browser in, with a code or token that is not good", verdicts(UNKNOWN), b"{}"),
+        _post("/v1/session"),
+    ),
+    Rows(Row("Sign out", _ANYBODY), (("DELETE", "/v1/session"),)),
+    Rows(Row("The key of notifications", _ANYBODY), _get("/v1/push/key")),
+    Rows(
+        Row("Notifications of one's own arrivals, to this browser", _USERS, b"{}"),
+        (*_post("/v1/push/subscriptions"), ("DELETE", "/v1/push/subscriptions")),
+    ),
+    Rows(
+        Row(
+            "Make a token for another device",
+            verdicts(YES, nobodies=UNKNOWN, session=UNKNOWN, token=REFUSED),
+            b'{"device_name":"new"}',
+        ),
+        _post("/api/mobile_app/registrations"),
+    ),
+    Rows(Row("MQTT over WebSocket (credentials come later, in CONNECT)", _ANYBODY), _get("/mqtt")),
+    Rows(
+        Row("The log itself (Kafka REST)", _ADMIN, b"{}"),
+        (
+            *_get("/topics", "/topics/{topic}", "/topics/{topic}/partitions", "/brokers"),
+            *_get("/topics/{topic}/partitions/{partition}"),
+            *_get("/topics/{topic}/partitions/{partition}/offsets"),
+            *_post("/topics/{topic}", "/topics/{topic}/partitions/{partition}"),
+            *_post("/consumers/{group}"),
+            ("DELETE", _CONSUMER),
+            *_post(*(f"{_CONSUMER}/{each}" for each in ("subscription", "assignments"))),
+            *_post(*(f"{_CONSUMER}/positions{each}" for each in ("", "/beginning", "/end"))),
+            *_post(f"{_CONSUMER}/offsets"),
+            *_get(*(f"{_CONSUMER}/{each}" for each in ("subscription", "assignments"))),
+            *_get(*(f"{_CONSUMER}/{each}" for each in ("records", "offsets"))),
+            ("DELETE", f"{_CONSUMER}/subscription"),
+        ),
+    ),
+)
+
+_SHOWN: Final = verdicts(YES, nobodies=UNKNOWN, former=HIDDEN, other=HIDDEN, looker=HIDDEN)
+
+#: Whether the owner's device `phone` is in an answer or a stream, by the test's name of that.
+CONTENTS: Final = {
+    "list": Row("`GET /v1/devices` lists the device", _SHOWN),
+    "sse": Row("`GET /v1/stream` shows its fixes, live", _SHOWN),
+    "websocket": Row("`GET /v1/ws` shows its fixes, live", _SHOWN),
+    "owntracks": Row(
+        "OwnTracks' HTTP answer shows where the device is, and its card",
+        verdicts(HIDDEN, nobodies=UNKNOWN, session=UNKNOWN, looker=REFUSED, friend=YES),
+    ),
+}
+
+_OWN_TOPIC: Final = verdicts(NO, owner=YES, token=YES, admin=YES)
+_SHOWN_TOPIC: Final = _OWN_TOPIC | {"friend": YES}
+_ADMIN_TOPIC: Final = verdicts(NO, admin=YES)
+
+#: By what a client does and the topic. Who has a session tries its cookie as a password.
+MQTT: Final = {
+    ("subscribe", "owntracks/owner/phone"): _SHOWN_TOPIC,
+    ("subscribe", "owntracks/owner/phone/event"): _SHOWN_TOPIC,
+    ("subscribe", "owntracks/owner/phone/info"): _SHOWN_TOPIC,
+    ("subscribe", "devices/owner/phone/address"): _SHOWN_TOPIC,
+    ("subscribe", "devices/owner/phone/position"): _SHOWN_TOPIC,
+    ("subscribe", "owntracks/owner/phone/cmd"): _OWN_TOPIC,
+    ("subscribe", "owntracks/owner/phone/waypoint"): _OWN_TOPIC,
+    ("subscribe", "owntracks/owner/tablet/cmd"): _OWN_TOPIC | {"token": NO},
+    ("subscribe", "plant/1/temperature"): _ADMIN_TOPIC,
+    ("publish", "owntracks/owner/phone"): _OWN_TOPIC,
+    ("publish", "owntracks/owner/phone/cmd"): _OWN_TOPIC,
+    ("publish", "devices/owner/phone/position"): _OWN_TOPIC,
+    ("publish", "owntracks/owner/tablet"): _OWN_TOPIC | {"token": NO},
+    ("publish", "devices/owner/phone/address"): verdicts(NO),
+    ("publish", "plant/1/temperature"): _ADMIN_TOPIC,
+}
+
+
+def document() -> str:
+    """The matrix in Markdown."""
+    head = f"| | {' | '.join(WHO)} |\n|---|{'---|' * len(WHO)}"
+    lines = [
+        "# Who may what",
+        "",
+        "Written by `python -m tests.attacks.authorization`. A test asks a running gateway for",
+        "each cell, and finds routes that have no row. `yes`: served. `401`, `403`, `410`: refused",
+        "by HTTP. `no`: refused over MQTT. `-`: answered, and the device is not in it.",
+        "",
+        *(f"- **{name}**: {what}" for name, what in WHO.items()),
+        "",
+        "## HTTP",
+        "",
+        head,
+        *(_line(rows.row.title, rows.row.expected) for rows in HTTP),
+        "",
+        "## What is in answers and streams",
+        "",
+        head,
+        *(_line(row.title, row.expected) for row in CONTENTS.values()),
+        "",
+        "## MQTT, plain and over WebSocket",
+        "",
+        head,
+        *(_line(f"{does} `{topic}`", row) for (does, topic), row in MQTT.items()),
+        "",
+        "## Routes by line",
+        "",
+        "| line | routes |",
+        "|---|---|",
+        *(f"| {rows.row.title} | {_named(rows)} |" for rows in HTTP),
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _named(rows: Rows) -> str:
+    return ", ".join(f"`{method} {path}`" for method, path in rows.routes)
+
+
+def _line(title: str, expected: Verdicts) -> str:
+    return f"| {title} | {' | '.join(expected[who] for who in WHO)} |"
+
+
+if __name__ == "__main__":
+    print(document(), end="")
