@@ -135,7 +135,11 @@ HTTP: Final = (
     Rows(Row("Sign out", _ANYBODY), (("DELETE", "/v1/session"),)),
     Rows(Row("The key of notifications", _ANYBODY), _get("/v1/push/key")),
     Rows(
-        Row("Notifications of one's own arrivals, to this browser", _USERS, b"{}"),
+        Row(
+            "Notifications of one's own arrivals, to this browser",
+            _USERS | {"token": REFUSED},
+            b"{}",
+        ),
         (*_post("/v1/push/subscriptions"), ("DELETE", "/v1/push/subscriptions")),
     ),
     Rows(
