@@ -46,28 +46,39 @@ class SenderDevices:
         self, path: Path | None, key: bytes, clock: Callable[[], float] = time.time
     ) -> None:
         """Without a path the devices are counted in memory. A damaged file is begun anew."""
+        self._opened: sqlite3.Connection | None = None
         self._key = key
         self._clock = clock
         # When each was last looked up, in days: once a day it is noted that a device still sends.
         self._remembered: OrderedDict[tuple[bytes, bytes], int] = OrderedDict()
         # Until when a user who had no place left is not counted again (s), and for what bound.
         self._full: OrderedDict[bytes, tuple[float, int]] = OrderedDict()
+        if path is None:
+            return
         try:
-            self._connection = _open(path)
+            self._opened = _open(path)
         except sqlite3.OperationalError:
             raise
         except sqlite3.DatabaseError as error:
-            assert path is not None
             logger.warning("%s is damaged (%s): devices are counted anew", path, error)
             path.unlink()
-            self._connection = _open(path)
+            self._opened = _open(path)
         self._connection.execute(
             "DELETE FROM sender_devices WHERE day < ?", (self._today() - _KEPT_DAYS,)
         )
 
     def close(self) -> None:
         """Close the file."""
-        self._connection.close()
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    @property
+    def _connection(self) -> sqlite3.Connection:
+        # In memory most gates are never asked, and there is nobody to close what they would open.
+        if self._opened is None:
+            self._opened = _open(None)
+        return self._opened
 
     def admits(self, user: str, device: str, devices_max: int) -> bool:
         """Whether a device is one of at most so many that a user sends for; it is one from now on.

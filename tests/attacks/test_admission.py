@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Iterator
+from contextlib import closing
 
 import pytest
 
@@ -202,7 +203,8 @@ async def test_devices_stay_counted_over_a_restart(
     gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     folder = tmp_path_factory.mktemp("counted")
-    login = Login("ada", UserStore(folder / "users.db").add("ada") or "")
+    with closing(UserStore(folder / "users.db")) as store:
+        login = Login("ada", store.add("ada") or "")
     for number in range(2):
         with workers(folder, gateway_broker.address, 1, "--devices-per-user", "2") as gateway:
             async with gateway.client(login) as http:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -48,8 +49,23 @@ def shown(viewer: Viewer, events: list[ViewEvent]) -> list[ViewEvent]:
     return [live.event for live in viewer.take()]
 
 
+_stores: list[UserStore] = []
+
+
+@pytest.fixture(autouse=True)
+def _closing() -> Iterator[None]:
+    yield
+    while _stores:
+        _stores.pop().close()
+
+
+def _store(folder: Path) -> UserStore:
+    _stores.append(UserStore(folder / "users.db"))
+    return _stores[-1]
+
+
 def watched(tmp_path: Path, identity: Identity = ADMIN, **bounds: int) -> tuple[Viewers, Viewer]:
-    permissions = Permissions(UserStore(tmp_path / "users.db"))
+    permissions = Permissions(_store(tmp_path))
     viewers = Viewers((), GatewayMetrics(), permissions, TELLING, **bounds)
     return viewers, viewers.add(Filter(), identity)
 
@@ -194,7 +210,7 @@ async def test_what_waits_for_viewers_that_do_not_read_is_the_same_for_all(
 
 
 async def test_the_number_of_viewers_is_bounded(tmp_path: Path) -> None:
-    permissions = Permissions(UserStore(tmp_path / "users.db"))
+    permissions = Permissions(_store(tmp_path))
     viewers = Viewers((), GatewayMetrics(), permissions, TELLING, viewers_max=2)
     assert not viewers.watching
     first = viewers.add(Filter(), ADA)

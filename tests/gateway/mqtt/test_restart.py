@@ -120,9 +120,9 @@ async def test_all_that_waits_for_clients_outlives_an_orderly_stop(
             r"(\d+) MQTT sessions, with (\d+) messages that wait", gateway.process.output
         )
         assert written is not None
-        # The broker has sessions of other tests, too.
+        # The broker has sessions of other tests, too, and what waits in them.
         assert int(written.group(1)) >= users * sessions
-        assert int(written.group(2)) == users * sessions * 1000
+        assert int(written.group(2)) >= users * sessions * 1000
         gateway.start()
         print(f"stop {stopped - started:.1f} s, start {time.monotonic() - stopped:.1f} s")
         for name in names:

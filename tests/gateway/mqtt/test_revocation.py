@@ -51,6 +51,11 @@ class Authority:
             .serial_number(x509.random_serial_number())
             .not_valid_before(NOW - timedelta(days=1))
             .not_valid_after(NOW + timedelta(days=1))
+            # Python 3.13 wants what RFC 5280 does: section 4.2.1.1.
+            .add_extension(
+                x509.AuthorityKeyIdentifier.from_issuer_public_key(self._key.public_key()), False
+            )
+            .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), False)
         )
 
     def issue(self, folder: Path, name: str) -> x509.Certificate:

@@ -19,9 +19,10 @@ from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_kill import Processes
 
 PARTITIONS = 6
-#: On a machine that does many other things; alone it takes some 0.2 s either way, 1 s at worst.
-KILLED_S_MAX = 10.0
-STOPPED_S_MAX = 5.0
+#: Only the end of its connections tells of a death within this time, on however busy a machine;
+#: alone it takes some 0.2 s either way, 1 s at worst (`python -m load_tests.failover`).
+SESSION_TIMEOUT_MS = 60_000
+INTERRUPTED_S_MAX = 30.0
 
 
 class Cluster(Processes):
@@ -61,7 +62,9 @@ class Cluster(Processes):
 
 @pytest.fixture
 async def cluster(tmp_path: Path) -> AsyncIterator[Cluster]:
-    running = Cluster(tmp_path, min_insync_replicas="2", broker_session_timeout_ms="2000")
+    running = Cluster(
+        tmp_path, min_insync_replicas="2", broker_session_timeout_ms=str(SESSION_TIMEOUT_MS)
+    )
     await asyncio.gather(*(running.start(node_id) for node_id in (1, 2, 3)))
     await running.create_topic()
     await running.all_in_sync()
@@ -103,8 +106,8 @@ async def test_nothing_acknowledged_is_lost_or_doubled_when_brokers_are_killed(
         stopped = await asyncio.to_thread(load.resumed_s, began)
     check(await asyncio.to_thread(load.account))
     print(f"killed: {gaps}, stopped: {stopped:.2f} s")
-    assert max(gaps) < KILLED_S_MAX
-    assert stopped < STOPPED_S_MAX
+    assert max(gaps) < INTERRUPTED_S_MAX
+    assert stopped < INTERRUPTED_S_MAX
 
 
 @pytest.mark.long
@@ -118,7 +121,7 @@ async def test_brokers_may_be_killed_fifty_times(cluster: Cluster) -> None:
         f"{account.sent} records; served again after {statistics.median(gaps):.2f} s "
         f"(median), {max(gaps):.2f} s (worst)"
     )
-    assert max(gaps) < KILLED_S_MAX
+    assert max(gaps) < INTERRUPTED_S_MAX
 
 
 @pytest.mark.long
