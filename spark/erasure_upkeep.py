@@ -57,6 +57,8 @@ class ErasureUpkeep:
         except (ConfigError, OSError, ValueError) as error:
             # Looked at again: the history is being packed, for instance.
             logger.warning("an erasure has to wait: %s", error)
+        except Exception:
+            logger.exception("an erasure failed; it is tried again")
 
     def _pending(self, known: dict[str, int]) -> dict[str, int]:
         marked = {each.device: each for each in read_erased(Storage(self._out))}

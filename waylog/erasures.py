@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -24,6 +25,7 @@ logger = logging.getLogger(__name__)
 
 _SILENCE_MAX_S: Final = 60.0
 _POLL_S: Final = 0.5
+_RETRY_S: Final = 1.0
 
 
 class Erasure(msgspec.Struct, frozen=True):
@@ -76,7 +78,8 @@ class Erasures:
 class ErasureLog:
     """Follows the topic in a thread; `erasures` is up to date within a second.
 
-    `on_erasure` is called in that thread with each erasure that is new, also those of before.
+    `on_erasure` is called in that thread with each erasure that is new, also those of before, and
+    again until it succeeds.
     """
 
     def __init__(
@@ -84,6 +87,7 @@ class ErasureLog:
     ) -> None:
         self.erasures = Erasures()
         self._on_erasure = on_erasure
+        self._untold: deque[Erasure] = deque()
         self._stopping = threading.Event()
         self._loaded = threading.Event()
         self._consumer = Consumer(
@@ -115,20 +119,29 @@ class ErasureLog:
         try:
             self._look_for_topic()
             while not self._stopping.is_set():
-                message = self._consumer.poll(_POLL_S)
-                if message is None:
-                    continue
-                error = message.error()
-                if error is None:
-                    erasure = self.erasures.take(message.value())
-                    if erasure is not None and self._on_erasure is not None:
-                        self._on_erasure(erasure)
-                elif error.code() == KafkaError._PARTITION_EOF:
-                    self._loaded.set()
-        except Exception:
-            logger.exception("erasures are not followed any more")
+                try:
+                    self._take_next()
+                except Exception:
+                    # Whoever asks here must not go on as if nobody had been erased since.
+                    logger.exception("topic %s could not be read; trying again", ERASURE)
+                    self._stopping.wait(_RETRY_S)
         finally:
             self._consumer.close()
+
+    def _take_next(self) -> None:
+        while self._on_erasure is not None and self._untold:
+            self._on_erasure(self._untold[0])
+            self._untold.popleft()
+        message = self._consumer.poll(_POLL_S)
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            erasure = self.erasures.take(message.value())
+            if erasure is not None and self._on_erasure is not None:
+                self._untold.append(erasure)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._loaded.set()
 
     def _look_for_topic(self) -> None:
         """In the log of an earlier version there is none: nobody was erased yet."""
