@@ -107,6 +107,11 @@ def test_elsewhere_a_fix_is_told_without_what_apps_add(tell: FriendFilter) -> No
     assert told is not None
     assert (told.lat, told.lon, told.time, told.accuracy) == (*AWAY, NOW, 5.0)
     assert told.attributes == {"tid": "ad"}
+    # Digits that no receiver measures would be a name of the fix.
+    told, found = tell.fix(fix(47.123456789, 9.1)), tell.address(address(47.123456789, 9.1))
+    assert told is not None
+    assert found is not None
+    assert told.lat == found.lat == 47.12346
     assert b"Wi-Fi" not in encode(told)
 
 
@@ -150,6 +155,7 @@ def test_places_next_door_are_not_told_and_ids_of_others_are_keyed(tell: FriendF
     assert (home["visits"], home["dwell_s"] % 3600) == (1, 0)
     assert work["place_id"] not in ("c", HOME)
     assert (work["lat"], work["lon"], work["name"]) == (*AWAY, "Name")
+    assert work["place_id"] != FriendFilter(Homes(), b"another").place_id("ada", "c")
 
 
 def test_places_from_before_the_friendship_are_not_told(tell: FriendFilter) -> None:
@@ -191,6 +197,12 @@ def test_trips_do_not_tell_how_far_it_is_home(tell: FriendFilter) -> None:
     assert told[0]["start"] == BEGIN
     assert told[1]["end"] % HOME_MS == 0
     assert told[2]["end"] % VISIT_MS == 0
+
+
+def test_a_trip_that_the_friendship_began_in_is_not_told(tell: FriendFilter) -> None:
+    trip = {"origin": "c", "destination": "c", "start": NOW - 1, "end": NOW + 9, "distance_m": 5.0}
+    assert tell.trips("ada", [trip], PLACES, NOW) == []
+    assert len(tell.trips("ada", [trip], PLACES, NOW - 1)) == 1
 
 
 def track(*points: tuple[int, float, float]) -> Points:
@@ -282,6 +294,15 @@ def test_our_own_json_is_told_like_a_fix(tell: FriendFilter) -> None:
     assert (told["lat"], told["lon"]) == tell.circles("ada")[0]
     assert (told["time"], told["received"]) == (BEGIN, BEGIN)
     assert not {"altitude", "attributes"} & told.keys()
+
+
+def test_positions_that_come_together_are_as_old_as_the_oldest(tell: FriendFilter) -> None:
+    batch = [{"lat": 47.1, "lon": 9.1, "time": NOW + each} for each in (-5_000, 0)]
+    told = Telling(tell).message(
+        "devices/ada/phone/position", json.dumps(batch).encode(), False, NOW
+    )
+    assert told is not None
+    assert told.time == NOW - 5_000
 
 
 @pytest.mark.parametrize("payload", [b"", b"[", b"[1]", b'{"_type":5}', b"\xff", b"[" * 5000])

@@ -53,6 +53,20 @@ def test_the_middle_tells_nothing_without_the_secret() -> None:
     assert metres(*circle("ada", 47, 9), *circle("bob", 47, 9)) > 1
 
 
+def test_where_one_circle_becomes_another_tells_nothing_without_the_secret() -> None:
+    def edge(key: bytes) -> int:
+        """Metres north of a place at which the circle of a home is another one."""
+        first = circle("ada", 47, 9, key)
+        steps = (each for each in range(1, 200) if north(each, key) != first)
+        return next(steps)
+
+    def north(way_m: int, key: bytes) -> Circle:
+        return circle("ada", 47 + way_m / METRES_PER_DEGREE, 9, key)
+
+    edges = {edge(b"secret %d" % number) for number in range(20)}
+    assert len(edges) > 10
+
+
 def test_homes_that_many_runs_find_a_little_elsewhere_have_one_circle_or_two() -> None:
     # Seldom a home lies on an edge of the secret grid; then a circle moves by a cell of it.
     chance = random.Random(5)

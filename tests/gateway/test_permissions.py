@@ -138,6 +138,15 @@ def test_the_token_of_an_administrators_device_is_not_an_administrators(store: U
     credential = store.credential_of_token(store.add_token("ada", "phone"))
     assert credential is not None
     assert not credential.admin
+    # Nor does it become one when rights are looked up again.
+    phone = Identity("ada", "phone")
+    permissions = Permissions(store)
+    store.rights.befriend("bob", "ada")
+    permissions.look()
+    now = permissions.since(phone, 0)
+    assert now is not None
+    assert now.rights.friends
+    assert not now.admin
 
 
 def test_friendships_of_older_databases_begin_now(tmp_path: Path) -> None:
