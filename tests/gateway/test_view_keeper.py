@@ -15,7 +15,7 @@ from gateway.known_fixes import fix_key
 from gateway.view_keeper import ViewKeeper
 from gateway.views import AddressView, LocationView
 from tests.consumers.running import Broker
-from tests.gateway.records import NOW, address, fix
+from tests.gateway.records import NOW, StoredRecord, address, fix
 from waylog.erasures import append_erasures
 from waylog.kafka import client_config, ensure_topics, producer_config
 from waylog.messages import Address, Fix, encode
@@ -125,6 +125,19 @@ def files(folder: Path) -> bytes:
     return b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
 
 
+def copied(folder: Path) -> dict[Path, bytes]:
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def put_back(folder: Path, copy: dict[Path, bytes]) -> None:
+    """Have a folder as a process has left it that was killed at the time of the copy."""
+    for path in folder.rglob("*"):
+        if path.is_file() and path not in copy:
+            path.unlink()
+    for path, content in copy.items():
+        path.write_bytes(content)
+
+
 async def test_what_was_known_is_known_again_although_the_log_has_lost_it(
     log: Log, tmp_path: Path
 ) -> None:
@@ -177,17 +190,11 @@ async def test_a_process_that_was_killed_goes_on_where_its_snapshot_ends(
         log.append(*fixes(range(200, 300)))
         await until(lambda: first.locations.records == 300, "not read")
         await first.keeper.save()
-        snapshot = {
-            path: path.read_bytes() for path in (tmp_path / "views").rglob("*") if path.is_file()
-        }
+        snapshot = copied(tmp_path / "views")
         log.append(*fixes(range(300, 400)))
         await until(lambda: first.locations.records == 400, "not read")
     # As it was before the end.
-    for path in (tmp_path / "views").rglob("*"):
-        if path.is_file() and path not in snapshot:
-            path.unlink()
-    for path, content in snapshot.items():
-        path.write_bytes(content)
+    put_back(tmp_path / "views", snapshot)
     (tmp_path / "views" / "1" / "snapshot.new").write_bytes(b"half")
     (tmp_path / "views" / "1" / "00000099.keys").write_bytes(b"half")
     async with views(log, tmp_path / "views") as second:
@@ -195,6 +202,65 @@ async def test_a_process_that_was_killed_goes_on_where_its_snapshot_ends(
         assert second.newest() == first.newest()
         assert second.knows(*fixes(range(400)))
         assert not (tmp_path / "views" / "1" / "00000099.keys").exists()
+
+
+async def test_what_a_killed_process_had_not_read_yet_is_read_by_the_next(
+    log: Log, tmp_path: Path
+) -> None:
+    sent = fixes(range(1000, 0, -1))
+    log.append(*sent)
+    async with views(log, tmp_path / "views", behind_max=10) as first:
+        assert first.keeper.unread > 500
+        await first.keeper.save()
+        snapshot = copied(tmp_path / "views")
+    put_back(tmp_path / "views", snapshot)
+    async with views(log, tmp_path / "views", behind_max=10) as second:
+        await until(lambda: not second.keeper.unread, "the log is not read to its beginning")
+        assert second.newest() == {each.device: each.time for each in reversed(sent)}
+        await second.keeper.save()  # only then the ids of older fixes are known
+        assert second.knows(*sent)
+
+
+async def test_what_comes_while_a_snapshot_is_written_is_read_again(
+    log: Log, tmp_path: Path
+) -> None:
+    log.append(*fixes(range(DEVICES)))
+    async with views(log, tmp_path / "views") as first:
+        before = dict(first.locations.positions)
+        log.append(fix("u1/phone", NOW + 500))
+        await until(lambda: first.locations.positions != before, "not read")
+        ((partition, offset),) = first.locations.positions.items() - before.items()
+        late = fix("u1/phone", NOW + 1_000)
+        saving = asyncio.create_task(first.keeper.save())
+        await asyncio.sleep(0)  # it has begun, and what it is to hold has been collected
+        first.locations.on_records(
+            [StoredRecord(late.device.encode(), encode(late), offset, partition)]
+        )
+        assert first.fix("u1/phone") == late
+        await saving
+        snapshot = copied(tmp_path / "views")
+    # So much behind it that it is not among what is always read.
+    log.append(late, *(fix("u1/phone", NOW - number) for number in range(1, 11)))
+    put_back(tmp_path / "views", snapshot)
+    async with views(log, tmp_path / "views") as second:
+        assert second.fix("u1/phone") == late
+        assert second.knows(late)
+
+
+async def test_ids_that_could_not_be_written_are_written_with_the_next_snapshot(
+    log: Log, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    sent = fixes(range(100))
+    log.append(*sent)
+    async with views(log, tmp_path / "views") as first:
+        in_the_way = tmp_path / "views" / "1" / "snapshot.new"
+        in_the_way.mkdir()
+        await first.keeper.save()
+        assert "cannot be written; trying again" in caplog.text
+        in_the_way.rmdir()
+    async with views(log, tmp_path / "views") as second:
+        assert second.locations.records == 0
+        assert second.knows(*sent)
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "foreign"])

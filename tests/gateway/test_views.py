@@ -138,6 +138,13 @@ async def test_addresses_newer_than_the_known_one_are_told() -> None:
     assert view.latest("ada/phone") == address()
 
 
+async def test_an_address_that_is_found_again_takes_the_place_of_the_one_before() -> None:
+    view = AddressView()
+    better = address(display_name="Staedtle 1, Vaduz", resolved=NOW + 5)
+    view.on_records([record(address(), 0), record(better, 1)])
+    assert view.latest("ada/phone") == better
+
+
 async def test_a_tombstone_removes_an_address() -> None:
     view = AddressView()
     view.on_records([record(address(), 0), StoredRecord(b"ada/phone", None, 1)])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -186,6 +187,47 @@ def test_what_waits_for_a_client_survives_an_orderly_stop() -> None:
     assert again == 0x3A and body[2 + len(TOPIC) :] == identifier.to_bytes(2, "big") + b"2"
     assert new == 0x32
     assert payloads(wire.first) == [b"2", b"3"]  # type: ignore[attr-defined]
+
+
+def test_what_two_stops_have_left_is_not_mixed(caplog: pytest.LogCaptureFixture) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    for number in range(200):
+        publish(first.router, b"%04d" % number + bytes(5000))
+    first.turn()
+    first.stop()
+    log.wall_ms += 1000
+    second = Worker(log, "b")
+    (part, *rest) = second.journal.last_records(second.router.sessions.values())
+    assert rest
+    log.records.append(Record(part.key, part.value, log.wall_ms))
+    second.crash()
+    wire, present = Worker(log, "c").client()
+    assert present
+    assert payloads(wire.first) == []  # type: ignore[attr-defined]
+    assert "is not in the log whole" in caplog.text
+
+
+def test_a_message_of_qos_2_is_taken_once_though_its_server_stops_meanwhile() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    body = len(TOPIC).to_bytes(2, "big") + TOPIC.encode() + b"\0\7" + b"1"
+    message = bytes([0x34, len(body)]) + body
+    (packet,) = wire.send(message)
+    wire.connection.acknowledge(packet, 0, 0.0)
+    pubrec = wire.received()
+    assert pubrec[:1] == b"\x50"
+    wire.lose()
+    first.turn()
+    first.stop()
+    wire, present = Worker(log, "b").client()
+    assert present
+    assert wire.send(message) == []
+    assert wire.received() == pubrec
 
 
 def test_a_clean_start_ends_what_was_kept() -> None:
