@@ -185,7 +185,9 @@ async def test_a_stranger_behind_a_bare_nginx_sees_nothing(
 # --- other names (DNS rebinding) ----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("host", ["evil.example", "evil.example:8080", "localhost.evil.example"])
+@pytest.mark.parametrize(
+    "host", ["evil.example", "evil.example:8080", "localhost.evil.example", "evil-localhost"]
+)
 async def test_a_name_that_is_not_ours_is_refused_whatever_is_asked(
     gateway: Gateway, host: str
 ) -> None:

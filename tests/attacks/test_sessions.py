@@ -97,6 +97,14 @@ async def test_a_link_signs_in_once_and_on_any_worker(
         other.close()
 
 
+async def test_a_session_of_a_page_that_came_by_tls_is_sent_over_tls_alone(
+    gateway: Gateway, ada: Login
+) -> None:
+    secure = "Origin", gateway.url.replace("http:", "https:")  # a proxy has ended TLS
+    answer = await sign_in(gateway, secure, user=ada.name, token=ada.token)
+    assert "Secure" in answer.headers["set-cookie"].split("; ")
+
+
 async def test_a_link_of_a_user_shows_what_that_user_may_see(gateway: Gateway, ada: Login) -> None:
     code = (await link_of(gateway, ada.name)).partition("=")[2]
     answer = await sign_in(gateway, origin(gateway), code=code)

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -78,6 +80,33 @@ def test_a_process_that_is_killed_lets_go_of_its_lock(tmp_path: Path) -> None:
     buckets.close()
 
 
+def test_a_bucket_that_another_process_changes_is_waited_for(tmp_path: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path\n"
+        "from gateway.token_buckets import _SIZE, TokenBuckets\n"
+        "import fcntl\n"
+        "buckets = TokenBuckets(Path(sys.argv[1]))\n"
+        "fcntl.lockf(buckets._file, fcntl.LOCK_EX, _SIZE)\n"
+        "print('locked', flush=True)\n"
+        "sys.stdin.read()\n"
+    )
+    buckets = TokenBuckets(tmp_path / "quotas")
+    with subprocess.Popen(
+        [sys.executable, "-c", program, str(tmp_path / "quotas")],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as other:
+        assert other.stdin is not None and other.stdout is not None
+        assert other.stdout.readline() == b"locked\n"
+        with ThreadPoolExecutor(1) as threads:
+            taken = threads.submit(buckets.take, "ada", 10, 1)
+            with pytest.raises(TimeoutError):
+                taken.result(0.1)
+            other.stdin.close()
+            assert taken.result(10) == 0
+    buckets.close()
+
+
 @settings(max_examples=50, deadline=None)
 @given(
     st.lists(
@@ -123,6 +152,8 @@ def test_a_device_that_is_erased_or_long_silent_frees_its_place(tmp_path: Path) 
         clock.now += DAY_S
         assert devices.admits("ada", "ada/3", 2)
     assert devices.admits("ada", "ada/4", 2)
+    # Whoever has sent every day has its place still.
+    assert not devices.admits("ada", "ada/5", 2)
     devices.close()
 
 

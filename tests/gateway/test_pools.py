@@ -104,14 +104,14 @@ async def test_who_gives_up_waiting_leaves_no_hole() -> None:
         await waiting[1]
         await _once(turns, "ada")
     # Cancelled in the very moment in which its turn has come.
-    for _ in range(3):
-        async with turns.turn("ada"):
-            task = asyncio.create_task(_once(turns, "bob"))
-            await asyncio.sleep(0)
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
     async with asyncio.timeout(10):
+        for _ in range(3):
+            async with turns.turn("ada"):
+                task = asyncio.create_task(_once(turns, "bob"))
+                await asyncio.sleep(0)
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
         await _once(turns, "ada")
 
 

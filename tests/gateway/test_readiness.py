@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from gateway.readiness import HOPELESS_S, Ask, Readiness
 from tests.contract.broker_process import BrokerProcess
 from tests.gateway.running import Gateway, Login
 from tests.small_disk import SmallDisk, small_disk
@@ -55,6 +56,23 @@ async def post(gateway: Gateway, login: Login, number: int) -> int:
         client.post("/v1/positions", json=FIX | {"time": 1_700_000_000_000 + number}) as answer,
     ):
         return answer.status
+
+
+async def test_requests_wait_shorter_where_their_append_is_known_to_fail_and_only_there() -> None:
+    readiness, troubled = Readiness(), set[str]()
+
+    def ask(part: str) -> Ask:
+        return lambda: "silent" if part in troubled else None
+
+    for part in ("appending", "address"):
+        readiness.add(part, ask(part))
+    waits = []
+    for now in (set(), {"address"}, {"address", "appending"}, {"address"}, set[str]()):
+        troubled.clear()
+        troubled.update(now)
+        await readiness.look()
+        waits.append(readiness.append_timeout_s(10.0))
+    assert waits == [10.0, 10.0, HOPELESS_S, 10.0, 10.0]
 
 
 async def test_a_gateway_without_brokers_is_not_ready_and_says_so(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from tests.small_disk import small_disk
+from waylog import supervisor as module
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
 READY_THEN_WAIT = """
@@ -218,6 +219,34 @@ async def test_a_first_start_without_executable_fails_with_the_reason(tmp_path: 
     supervisor.start(ProcessSpec("one", [str(tmp_path / "nowhere")]))
     with pytest.raises(StartError, match=r"one cannot start: .*No such file .*nowhere"):
         await supervisor.wait_ready("one")
+    await supervisor.stop()
+
+
+async def test_a_process_that_fails_in_a_way_nobody_has_foreseen_is_told_of_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(ProcessSpec("one", [sys.executable, "\0"], ready_timeout_s=20.0))
+    with pytest.raises(StartError, match="one cannot start: could not be supervised"):
+        await supervisor.wait_ready("one")
+    assert state(tmp_path, "one")["restarts"] >= 3
+    assert "embedded null byte" in caplog.text
+    await supervisor.stop()
+
+
+async def test_a_process_that_was_well_is_started_again_at_once_however_often_it_has_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEALTHY_AFTER_S", 0.0)
+    monkeypatch.setattr(module, "SAY_AGAIN_S", 0.0)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    for number in range(3):
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        await until(lambda number=number: state(tmp_path, "one")["restarts"] == number + 1)
+        await until(lambda: state(tmp_path, "one")["ready"])
+    assert caplog.text.count("starting it again in 0.1 s") == 3
     await supervisor.stop()
 
 

@@ -10,10 +10,11 @@ from typing import Any, cast
 import pytest
 
 from broker_core import errors
-from broker_core.environment import Environment, File, SystemDisk
+from broker_core.environment import Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.definitions import PRODUCE
 from broker_core.protocol.records import build_batch
 from broker_core.server.runtime import Broker
+from broker_core.server.storage_watch import StorageWatch
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.small_disk import small_disk
 
@@ -23,6 +24,15 @@ Connect = Callable[[Broker], Awaitable[RawClient]]
 
 def batch(value: bytes = b"v") -> bytes:
     return bytes(build_batch([(1_700_000_000_000, b"k", value, ())]))
+
+
+class Clock(SystemClock):
+    """Seconds that a test counts."""
+
+    now_s = 1_000.0
+
+    def monotonic(self) -> float:
+        return self.now_s
 
 
 class FailingFile:
@@ -94,6 +104,62 @@ async def test_who_waits_for_a_flush_that_fails_is_told_and_the_broker_ends(
     assert result(await client.call(PRODUCE, 8, produce_body("other", batch()))) == errors.NONE
 
 
+class Waiter:
+    """Waits for an append; `error` is what it does when it hears of it."""
+
+    def __init__(self, error: Exception | None = None) -> None:
+        self._error = error
+        self.told: list[int | None] = []
+
+    def durable(self) -> None:
+        if self._error is not None:
+            raise self._error
+        self.told.append(None)
+
+    def failed(self, code: int) -> None:
+        self.told.append(code)
+
+
+async def test_who_waits_behind_an_append_that_cannot_be_acknowledged_is_told(
+    start: Start, caplog: pytest.LogCaptureFixture
+) -> None:
+    broker = await start()
+    (partition,) = broker.create_topic("t", 1, {}).partitions
+    (other,) = broker.create_topic("other", 1, {}).partitions
+    behind, elsewhere = Waiter(), Waiter()
+    for where, waiter in (
+        (partition, Waiter(RuntimeError("nobody has thought of this"))),
+        (partition, behind),
+        (other, elsewhere),
+    ):
+        where.append(bytearray(batch()), broker.now_ms())
+        broker.flusher.wait_durable(where, waiter, where.log.log_end_offset)
+    async with asyncio.timeout(10):
+        await asyncio.wait((broker.failed,))
+        while not elsewhere.told:
+            await asyncio.sleep(0.01)
+    assert behind.told == [errors.KafkaStorageError.code]
+    assert elsewhere.told == [None]
+    assert "nobody has thought of this" in caplog.text
+
+
+def test_a_write_that_has_failed_is_no_trouble_any_more_when_none_fails_for_a_while(
+    tmp_path: Path,
+) -> None:
+    clock = Clock()
+    watch = StorageWatch(tmp_path, Environment(clock, SystemDisk()))
+    error = errors.KafkaStorageError("t-0")
+    error.__cause__ = OSError(5, "Input/output error")
+    watch.failed(error)
+    for _ in range(4):
+        watch.look()
+        assert watch.reason is not None
+        clock.now_s += 1
+    clock.now_s += 2
+    watch.look()
+    assert watch.reason is None
+
+
 async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(
     start: Start, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -110,7 +176,7 @@ async def test_retention_that_fails_at_one_partition_goes_on_at_the_others(
     good = broker.topics.get("good")
     assert good is not None
     async with asyncio.timeout(10):
-        while good.partitions[0].log.log_start_offset < 15:
+        while good.partitions[0].log.log_start_offset < 15 or not caplog.text:
             await asyncio.sleep(0.01)
     assert "nobody has thought of this" in caplog.text
     assert not broker.failed.done()
