@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import base64
 import json
+import sqlite3
 import sys
 from pathlib import Path
 
 from gateway.invitations import link_of, qr_code, qr_picture, settings_of
 from gateway.rights import FACE_CHARACTERS_MAX
-from gateway.user_command import open_users
+from gateway.user_command import database_trouble, open_users
 from gateway.users import UnknownUser, UserStore
 from gateway.users_place import add_users_argument, find_users
 from waylog.cli import CommandError
@@ -75,6 +76,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"there is no user {error}; `waylog user add {error}`") from error
     except (ValueError, OSError) as error:
         raise CommandError(str(error)) from error
+    except sqlite3.Error as error:
+        raise database_trouble(arguments.users, error) from error
     finally:
         store.close()
     return 0

@@ -241,6 +241,15 @@ class FriendFilter:
         return shown
 
 
+def told_at(record: Fix | Address) -> int:
+    """The time (ms) that has to be in a friendship: that of the record, or of its arrival.
+
+    A phone whose clock is ahead makes nothing younger than it is.
+    """
+    known = record.received if isinstance(record, Fix) else record.resolved
+    return min(record.time, known) if known else record.time
+
+
 def rounded(time: int, step: int) -> int:
     """The last whole step at or before a time."""
     return time - time % step

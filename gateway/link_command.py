@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import argparse
 import json
+import sqlite3
 from pathlib import Path
 
 from gateway.sessions import CODE_LIFETIME_S
-from gateway.user_command import open_users
+from gateway.user_command import database_trouble, open_users
 from waylog.cli import CommandError
 from waylog.config import DataDirectory, read_http_url
 
@@ -57,6 +58,8 @@ def run(arguments: argparse.Namespace) -> int:
         code = store.sessions.new_code(user)
     except KeyError:
         raise CommandError(f"there is no user {arguments.user}") from None
+    except sqlite3.Error as error:
+        raise database_trouble(users, error) from error
     finally:
         store.close()
     link = sign_in_link(url, code)

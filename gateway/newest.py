@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from gateway.auth import Identity
+from gateway.friend_filter import told_at
 from gateway.permissions import Sight, friends_since, sight_of
 from gateway.services import Services
 from gateway.views import newest_fix
@@ -30,6 +31,6 @@ def newest_of(device: str, identity: Identity, services: Services) -> Newest:
     since = friends_since(identity, device.partition("/")[0]) or 0
     tell = services.friend_filter
     return Newest(
-        tell.fix(fix) if fix is not None and fix.time >= since else None,
-        tell.address(address) if address is not None and address.time >= since else None,
+        tell.fix(fix) if fix is not None and told_at(fix) >= since else None,
+        tell.address(address) if address is not None and told_at(address) >= since else None,
     )

@@ -25,6 +25,7 @@ from gateway.places import PlacesUnavailable
 from gateway.services import SERVICES, Services
 from gateway.track_formats import FORMATS
 from waylog.messages import encode
+from waylog.telemetry import now_ms
 
 _encode = msgspec.json.Encoder().encode
 
@@ -178,7 +179,11 @@ async def _past(request: web.Request) -> _Past:
     if sight_of(identity, device) is Sight.TOLD:
         since = friends_since(identity, owner) or 0
     from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
-    return _Past(device, owner, identity.user, since, from_ms, _time(request, "to", _LATEST_MS))
+    to_ms = _time(request, "to", _LATEST_MS)
+    if since is not None:
+        # Nobody has been anywhere in the future: a clock that is ahead may have sent it before.
+        to_ms = min(to_ms, now_ms())
+    return _Past(device, owner, identity.user, since, from_ms, to_ms)
 
 
 async def _track(request: web.Request) -> web.Response:

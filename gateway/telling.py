@@ -16,7 +16,7 @@ import msgspec
 
 from gateway.cards import card, location
 from gateway.formats import Context, owntracks, positions
-from gateway.friend_filter import HOME_MS, FriendFilter
+from gateway.friend_filter import HOME_MS, FriendFilter, told_at
 from gateway.views import ViewEvent
 from waylog.messages import Address, Fix, decode_address, decode_fix, encode
 from waylog.topics import ADDRESS, LOCATION
@@ -96,7 +96,7 @@ class Telling:
         if told is None or not self._is_news(event.topic, record):
             return None
         what = event._replace(lat=told.lat, lon=told.lon, value=encode(told))
-        return Told(record.time, what)
+        return Told(told_at(record), what)
 
     def _is_news(self, kind: str, record: Fix | Address) -> bool:
         owner = record.device.partition("/")[0]
@@ -132,7 +132,7 @@ class Telling:
         told = self.filter.address(address) if address.device == device else None
         if told is None or not (retained or self._is_news("address", address)):
             return None
-        return Told(address.time, encode(told))
+        return Told(told_at(address), encode(told))
 
     def _positions(self, device: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
         fixes = self._parsed(positions.parse, device, payload, now)
@@ -140,7 +140,7 @@ class Telling:
         if not told:
             return None
         whole = encode(told[0]) if len(told) == 1 else _encode(told)
-        return Told(min(fix.time for fix in fixes), whole)
+        return Told(min(told_at(fix) for fix in fixes), whole)
 
     def _owntracks(self, device: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
         kind = _decoded(payload).get("_type")
@@ -152,7 +152,7 @@ class Telling:
             return Told(now, _encode({"_type": "lwt", "tst": now // 1000}))
         fixes = self._parsed(owntracks.parse, device, payload, now) if kind == "location" else []
         told = self._told_fixes("owntracks", fixes, retained)
-        return Told(fixes[0].time, _encode(location(told[0]))) if told else None
+        return Told(told_at(fixes[0]), _encode(location(told[0]))) if told else None
 
     @staticmethod
     def _parsed(
@@ -163,6 +163,8 @@ class Telling:
         return fixes
 
     def _told_fixes(self, kind: str, fixes: list[Fix], retained: bool) -> list[Fix]:
+        if retained and any(fix.time > fix.received for fix in fixes):
+            return []  # of a clock that is ahead; when it really came is not known any more
         told = [self.filter.fix(fix) for fix in fixes if retained or self._is_news(kind, fix)]
         return [each for each in told if each is not None]
 
@@ -193,7 +195,7 @@ class Telling:
         if told is None or not (retained or self._is_news("card", address)):
             return None
         shown = None if fix is None else self.filter.fix(fix)
-        return Told(address.time, _encode(card(told, shown, own)))
+        return Told(told_at(address), _encode(card(told, shown, own)))
 
     def _card(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
         """A card that a device has published of its own: those of the platform say an address."""

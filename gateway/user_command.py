@@ -5,15 +5,20 @@ from __future__ import annotations
 import argparse
 import getpass
 import json
+import shutil
 import sqlite3
 import sys
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Final
 
 from gateway.rights_command import ACTIONS, add_actions, run_action
 from gateway.users import UnknownUser, User, UserExists, UserStore, ensure_user
 from gateway.users_place import add_users_argument, find_users
 from waylog.cli import CommandError
+
+#: Less than a change of the database needs.
+_ROOM_BYTES: Final = 256 * 1024
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -63,7 +68,15 @@ def open_users(path: Path) -> UserStore:
     try:
         return UserStore(path)
     except (OSError, sqlite3.Error) as error:
-        raise CommandError(f"{path} cannot be opened as a database of users: {error}") from error
+        raise database_trouble(path, error) from error
+
+
+def database_trouble(path: Path, error: Exception) -> CommandError:
+    """What is wrong with a database of users."""
+    free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else None
+    if free is not None and free < _ROOM_BYTES:
+        return CommandError(f"{path}: there is no room left on its disk ({free // 1024} KiB)")
+    return CommandError(f"{path} cannot be used as a database of users: {error}")
 
 
 def run(arguments: argparse.Namespace) -> int:
@@ -75,9 +88,7 @@ def run(arguments: argparse.Namespace) -> int:
         except (ValueError, OSError) as error:
             raise CommandError(str(error)) from error
         except sqlite3.Error as error:
-            raise CommandError(
-                f"{arguments.users} cannot be opened as a database of users: {error}"
-            ) from error
+            raise database_trouble(arguments.users, error) from error
         return 0
     create = arguments.action == "add" and arguments.create
     arguments.users = find_users(arguments, create=create)
@@ -101,6 +112,8 @@ def run(arguments: argparse.Namespace) -> int:
         raise CommandError(f"there is no user {error}") from error
     except ValueError as error:
         raise CommandError(str(error)) from error
+    except sqlite3.Error as error:
+        raise database_trouble(arguments.users, error) from error
     finally:
         store.close()
     return 0

@@ -349,6 +349,11 @@ def build_event(
     )
 
 
+def without_tokens(raw: bytes) -> bytes:
+    """The same without tokens of ours, wherever in it somebody has put them."""
+    return _TOKEN.sub(b"[token]", raw) if b"wl_" in raw else raw
+
+
 def build_rejected(
     context: Context, source: str, reason: str, raw: bytes, device: str | None = None
 ) -> Rejected:
@@ -356,8 +361,7 @@ def build_rejected(
     headers = dict(context.headers) if context.headers else {}
     if context.topic is not None:
         headers["topic"] = context.topic
-    if b"wl_" in raw:
-        raw = _TOKEN.sub(b"[token]", raw)
+    raw = without_tokens(raw)
     if len(raw) > RAW_BYTES_MAX:
         headers["raw-bytes"] = str(len(raw))
         raw = raw[:RAW_BYTES_MAX]

@@ -16,7 +16,7 @@ from typing import Final
 
 from gateway.admission import Admission, SendingNotAllowed
 from gateway.formats import Context, owntracks, positions
-from gateway.formats.values import DEVICE_CHARACTERS_MAX
+from gateway.formats.values import DEVICE_CHARACTERS_MAX, without_tokens
 from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
@@ -182,13 +182,14 @@ class Ingest:
         return self.submitter.submit_rejected(self._rejected(reason, identity, route, payload))
 
     def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
-        """Record in topic `error` that somebody was not let in."""
+        """Record in topic `error` that somebody was not let in, without what lets them in."""
+        user = None if username is None else without_tokens(username.encode()).decode()
         rejected = Rejected(
             reason=reason,
             source=SOURCE,
             time=self._clock_ms(),
-            raw=client_id.encode(),
-            user=username,
+            raw=without_tokens(client_id.encode()),
+            user=user,
         )
         said = self.submitter.submit_rejected(rejected, authenticated=False)
         said.add_done_callback(_retrieve)

@@ -259,7 +259,7 @@ def test_a_resolver_waits_for_its_topics(tmp_path: Any) -> None:
 def test_without_an_index_the_resolver_says_what_to_do(tmp_path: Any) -> None:
     resolver = Process("resolver", "--geo", str(tmp_path / "none.bin"))
     resolver.wait_for("no such index; `waylog geo world` builds")
-    assert resolver.wait() == 1
+    assert resolver.wait() == 2
 
 
 def test_a_resolver_stays_small(

@@ -55,7 +55,7 @@ def address(device: str = "ada/phone", time: int = NOW, **members: Any) -> Addre
         "lon": 9.52,
         "display_name": "Aeulestrasse 5, Vaduz",
         "address": {"road": "Aeulestrasse"},
-        "resolved": NOW,
+        "resolved": time,
     }
     return Address(device=device, time=time, **given | members)
 
