@@ -543,8 +543,20 @@ class AddressView(_View):
             except (ValueError, RecursionError, msgspec.DecodeError):
                 self._unreadable(record)
                 continue
-            if device and not self.erasures.covers(device, written):
-                self._take(device, _live_time_of(head), value)
+            live = _live_time_of(head)
+            if not device or self.erasures.covers(device, written):
+                continue
+            if not self._has_resolved_again(device, live, head.resolved):
+                self._take(device, live, value)
+
+    def _has_resolved_again(self, device: str, live: int, resolved: int) -> bool:
+        """Whether a later address of a fix of that time is known."""
+        entry = self.newest.get(device)
+        return (
+            entry is not None
+            and entry[0] == live
+            and _address_head.decode(entry[1]).resolved > resolved
+        )
 
     def forget(self, device: str, erased_ms: int) -> None:
         """Drop an address that was found until a device was erased."""

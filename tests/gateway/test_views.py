@@ -286,3 +286,16 @@ def test_what_is_older_is_taken_in_any_order_and_what_was_erased_is_not() -> Non
     )
     assert addresses.latest("ada/bike") is None
     assert locations.packed_track("ada/bike", 0, NOW) == b""
+
+
+def test_an_address_that_was_found_again_stays_when_older_records_are_read() -> None:
+    addresses = AddressView()
+    again = address(time=NOW, resolved=NOW + 60_000, display_name="found again")
+    addresses.on_records([record(again, 10)])
+    addresses.on_old_records([record(address(time=NOW), 3)], {})
+    assert addresses.latest("ada/phone") == again
+    # Among older records the later one counts.
+    addresses.on_old_records([record(address("ada/bike", NOW), 4)], {})
+    later = address("ada/bike", NOW, resolved=NOW + 1)
+    addresses.on_old_records([record(later, 5)], {})
+    assert addresses.latest("ada/bike") == later
