@@ -6,6 +6,7 @@ which is how they reach open connections within two seconds (gateway.permissions
 
 from __future__ import annotations
 
+import logging
 import secrets
 import sqlite3
 import threading
@@ -16,6 +17,8 @@ from typing import Final
 
 from gateway import rights_versions
 from gateway.secretbox import key_bytes
+
+logger = logging.getLogger(__name__)
 
 SCHEMA: Final = """
 CREATE TABLE IF NOT EXISTS profiles (
@@ -288,4 +291,10 @@ def _date_friendships(connection: sqlite3.Connection) -> None:
     columns = {row[1] for row in connection.execute("PRAGMA table_info (friendships)")}
     if "since" not in columns:
         connection.execute("ALTER TABLE friendships ADD COLUMN since INTEGER NOT NULL DEFAULT 0")
-        connection.execute("UPDATE friendships SET since = ?", (_now_ms(),))
+        dated = connection.execute("UPDATE friendships SET since = ?", (_now_ms(),)).rowcount
+        if dated:
+            logger.warning(
+                "%d friendships of an earlier version begin now: friends see what comes from now "
+                "on; `waylog user friend USER FRIEND --since TIME` lets one begin earlier",
+                dated,
+            )

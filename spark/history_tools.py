@@ -192,6 +192,7 @@ def erase(arguments: argparse.Namespace) -> int:
         mark_erased,
     )
     from waylog.kafka import LogUnreachable
+    from waylog.kafka_reach import reach_cluster
 
     servers = arguments.bootstrap_servers
     history = HistoryReader(arguments.out)
@@ -200,7 +201,10 @@ def erase(arguments: argparse.Namespace) -> int:
             f"{arguments.out}: there is no history; name the log as well, by --bootstrap-servers"
         )
     started = time.monotonic()
+    begun = False
     try:
+        if servers:
+            reach_cluster(servers)
         devices = _devices_to_erase(arguments, history)
         if not arguments.yes:
             raise CommandError(
@@ -208,6 +212,7 @@ def erase(arguments: argparse.Namespace) -> int:
                 "revoke the user first (`waylog user revoke`), then say --yes"
             )
         report = ErasureReport(devices, time.time_ns() // 1_000_000, arguments.user)
+        begun = True
         # Before the log says it: a history job that runs has then nothing left to do.
         report.history = has_history(arguments.out)
         if report.history:
@@ -218,7 +223,8 @@ def erase(arguments: argparse.Namespace) -> int:
             erase_history(arguments.out, report.before, report)
             keep_published(history)
     except LogUnreachable as error:
-        raise CommandError(str(error)) from error
+        done = "not all is erased: say it again" if begun else "nothing was erased"
+        raise CommandError(f"{error}; {done}") from error
     report.places = erase_places(arguments.out, arguments.places, devices)
     report.seconds = round(time.monotonic() - started, 3)
     _print_report(report, arguments)

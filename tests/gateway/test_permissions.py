@@ -149,7 +149,9 @@ def test_the_token_of_an_administrators_device_is_not_an_administrators(store: U
     assert not now.admin
 
 
-def test_friendships_of_older_databases_begin_now(tmp_path: Path) -> None:
+def test_friendships_of_older_databases_begin_now_and_that_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     path = tmp_path / "old.db"
     UserStore(path).close()
     connection = sqlite3.connect(path)
@@ -168,3 +170,7 @@ def test_friendships_of_older_databases_begin_now(tmp_path: Path) -> None:
         assert store.rights.of("bob").friends["ada"] >= before
         store.close()
         before = 1
+    assert [line for line in caplog.messages if "begin now" in line] == [
+        "1 friendships of an earlier version begin now: friends see what comes from now on; "
+        "`waylog user friend USER FRIEND --since TIME` lets one begin earlier"
+    ]

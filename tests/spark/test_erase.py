@@ -24,6 +24,7 @@ from tests.spark.test_history import START_MS, history
 from tests.spark.test_places_job import table_of, tables_of, write_history
 from waylog.cli import main
 from waylog.erasures import read_erasures
+from waylog.free_ports import free_ports
 from waylog.kafka import Producer as LogProducer
 from waylog.kafka import consumer_config, producer_config
 from waylog.messages import encode
@@ -289,3 +290,14 @@ def test_what_was_read_before_an_erasure_is_taken_out_when_it_gets_its_name(tmp_
     assert {row["device"] for row in rows_of(tmp_path)} == {
         row["device"] for row in table.to_pylist() if row["device"] != "u/d3"
     }
+
+
+def test_an_erasure_that_cannot_begin_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    servers = f"127.0.0.1:{free_ports(1)[0]}"
+    words = ("--out", str(tmp_path / "history"), "--bootstrap-servers", servers, "--yes")
+    assert main(["history", "erase", "--user", "ada", *words]) == 1
+    said = capsys.readouterr().err
+    assert f"no Kafka broker answers at {servers}" in said
+    assert "nothing was erased" in said
