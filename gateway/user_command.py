@@ -76,7 +76,7 @@ def database_trouble(path: Path, error: Exception) -> CommandError:
     free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else None
     if free is not None and free < _ROOM_BYTES:
         return CommandError(f"{path}: there is no room left on its disk ({free // 1024} KiB)")
-    return CommandError(f"{path} cannot be used as a database of users: {error}")
+    return CommandError(f"{path} cannot be opened as a database of users: {error}")
 
 
 def run(arguments: argparse.Namespace) -> int:

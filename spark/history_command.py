@@ -226,7 +226,8 @@ def _run(arguments: argparse.Namespace) -> int:
 
     check_bootstrap_servers(arguments.bootstrap_servers)
     configure_logging()
-    say_when_nobody_answers(arguments.bootstrap_servers)
+    if not arguments.once:
+        say_when_nobody_answers(arguments.bootstrap_servers)
     settings = HistorySettings(
         bootstrap_servers=arguments.bootstrap_servers,
         out=arguments.out,
