@@ -111,13 +111,11 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.worker import Worker, describe
     from geoservice.fallback import from_arguments
     from waylog.kafka import client_config
-    from waylog.kafka_reach import say_when_nobody_answers
     from waylog.notify import notify_ready
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
 
     check_bootstrap_servers(arguments.bootstrap_servers)
     configure_logging()
-    say_when_nobody_answers(arguments.bootstrap_servers)
     if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
         raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
     standstill = Standstill(arguments.movement_threshold, round(arguments.resend_after * 1000))

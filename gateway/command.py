@@ -23,7 +23,6 @@ from waylog.config import (
     check_bootstrap_servers,
     parse_endpoint,
 )
-from waylog.kafka_reach import say_when_nobody_answers
 from waylog.served_hosts import ServedHosts
 from waylog.telemetry import configure_logging
 
@@ -245,7 +244,6 @@ def run(arguments: argparse.Namespace) -> int:
         append_timeout_s=arguments.append_timeout,
     )
     configure_logging()
-    say_when_nobody_answers(arguments.bootstrap_servers)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if arguments.edge is not None:

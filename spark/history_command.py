@@ -220,14 +220,11 @@ def run(arguments: argparse.Namespace) -> int:
 def _run(arguments: argparse.Namespace) -> int:
     """Write the history until a signal, or until the end of the log with --once."""
     from spark.history import HistoryJob, HistorySettings
-    from waylog.kafka_reach import say_when_nobody_answers
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
 
     check_bootstrap_servers(arguments.bootstrap_servers)
     configure_logging()
-    if not arguments.once:
-        say_when_nobody_answers(arguments.bootstrap_servers)
     settings = HistorySettings(
         bootstrap_servers=arguments.bootstrap_servers,
         out=arguments.out,

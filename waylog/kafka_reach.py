@@ -6,10 +6,8 @@ command wants to know whether the port is wrong, or a login is missing: that is 
 
 from __future__ import annotations
 
-import logging
 import socket
 import struct
-import threading
 from collections.abc import Mapping
 from typing import Final
 
@@ -19,8 +17,6 @@ from confluent_kafka.admin import AdminClient
 from waylog.config import ConfigError, Endpoint, check_bootstrap_servers, parse_endpoint
 from waylog.kafka import LogUnreachable, client_config
 from waylog.kafka_errors import said_by
-
-logger = logging.getLogger(__name__)
 
 #: All of a failed start is said within five seconds.
 REACH_S: Final = 3.0
@@ -72,28 +68,6 @@ def reach_cluster(
             f"no Kafka broker answers at {bootstrap_servers}: {_brief(why or said_by(error))}"
         ) from None
     return admin
-
-
-def say_when_nobody_answers(bootstrap_servers: str) -> None:
-    """Log a warning soon when no address can be connected to; the caller goes on and waits.
-
-    A service that is started before its brokers is right to wait, and its operator wants to know.
-    """
-    threading.Thread(
-        target=_say_when_nobody_answers, args=(bootstrap_servers,), name="reach", daemon=True
-    ).start()
-
-
-def _say_when_nobody_answers(bootstrap_servers: str) -> None:
-    reason = ""
-    for endpoint in _endpoints(bootstrap_servers):
-        try:
-            socket.create_connection((endpoint.host, endpoint.port), REACH_S).close()
-        except (OSError, UnicodeError) as error:
-            reason = (getattr(error, "strerror", None) or str(error)).lower()
-        else:
-            return
-    logger.warning("no Kafka broker answers at %s (%s); waiting for one", bootstrap_servers, reason)
 
 
 def _endpoints(bootstrap_servers: str) -> list[Endpoint]:

@@ -15,7 +15,6 @@ from waylog.config import (
     check_bootstrap_servers,
     parse_endpoint,
 )
-from waylog.kafka_reach import say_when_nobody_answers
 from waylog.telemetry import configure_logging
 
 DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")
@@ -146,7 +145,6 @@ def run(arguments: argparse.Namespace) -> int:
             ),
         )
         configure_logging()
-        say_when_nobody_answers(arguments.bootstrap_servers)
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             return runner.run(serve(settings))
     except OSError as error:
