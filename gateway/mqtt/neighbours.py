@@ -220,10 +220,9 @@ class Neighbours:
         elif kind == "came":
             self._gone_elsewhere(arguments[0])
         elif kind == "claim":
-            number, user, client_id, claimer = arguments
+            number, user, client_id = arguments
             self.router.hand_over(
                 (user, client_id),
-                claimer,
                 lambda record: self._channel.send("answered", number, record),
                 self._clock(),
             )
