@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+import time
 import zlib
 from typing import Final, Self
 
@@ -36,8 +37,8 @@ class Victim:
 
     def cpu_s(self) -> float:
         """CPU seconds so far."""
-        times = self._process.cpu_times()
-        return float(times.user + times.system)
+        # Linux's clock of a process, see clock_getcpuclockid(3): /proc counts in ticks of 10 ms.
+        return time.clock_gettime((~self._process.pid << 3) | 2)
 
     def resident_mib(self) -> float:
         """Resident memory."""
