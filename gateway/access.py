@@ -18,6 +18,7 @@ from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity, is_utf8
 from gateway.browsers import is_of_other_site, session_of
 from gateway.formats.values import SECRET_PARAMETERS, parameters
+from gateway.guesses import TooManyGuesses
 from gateway.permissions import may_see
 from gateway.services import SERVICES
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX
@@ -86,26 +87,24 @@ def shown_credentials(request: web.Request, path_token: str | None = None) -> Cr
 
 
 async def verify(request: web.Request, credentials: Credentials) -> Identity:
-    """The identity behind credentials. Raises Refused: 401 for wrong ones, 503 for no verdict."""
+    """The identity behind credentials. Raises Refused: 401 for wrong ones, 429 for too many of
+    them, 503 for no verdict.
+    """
     services = request.app[SERVICES]
-    authenticator, address = services.authenticator, remote_of(request)
-    if not services.addresses.may_fail(address) and (
-        authenticator.recall(authenticator.key_of(credentials.user, credentials.secret)) is None
-    ):
-        # Who is known goes on being served, whoever else guesses from the same address.
-        raise Refused(429, "too many wrong credentials from your address", {"Retry-After": "60"})
+    address = remote_of(request)
     try:
         if credentials.user is None:
-            identity = await services.authenticator.authenticate_token(credentials.secret)
+            identity = await services.authenticator.authenticate_token(credentials.secret, address)
         else:
             identity = await services.authenticator.authenticate(
                 credentials.user, credentials.secret, address
             )
     except AuthenticationUnavailable as error:
         raise unavailable(str(error)) from error
+    except TooManyGuesses as error:
+        raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
     if identity is None:
         services.metrics.unauthorized += 1
-        services.addresses.failed(address)
         raise unauthorized("unknown user, or wrong password or token")
     return identity
 

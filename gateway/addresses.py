@@ -1,4 +1,4 @@
-"""Who connects from where, and how much one address may do.
+"""Who connects from where, and how much one address may do; guesses are in gateway.guesses.
 
 An address is an IPv4 address or the /64 network of an IPv6 address: whoever has one of those has
 all of it. Loopback is not limited: what comes from there is a proxy, or the machine itself.
@@ -18,7 +18,6 @@ from gateway.limits import HttpLimits, TokenBucket
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _ADDRESSES_MAX: Final = 50_000
-_SECONDS_A_MINUTE: Final = 60
 
 
 def party_of(address: str) -> str:
@@ -83,12 +82,11 @@ class TrustedProxies:
 
 
 class _Party:
-    __slots__ = ("connections", "failures", "requests")
+    __slots__ = ("connections", "requests")
 
-    def __init__(self, requests: TokenBucket, failures: TokenBucket) -> None:
+    def __init__(self, requests: TokenBucket) -> None:
         self.connections = 0
         self.requests = requests
-        self.failures = failures
 
 
 class Addresses:
@@ -122,35 +120,14 @@ class Addresses:
         """Count a request; False when the address asks too often."""
         return is_loopback(address) or self._party(address).requests.take()
 
-    def may_fail(self, address: str) -> bool:
-        """Whether the address may show credentials that nobody has verified yet."""
-        if is_loopback(address):
-            return True
-        bucket = self._party(address).failures
-        if not bucket.take():
-            return False
-        bucket.give_back()
-        return True
-
-    def failed(self, address: str) -> None:
-        """The address has shown wrong credentials."""
-        if not is_loopback(address):
-            self._party(address).failures.take()
-
     def _party(self, address: str) -> _Party:
         key = party_of(address)
         party = self._parties.get(key)
         if party is not None:
             self._parties.move_to_end(key)
             return party
-        limits = self._limits
         party = self._parties[key] = _Party(
-            TokenBucket(limits.requests_per_s_per_address, self._clock),
-            TokenBucket(
-                limits.failures_per_minute_per_address / _SECONDS_A_MINUTE,
-                self._clock,
-                burst=limits.failures_per_minute_per_address,
-            ),
+            TokenBucket(self._limits.requests_per_s_per_address, self._clock)
         )
         if len(self._parties) > _ADDRESSES_MAX:
             self._forget_one()

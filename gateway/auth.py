@@ -23,6 +23,7 @@ from typing import Final
 
 from argon2.exceptions import InvalidHashError, VerificationError
 
+from gateway.guesses import Guesses
 from gateway.password_queue import PasswordQueue, QueueFull
 from gateway.rights import USUAL_RIGHTS, Rights
 from gateway.users import DEVICE_NAME, TOKEN_PREFIX, Credential, UserStore, password_hasher
@@ -33,8 +34,9 @@ RECHECK_S: Final = 1.0
 VERDICTS_MAX: Final = 20_000
 VERDICTS_OF_USER_MAX: Final = 1_000
 REFUSALS_MAX: Final = 2_000
-#: How long a refusal is remembered: a phone with a wrong password repeats it every few seconds.
-REFUSAL_S: Final = 5.0
+#: How long a refusal is remembered, unless the database changes: a phone with an old password
+#: repeats it every few seconds, which guesses nothing.
+REFUSAL_S: Final = 600.0
 _SECRET_CHARACTERS_MAX: Final = 512
 
 ANONYMOUS: Final = "anonymous"
@@ -74,8 +76,10 @@ class Authenticator:
         *,
         open_mode: bool = False,
         clock: Callable[[], float] = time.monotonic,
+        guesses: Guesses | None = None,
     ) -> None:
         self.open_mode = open_mode
+        self._guesses = Guesses() if guesses is None else guesses
         self._store = store
         self._clock = clock
         self._verdicts: OrderedDict[bytes, _Verdict] = OrderedDict()
@@ -104,8 +108,8 @@ class Authenticator:
     async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
         """The identity of a user by password or by one of its tokens; None if refused.
 
-        `address` is where it comes from: each has its turn. In open mode everybody is who they
-        say. Raises AuthenticationUnavailable.
+        `address` is where it comes from: each has its turn, and its share of guesses. In open mode
+        everybody is who they say. Raises AuthenticationUnavailable, TooManyGuesses.
         """
         if self.open_mode:
             name = user or ANONYMOUS
@@ -133,11 +137,14 @@ class Authenticator:
             return None
         return Identity(user, device or None, rights=rights)
 
-    async def authenticate_token(self, token: str) -> Identity | None:
-        """The identity a token stands for; None if refused. Raises AuthenticationUnavailable."""
+    async def authenticate_token(self, token: str, address: str = "") -> Identity | None:
+        """The identity a token stands for; None if refused.
+
+        Raises AuthenticationUnavailable, TooManyGuesses.
+        """
         if not _may_be_known(token):
             return None
-        identity = await self._identity(None, token)
+        identity = await self._identity(None, token, address)
         if identity is None and self.open_mode:
             return Identity(ANONYMOUS)
         return identity
@@ -163,10 +170,6 @@ class Authenticator:
             text.encode("utf-8", "surrogatepass"), key=self._cache_key, digest_size=16
         ).digest()
 
-    def remembers(self, user: str | None, secret: str) -> bool:
-        """Whether somebody has shown these credentials before, and they are still good."""
-        return self.open_mode or self.recall(self.key_of(user, secret)) is not None
-
     def recall(self, key: bytes) -> Identity | None:
         """The identity that a remembered, still valid verdict gives; None: ask for a new one."""
         try:
@@ -184,6 +187,9 @@ class Authenticator:
             if verdict is not None:
                 return verdict.identity
             if self._refused(key):
+                # The same once more guesses nothing, and is not counted.
+                if not self.open_mode:
+                    self._guesses.require_room(address)
                 return None
             return await self._verify(key, user, secret, address)
         except sqlite3.Error as error:
@@ -230,7 +236,10 @@ class Authenticator:
         # Read before the credential: a change while we verify must make the verdict an old one.
         data_version = self._data_version
         if user is None or secret.startswith(TOKEN_PREFIX):
-            return self._keep(key, self._by_token(user, secret), data_version)
+            identity = self._keep(key, self._by_token(user, secret), data_version)
+            if identity is None and not self.open_mode:
+                self._guesses.wrong(address)
+            return identity
         verifying = self._verifying.get(key)
         if verifying is None:
             verifying = asyncio.ensure_future(
@@ -253,14 +262,19 @@ class Authenticator:
     async def _by_password(
         self, key: bytes, user: str, password: str, address: str, data_version: int
     ) -> Identity | None:
+        self._guesses.begin(address, user)
         credential = self._store.password_of_user(user)
         hashed = self._nobodys_hash if credential is None else credential.hash
         known = user if credential is not None else ""
         try:
             good = await self._passwords.verify(address, known, hashed, password)
         except QueueFull as error:
+            self._guesses.unverified(address, user)
             raise AuthenticationUnavailable("too many passwords wait to be verified") from error
-        return self._keep(key, credential if good else None, data_version)
+        if not good or credential is None:
+            return self._keep(key, None, data_version)
+        self._guesses.right(address, user)
+        return self._keep(key, credential, data_version)
 
     def _keep(
         self, key: bytes, credential: Credential | None, data_version: int

@@ -15,6 +15,7 @@ from gateway.admission import Admission, open_admission
 from gateway.auth import Authenticator
 from gateway.erasure_reader import open_erasures
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
+from gateway.guesses import open_guesses
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.limits import HttpLimits
 from gateway.mqtt.certificates import listen_with_tls
@@ -71,7 +72,9 @@ async def _start(
         else open_admission(settings.users, store, settings.devices_per_user)
     )
     stack.callback(admission.close)
-    authenticator = Authenticator(store, open_mode=settings.open_mode)
+    guesses = open_guesses(settings.users, store, HttpLimits())
+    stack.callback(guesses.close)
+    authenticator = Authenticator(store, open_mode=settings.open_mode, guesses=guesses)
     stack.callback(authenticator.close)
     permissions = Permissions(store, open_mode=settings.open_mode)
     # Of places no more is needed here than where not to tell friends that somebody is.
@@ -126,6 +129,7 @@ async def _start(
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
         admission=admission,
         addresses=Addresses(HttpLimits()),
+        guesses=guesses,
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         permissions=permissions,
         telling=Telling(friend_filter),

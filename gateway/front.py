@@ -21,6 +21,7 @@ from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.exchange import Exchange, response
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions
+from gateway.guesses import TooManyGuesses
 from gateway.ingest import admit, named_device
 from gateway.limits import TOO_MUCH_UNDER_WAY
 from gateway.parsing import READ_HERE_BYTES_MAX
@@ -373,17 +374,16 @@ class FrontConnection(asyncio.Protocol):
         assert credentials is not None
         identity = None
         address = services.proxies.client(self._address, head.headers.get("X-Forwarded-For"))
-        if self.server.addresses.may_fail(address):
-            try:
-                authenticator = services.authenticator
-                if credentials.user is None:
-                    identity = await authenticator.authenticate_token(credentials.secret)
-                else:
-                    identity = await authenticator.authenticate(
-                        credentials.user, credentials.secret, address
-                    )
-            except AuthenticationUnavailable:
-                identity = None
+        authenticator = services.authenticator
+        try:
+            if credentials.user is None:
+                identity = await authenticator.authenticate_token(credentials.secret, address)
+            else:
+                identity = await authenticator.authenticate(
+                    credentials.user, credentials.secret, address
+                )
+        except (AuthenticationUnavailable, TooManyGuesses):
+            identity = None
         self._authenticating = None
         data = self._pending
         if self._transport is None:

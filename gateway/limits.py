@@ -38,8 +38,11 @@ class HttpLimits:
     #: By address; loopback is not limited.
     connections_per_address_max: int = 1_000
     requests_per_s_per_address: float = 1_000.0
-    #: Wrong credentials. Beyond it those of nobody known are not even verified.
+    #: Wrong credentials. Beyond it passwords of nobody known are not even verified.
     failures_per_minute_per_address: float = 60.0
+    #: Passwords that an address, loopback too, may try for one name.
+    guesses_at_once_per_name: int = 20
+    guesses_per_minute_per_name: float = 2.0
     #: How long a request waits for the log; the answer is then 503, and a repeat joins the wait.
     append_timeout_s: float = 10.0
     #: How long an answer waits for the address of the fix it acknowledges.

@@ -22,6 +22,7 @@ from gateway.card_book import CardBook
 from gateway.entrances import Entrances
 from gateway.erasure_reader import open_erasures
 from gateway.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
+from gateway.guesses import open_guesses
 from gateway.http import HttpServer, start_http
 from gateway.known_fixes import KnownFixes, device_key, fix_key, use_secret
 from gateway.lifetime import Started, serve_until_stopped
@@ -146,10 +147,14 @@ class _Gateway:
         )
         stack.callback(self.admission.close)
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
-        #: Of HTTP and MQTT together: who guesses has no second door.
+        #: Of HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
         self._proxies = TrustedProxies(settings.trusted_proxies)
-        self.authenticator = Authenticator(store, open_mode=settings.open_mode)
+        self.guesses = open_guesses(settings.users, store, self._limits)
+        stack.callback(self.guesses.close)
+        self.authenticator = Authenticator(
+            store, open_mode=settings.open_mode, guesses=self.guesses
+        )
         stack.callback(self.authenticator.close)
         self.producer: LogProducer = sealed_if_configured(
             open_producer(settings.bootstrap_servers, settings.client_id, loop),
@@ -292,6 +297,7 @@ class _Gateway:
             limits=self._limits,
             proxies=self._proxies,
             shared_addresses=self.addresses,
+            guesses=self.guesses,
             proxy_protocol=settings.proxy_protocol,
             mqtt=self.mqtt,
         )
@@ -343,6 +349,7 @@ class _Gateway:
             mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
             admission=self.admission,
             addresses=self.addresses,
+            guesses=self.guesses,
             proxies=self._proxies if self._settings.proxy_protocol else None,
             permissions=self.permissions,
             telling=Telling(self.friend_filter),

@@ -15,6 +15,7 @@ from gateway.auth import Authenticator
 from gateway.card_book import CardBook
 from gateway.entrances import Entrances
 from gateway.friend_filter import FriendFilter
+from gateway.guesses import Guesses
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.metrics_access import MetricsAccess
@@ -75,6 +76,8 @@ class Services:
     #: What each address has here, over all listeners of the process; None: this one alone.
     shared_addresses: Addresses | None = None
     addresses: Addresses = field(init=False)
+    #: Wrong credentials, over all listeners and workers.
+    guesses: Guesses = field(default_factory=Guesses)
     #: Large bodies being received: by user, and by address of those who are nobody yet.
     bodies: Shares = field(init=False)
     bodies_of_strangers: Shares = field(init=False)

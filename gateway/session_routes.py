@@ -8,6 +8,7 @@ TLS.
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from typing import Final
 
 import msgspec
@@ -17,6 +18,7 @@ from gateway.access import Credentials, reader, remote_of, verify
 from gateway.answers import Refused, json_answer, unauthorized
 from gateway.auth import Identity
 from gateway.browsers import is_of_other_site, require_own_page, same_origin, session_secret
+from gateway.guesses import TooManyGuesses
 from gateway.ingest import Ingest
 from gateway.services import Services
 from gateway.sessions import SESSION_LIFETIME_S, session_hash
@@ -85,24 +87,22 @@ class SessionRoutes:
                     users.sessions.begin, identity.user, identity.device, identity.credential
                 )
                 return identity, secret
-            secret = await asyncio.to_thread(self._redeem, users, request, asked.code)
+            self._services.guesses.require_room(remote_of(request))
+            found_secret = await asyncio.to_thread(_redeemed, users, asked.code)
+        except TooManyGuesses as error:
+            raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
         except KeyError as error:
             raise Refused(403, "only users of this platform can sign in") from error
-        found = self._services.authenticator.authenticate_session(secret)
-        if found is None:
-            raise unauthorized("the user has been revoked")
-        return found, secret
-
-    def _redeem(self, users: UserStore, request: web.Request, code: str) -> str:
-        if not self._services.addresses.may_fail(remote_of(request)):
-            raise Refused(429, "too many wrong credentials from your address")
-        user = users.sessions.redeem(code)
-        if user is None:
-            self._services.addresses.failed(remote_of(request))
+        if found_secret is None:
+            with suppress(TooManyGuesses):
+                self._services.guesses.wrong(remote_of(request))
             raise unauthorized(
                 "this link has been used, or is too old; `waylog link` prints a new one"
             )
-        return users.sessions.begin(user)
+        found = self._services.authenticator.authenticate_session(found_secret)
+        if found is None:
+            raise unauthorized("the user has been revoked")
+        return found, found_secret
 
     async def _end(self, request: web.Request) -> web.Response:
         secret = session_secret(request)
@@ -130,3 +130,9 @@ class SessionRoutes:
         if not identity.admin:
             entrances = msgspec.structs.replace(entrances, demo_token=None, command=None)
         return json_answer(entrances)
+
+
+def _redeemed(users: UserStore, code: str) -> str | None:
+    """The secret of a new session for the code of a link; None for a code that is no good."""
+    user = users.sessions.redeem(code)
+    return None if user is None else users.sessions.begin(user)

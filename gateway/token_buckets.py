@@ -32,14 +32,19 @@ class TokenBuckets:
     """Buckets by name. Without a file they are those of this process alone.
 
     `clock` counts seconds and is the same in all processes that share the file, as the system's
-    monotonic clock is.
+    monotonic clock is. With a `secret` (at most 64 bytes) nobody else knows which names share a
+    set.
     """
 
     def __init__(
-        self, path: Path | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        path: Path | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        secret: bytes = b"",
     ) -> None:
         """Raises OSError."""
         self._clock = clock
+        self._secret = secret
         self._file: int | None = None
         self._memory: mmap.mmap | bytearray = bytearray(_SIZE)
         if path is not None:
@@ -55,22 +60,27 @@ class TokenBuckets:
             os.close(self._file)
             self._file = None
 
-    def take(self, name: str, per_minute: int, count: int) -> float:
-        """Take tokens from a bucket that holds a minute's worth; 0.0 when they have been taken.
+    def take(
+        self, name: str, per_minute: float, count: int, capacity: float | None = None
+    ) -> float:
+        """Take tokens from a bucket that holds a minute's worth, unless `capacity` says otherwise;
+        0.0 when they have been taken.
 
         Otherwise none has been, and the answer is after how many seconds there may be enough. More
-        than a minute's worth is taken from a full bucket alone, which then owes the rest.
+        than it holds is taken from a full bucket alone, which then owes the rest. A negative count
+        is given back.
         """
-        key = blake2b(name.encode(), digest_size=16).digest()
+        holds = float(per_minute if capacity is None else capacity)
+        key = blake2b(name.encode(), digest_size=16, key=self._secret).digest()
         start = int.from_bytes(key[:4], "little") % _SETS * _SET_BYTES
         rate = per_minute / _SECONDS_A_MINUTE
-        wanted = min(count, per_minute)
+        wanted = min(count, holds)
         with self._locked(start):
             now = self._clock()
             at, tokens, filled = self._find(start, key, now)
             # The clock of a machine that was started again is behind what the file says.
             elapsed = max(0.0, now - filled) if filled else float("inf")
-            tokens = min(float(per_minute), tokens + elapsed * rate)
+            tokens = min(holds, tokens + elapsed * rate)
             missing = wanted - tokens
             if missing <= 0:
                 tokens -= count

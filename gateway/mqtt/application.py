@@ -26,11 +26,8 @@ class Identity(Protocol):
 class Authenticator(Protocol):
     """Decides who may connect."""
 
-    def remembers(self, user: str | None, secret: str) -> bool:
-        """Whether these credentials need no verification: they were shown before."""
-
     async def authenticate(self, user: str, password: str, address: str = "") -> Identity | None:
-        """The identity, or None for an unknown user or a wrong password."""
+        """The identity, or None for an unknown user or a wrong password; raises TooManyGuesses."""
 
     async def authenticate_certificate(self, name: str) -> Identity | None:
         """The identity of a verified certificate's common name, `user` or `user/device`."""

@@ -13,11 +13,13 @@ import sqlite3
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
+from contextlib import suppress
 from functools import partial
 from typing import Final, cast
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, QuotaExceeded
+from gateway.guesses import Guesses, TooManyGuesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.allowance import Allowance
@@ -84,6 +86,7 @@ class MqttServer(Shell):
         mechanisms: Sequence[Mechanism] = (),
         admission: Admission | None = None,
         addresses: Addresses | None = None,
+        guesses: Guesses | None = None,
         proxies: TrustedProxies | None = None,
         permissions: Permissions | None = None,
         telling: Telling | None = None,
@@ -104,6 +107,7 @@ class MqttServer(Shell):
         self._authenticator = authenticator
         #: What each address has here; shared with the HTTP listener of the process.
         self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
+        self._guesses = guesses if guesses is not None else Guesses()
         #: Whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._enhanced = EnhancedAuthentication(self, {each.name: each for each in mechanisms})
@@ -338,16 +342,22 @@ class MqttServer(Shell):
     def may_guess(self, connection: Connection) -> bool:
         """Whether an address may show what nobody has verified yet; if not, it is told so."""
         protocol = connection.owner
-        if protocol is None or self.addresses.may_fail(protocol.address):
+        if protocol is None:
             return True
+        try:
+            self._guesses.require_room(protocol.address)
+        except TooManyGuesses as error:
+            self._refuse_guess(connection, error)
+            return False
+        return True
+
+    def _refuse_guess(self, connection: Connection, error: TooManyGuesses) -> None:
         self.counters["guesses_refused"] += 1
-        text = "too many wrong credentials from your address"
         if connection.state == CONNECTED:
-            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, text)
+            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
         else:
-            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, text)
+            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
         self.wake()
-        return False
 
     async def _authenticate(self, connection: Connection, packet: Connect) -> None:
         assigned = packet.client_id or _new_client_id()
@@ -359,16 +369,15 @@ class MqttServer(Shell):
         try:
             name = None if packet.password else _certified_name(connection)
             password = (packet.password or b"").decode()
-            # Who is known goes on being served, whoever else guesses from the same address.
-            known = name is None and self._authenticator.remembers(user, password)
-            if not known and not self.may_guess(connection):
-                return
             if name is not None:
                 identity = await self._authenticator.authenticate_certificate(name)
             else:
                 identity = await self._authenticator.authenticate(user, password, address)
         except UnicodeDecodeError:
             pass
+        except TooManyGuesses as error:
+            self._refuse_guess(connection, error)
+            return
         except Exception as error:
             if self._log_lines.take(self.time()):
                 logger.warning("nobody can be authenticated: %r", error)
@@ -376,7 +385,6 @@ class MqttServer(Shell):
             self.wake()
             return
         if identity is None:
-            self.addresses.failed(address)
             self._refuse(connection, packet)
         elif await self._claim(connection, identity, packet):
             self._let_in(connection, packet, identity, asked_at, assigned)
@@ -430,7 +438,8 @@ class MqttServer(Shell):
     def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
         """Count a proof that was wrong."""
         if connection.owner is not None:
-            self.addresses.failed(connection.owner.address)
+            with suppress(TooManyGuesses):
+                self._guesses.wrong(connection.owner.address)
         self.note_refusal(packet, reason)
 
     def rights_changed(self, users: Set[str]) -> None:
@@ -517,6 +526,7 @@ async def start_mqtt(
     mechanisms: Sequence[Mechanism] = (),
     admission: Admission | None = None,
     addresses: Addresses | None = None,
+    guesses: Guesses | None = None,
     proxies: TrustedProxies | None = None,
     permissions: Permissions | None = None,
     telling: Telling | None = None,
@@ -540,6 +550,7 @@ async def start_mqtt(
         mechanisms=mechanisms,
         admission=admission,
         addresses=addresses,
+        guesses=guesses,
         proxies=proxies,
         permissions=permissions,
         telling=telling,

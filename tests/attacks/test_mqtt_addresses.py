@@ -13,6 +13,7 @@ import trustme
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.auth import Authenticator
+from gateway.guesses import Guesses, TooManyGuesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.scram import mechanisms_over
@@ -35,8 +36,11 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 
 
 @contextlib.asynccontextmanager
-async def listening(users: UserStore, addresses: Addresses) -> AsyncIterator[MqttServer]:
-    authenticator = Authenticator(users)
+async def listening(
+    users: UserStore, addresses: Addresses, guesses: Guesses | None = None
+) -> AsyncIterator[MqttServer]:
+    guesses = Guesses(LIMITS) if guesses is None else guesses
+    authenticator = Authenticator(users, guesses=guesses)
     server = await start_mqtt(
         Endpoint("127.0.0.1", 0),
         submitter=MemoryLog(),
@@ -46,6 +50,7 @@ async def listening(users: UserStore, addresses: Addresses) -> AsyncIterator[Mqt
         pusher=Push(),
         mechanisms=mechanisms_over(users, open_mode=False),
         addresses=addresses,
+        guesses=guesses,
         proxies=TrustedProxies(["127.0.0.1/32"]),
     )
     try:
@@ -103,13 +108,15 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
 ) -> None:
     token = users.add("ada")
     assert token is not None
-    addresses = Addresses(LIMITS)
-    async with listening(users, addresses) as server:
+    guesses = Guesses(LIMITS)
+    async with listening(users, Addresses(LIMITS), guesses) as server:
         assert await attempt(server, STRANGER, "ada", token) == 0
         codes = [await attempt(server, STRANGER, "ada", f"wl_guess{n}") for n in range(7)]
         assert codes == [WRONG] * 5 + [RATE_EXCEEDED] * 2
         # The listener for HTTP asks the same counters.
-        assert not addresses.may_fail(STRANGER) and addresses.may_fail(NEIGHBOUR)
+        guesses.require_room(NEIGHBOUR)
+        with pytest.raises(TooManyGuesses):
+            guesses.require_room(STRANGER)
         # Who is known goes on being served, whoever guesses from the same address.
         assert await attempt(server, STRANGER, "ada", token) == 0
         assert await attempt(server, NEIGHBOUR, "ada", token) == 0
@@ -117,10 +124,10 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
 
 
 async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:
-    addresses = Addresses(LIMITS)
-    async with listening(users, addresses) as server:
+    guesses = Guesses(LIMITS)
+    async with listening(users, Addresses(LIMITS), guesses) as server:
         for _ in range(5):
-            addresses.failed(STRANGER)
+            guesses.wrong(STRANGER)
         assert await attempt(server, STRANGER, "ada", "a password") == RATE_EXCEEDED
 
 

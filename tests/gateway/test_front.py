@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.addresses import Addresses, TrustedProxies, party_of
+from gateway.addresses import TrustedProxies, party_of
 from gateway.http import HttpServer, start_http
 from gateway.limits import HttpLimits
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
@@ -278,18 +278,3 @@ def test_an_address_is_an_ipv4_address_or_an_ipv6_network() -> None:
     assert party_of("2001:db8::1") == party_of("2001:db8::ffff")
     assert party_of("2001:db8:0:1::1") != party_of("2001:db8::1")
     assert party_of("::ffff:1.2.3.4") == "1.2.3.4"
-
-
-def test_wrong_credentials_are_counted_and_forgiven_with_time() -> None:
-    now = 0.0
-    addresses = Addresses(HttpLimits(failures_per_minute_per_address=3), lambda: now)
-    for _ in range(3):
-        assert addresses.may_fail("1.2.3.4")
-        addresses.failed("1.2.3.4")
-    assert not addresses.may_fail("1.2.3.4")
-    assert addresses.may_fail("1.2.3.5")
-    now = 60.0
-    assert addresses.may_fail("1.2.3.4")
-    for _ in range(100):
-        addresses.failed("127.0.0.1")
-    assert addresses.may_fail("127.0.0.1")

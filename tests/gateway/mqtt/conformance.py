@@ -55,9 +55,6 @@ class Everything(AccessRules):
 class Anybody:
     """Lets everybody in as one and the same user."""
 
-    def remembers(self, user: str | None, secret: str) -> bool:
-        return True
-
     async def authenticate(self, _user: str, _password: str, _address: str = "") -> User | None:
         return User("anonymous")
 

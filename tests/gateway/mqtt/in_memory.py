@@ -44,9 +44,6 @@ class Users:
         self.known = known
         self.gate: asyncio.Event | None = None
 
-    def remembers(self, user: str | None, secret: str) -> bool:
-        return False
-
     async def authenticate(self, user: str, password: str, address: str = "") -> User | None:
         if self.gate is not None:
             await self.gate.wait()

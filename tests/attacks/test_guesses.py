@@ -1,0 +1,86 @@
+"""Somebody guesses a password, through whatever makes everybody one address."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import aiohttp
+import pytest
+
+from gateway.limits import HttpLimits
+from tests.attacks.test_mqtt_addresses import RATE_EXCEEDED, WRONG, connect
+from tests.attacks.workers import Workers, workers
+from tests.consumers.running import Broker
+from tests.gateway.running import Login, json_of
+
+AT_ONCE = HttpLimits.guesses_at_once_per_name
+PASSWORD = "correct horse battery staple"
+POSITION = {"lat": 1, "lon": 2}
+
+
+@pytest.fixture(scope="module", params=[1, 3], ids=["one_worker", "three_workers"])
+def gateway(
+    request: pytest.FixtureRequest,
+    gateway_broker: Broker,
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[Workers]:
+    folder = tmp_path_factory.mktemp("guesses")
+    with workers(folder, gateway_broker.address, request.param) as running:
+        yield running
+
+
+async def sign_in(session: aiohttp.ClientSession, name: str, password: str) -> int:
+    basic = aiohttp.encode_basic_auth(name, password)
+    async with session.get("/v1/devices", headers={"Authorization": basic}) as answer:
+        await answer.read()
+        return answer.status
+
+
+async def connack(gateway: Workers, name: str, password: str) -> int:
+    reader, writer = await asyncio.open_connection("127.0.0.1", gateway.mqtt_port)
+    writer.write(connect(name, password))
+    async with asyncio.timeout(20):
+        head = await reader.readexactly(4)
+    writer.close()
+    assert head[0] == 0x20
+    return head[3]
+
+
+async def test_guesses_from_this_machine_are_counted_by_name_over_all_ways(
+    gateway: Workers,
+) -> None:
+    name = f"ada{gateway.mqtt_port}"
+    gateway.users.add(name, password=PASSWORD)
+    phone = gateway.users.add_token(name, "phone")
+    bob = gateway.user(f"bob{gateway.mqtt_port}")
+    async with gateway.client() as stranger, gateway.client(bob) as other:
+        # Known before the guesses begin.
+        assert await sign_in(stranger, name, PASSWORD) == 200
+        guessed = AT_ONCE // 2
+        over_http = [await sign_in(stranger, name, f"guess {n}") for n in range(guessed)]
+        assert set(over_http) == {401}
+        over_mqtt = [await connack(gateway, name, f"guess {n}") for n in range(100, 112)]
+        assert over_mqtt[: guessed - 2] == [WRONG] * (guessed - 2)
+        assert over_mqtt[-1] == RATE_EXCEEDED
+        assert await sign_in(stranger, name, "another guess") == 429
+        # Neither what cannot be guessed nor what was verified before has to wait.
+        async with (
+            gateway.client(Login(name, phone)) as telephone,
+            telephone.post("/v1/positions", json=POSITION) as answer,
+        ):
+            await json_of(answer)
+        assert await connack(gateway, name, phone) == 0
+        assert await sign_in(stranger, name, PASSWORD) == 200
+        assert await sign_in(stranger, *bob) == 200
+        async with other.get("/v1/devices") as answer:
+            await json_of(answer)
+
+
+async def test_an_old_password_that_is_repeated_is_one_guess(gateway: Workers) -> None:
+    name = f"eve{gateway.mqtt_port}"
+    gateway.users.add(name, password=PASSWORD)
+    async with gateway.client() as session:
+        for _ in range(2 * AT_ONCE):
+            assert await sign_in(session, name, "the password of last year") == 401
+        assert await sign_in(session, name, PASSWORD) == 200
