@@ -1,5 +1,6 @@
 from collections.abc import Callable, Sequence
 
+from gateway.key_view import KeyView
 from gateway.known_fixes import KnownFixes
 from gateway.views import LocationView, Record, ViewEvent
 
@@ -9,6 +10,13 @@ def take_fixes(
     known_fixes: KnownFixes,
     events: list[ViewEvent] | None,
     make_event: Callable[[int, int, str, float, float, bytes, int], ViewEvent],
+    positions: dict[int, int],
+    recent: bool = True,
+) -> None: ...
+def take_keys(
+    view: KeyView,
+    records: Sequence[Record],
+    known_fixes: KnownFixes,
     positions: dict[int, int],
     recent: bool = True,
 ) -> None: ...

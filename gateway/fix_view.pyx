@@ -119,3 +119,30 @@ def take_fixes(
                 make_event(partition, offset, device, head.lat, head.lon, raw_value, live)
             )
     tracks.grew(tracked)
+
+
+def take_keys(view, records, KnownFixes known_fixes, dict positions, bint recent=True):
+    """Take of the records of a KeyView which fixes they are, as `take_fixes` does."""
+    cdef RecordHead head
+    cdef int64_t known
+    for record in records:
+        raw_key, raw_value = record.key(), record.value()
+        positions[record.partition()] = record.offset() + 1
+        if (
+            type(raw_key) is not bytes or type(raw_value) is not bytes
+            or not read_record(<bytes> raw_value, &head)
+        ):
+            view.take_record(record, recent=recent)
+            continue
+        try:
+            (<bytes> raw_key).decode()
+        except UnicodeDecodeError:
+            view.take_record(record, recent=recent)
+            continue
+        known = key_of(<bytes> raw_key, head.identity.start, head.identity.size)
+        if recent:
+            known_fixes.add(known)
+        else:
+            known_fixes.add_old(known)
+        if known_fixes.times is not None:
+            known_fixes.times.note(key_of_device(<bytes> raw_key), head.time, head.received)

@@ -7,9 +7,7 @@ an erasure, and at the stop. The next process of the same folder reads the log f
 from __future__ import annotations
 
 import asyncio
-import fcntl
 import logging
-import os
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -21,17 +19,19 @@ import msgspec
 
 from gateway.device_times import DeviceTimes
 from gateway.key_runs import KeyRuns, alive
+from gateway.key_view import KeyView
 from gateway.known_fixes import device_key
 from gateway.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, fits, plan
 from gateway.stored_keys import StoredKeys
+from gateway.view_folder import ViewFolder
 from gateway.view_snapshot import VERSION, Entry, Head, RunEntry, SavedTopic, Unfit, read, write
 from gateway.views import AddressView, LocationView, Record
 from waylog.batch_reader import BatchReader, open_reader
-from waylog.erasures import Erasure, ErasureLog
+from waylog.erasures import Erasure, ErasureLog, Erasures
 from waylog.kafka import LogReader, LogUnreachable
 from waylog.sealing import opener, shared_key_ring
 from waylog.topic_extent import TopicExtent, topic_extent
-from waylog.topics import ADDRESS, LOCATION
+from waylog.topics import LOCATION
 
 if TYPE_CHECKING:
     from waylog.value_keys import KeyRing
@@ -52,41 +52,21 @@ _SLICE: Final = 250
 #: Tracks of what was before are there soon after the start.
 _RECENT_S: Final = 2.0
 _DAY_S: Final = 24 * 3600
-_FOLDERS_MAX: Final = 64
 _SNAPSHOT: Final = "snapshot"
 
 
-class _Folder:
-    """One of the folders of a parent that no other process uses."""
-
-    def __init__(self, parent: Path) -> None:
-        """Raises OSError."""
-        for number in range(1, _FOLDERS_MAX + 1):
-            self.path = parent / str(number)
-            self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            self._lock = os.open(self.path / "lock", os.O_CREAT | os.O_RDWR, 0o600)
-            try:
-                fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                os.close(self._lock)
-            else:
-                return
-        raise OSError(f"{parent} is used by {_FOLDERS_MAX} processes already")
-
-    def close(self) -> None:
-        """Let another process have it."""
-        os.close(self._lock)
-
-
 class ViewKeeper:
-    """Both views of one gateway process, their readers, and their folder."""
+    """The views of one process, their readers, and their folder.
+
+    Both of a gateway; of a bridge a KeyView alone.
+    """
 
     def __init__(
         self,
         bootstrap_servers: str,
         client_id: str,
-        locations: LocationView,
-        addresses: AddressView,
+        locations: LocationView | KeyView,
+        addresses: AddressView | None,
         *,
         folder: Path | None,
         tail: int,
@@ -96,12 +76,16 @@ class ViewKeeper:
         self._client_id = client_id
         self._locations = locations
         self._addresses = addresses
+        self._erasures = Erasures() if addresses is None else addresses.erasures
+        self._views: dict[str, LocationView | KeyView | AddressView] = {locations.topic: locations}
+        if addresses is not None:
+            self._views[addresses.topic] = addresses
         self._parent = folder
         self._tail = tail
         self._behind_max = behind_max
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="views")
-        self._folder: _Folder | None = None
+        self._folder: ViewFolder | None = None
         self._runs: KeyRuns | None = None
         self._entries: list[RunEntry] = []
         self._identities: dict[str, str] = {}
@@ -112,7 +96,7 @@ class ViewKeeper:
         #: Who reads what comes from now on, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
         #: Stretches of each topic that have not been read: first offset left, end.
-        self.gaps: dict[str, Stretches] = {LOCATION: {}, ADDRESS: {}}
+        self.gaps: dict[str, Stretches] = {topic: {} for topic in self._views}
         self._erasure_log: ErasureLog | None = None
         self._urgent = False
         self._changed = False
@@ -128,7 +112,7 @@ class ViewKeeper:
 
     async def start(self) -> None:
         """Return when the views know what they knew before and what came since."""
-        extents = {topic: await self._extent(topic) for topic in (LOCATION, ADDRESS)}
+        extents = {topic: await self._extent(topic) for topic in self._views}
         self._identities = {topic: extent.identity for topic, extent in extents.items()}
         self._first = extents[LOCATION].first
         head = await self._restore(extents) if self._open_folder() else None
@@ -140,18 +124,19 @@ class ViewKeeper:
             for topic, extent in extents.items()
         }
         self.gaps = {topic: dict(each.gaps) for topic, each in plans.items()}
-        self._locations.positions.update(plans[LOCATION].starts)
-        self._addresses.positions.update(plans[ADDRESS].starts)
-        # At once: what another worker has stored must soon be known as a repeat here.
-        self._read(self._locations, plans[LOCATION], {"fetch_min_bytes": 1})
-        self._read(self._addresses, plans[ADDRESS], {})
-        await self._locations.caught_up.wait()
-        await self._addresses.caught_up.wait()
-        self._addresses.on_erased(self._erased)
-        await self._follow_erasures()
-        await self._read_recent(plans[LOCATION].recent)
-        self._read_gap(LOCATION)
-        self._read_gap(ADDRESS)
+        for topic, view in self._views.items():
+            view.positions.update(plans[topic].starts)
+            # At once: what another worker has stored must soon be known as a repeat here.
+            self._read(view, plans[topic], {"fetch_min_bytes": 1} if topic == LOCATION else {})
+        for view in self._views.values():
+            await view.caught_up.wait()
+        if self._addresses is not None:
+            # Keys alone say nothing of anybody, and have no tracks.
+            self._addresses.on_erased(self._erased)
+            await self._follow_erasures()
+            await self._read_recent(plans[LOCATION].recent)
+        for topic in self._views:
+            self._read_gap(topic)
         if self._folder is not None:
             self._saving = self._loop.create_task(self._keep_saving())
 
@@ -184,7 +169,7 @@ class ViewKeeper:
         if self._parent is None:
             return False
         try:
-            self._folder = _Folder(self._parent)
+            self._folder = ViewFolder(self._parent)
         except OSError as error:
             logger.warning(
                 "last positions and ids of fixes are not kept beyond this process: %s", error
@@ -208,8 +193,8 @@ class ViewKeeper:
             restored = await self._restore_entries(parts)
         except Unfit as error:
             logger.info("views are built from the log, without a snapshot: %s", error)
-            self._locations.reset()
-            self._addresses.reset()
+            for view in self._views.values():
+                view.reset()
             self._locations.known_fixes.keep(StoredKeys(), DeviceTimes())
             self._runs = KeyRuns(self._folder.path, self._stored)
             self._runs.use([])
@@ -227,10 +212,9 @@ class ViewKeeper:
 
     async def _restore_entries(self, parts: Iterator[tuple[str, list[Entry]]]) -> int:
         ring = shared_key_ring(self._servers)
-        views = {LOCATION: self._locations, ADDRESS: self._addresses}
         count = 0
         for topic, kept in parts:
-            view = views.get(topic)
+            view = self._views.get(topic)
             if view is None:
                 continue
             entries = kept if ring is None else await self._in_thread(_opened, ring, kept)
@@ -257,7 +241,10 @@ class ViewKeeper:
     # --- reading --------------------------------------------------------------------------------
 
     def _read(
-        self, view: LocationView | AddressView, planned: ReadingPlan, fetching: dict[str, Any]
+        self,
+        view: LocationView | KeyView | AddressView,
+        planned: ReadingPlan,
+        fetching: dict[str, Any],
     ) -> None:
         self.live[view.topic] = self._open(
             *(view.topic, view.topic, view.on_records, view.on_caught_up, planned.starts),
@@ -295,7 +282,7 @@ class ViewKeeper:
         done = asyncio.Event()
 
         def on_records(records: list[Record]) -> None:
-            self._locations.on_old_records(records, self._addresses.erasures, {}, recent=True)
+            self._locations.on_old_records(records, self._erasures, {}, recent=True)
 
         self._open(
             "recent",
@@ -320,21 +307,20 @@ class ViewKeeper:
             sum(end - first for first, end in gaps.values()),
         )
 
+        view = self._views[topic]
+
         def on_records(records: list[Record]) -> None:
             positions: dict[int, int] = {}
-            if topic == LOCATION:
-                self._locations.on_old_records(
-                    records, self._addresses.erasures, positions, recent=False
-                )
+            if isinstance(view, AddressView):
+                view.on_old_records(records, positions)
             else:
-                self._addresses.on_old_records(records, positions)
+                view.on_old_records(records, self._erasures, positions, recent=False)
             for partition, position in positions.items():
                 if partition in gaps:
                     end = gaps[partition][1]
                     gaps[partition] = (min(position, end), end)
             self._changed = True
 
-        view: LocationView | AddressView = self._locations if topic == LOCATION else self._addresses
         view.reading_back = True
 
         def on_caught_up() -> None:
@@ -371,9 +357,9 @@ class ViewKeeper:
             self._erased(device, erased_ms)
 
     def _erased(self, device: str, erased_ms: int) -> None:
-        self._addresses.erasures.add(Erasure(device, erased_ms))
-        self._locations.forget(device, erased_ms)
-        self._addresses.forget(device, erased_ms)
+        self._erasures.add(Erasure(device, erased_ms))
+        for view in self._views.values():
+            view.forget(device, erased_ms)
         self._urgent = True
 
     # --- saving ---------------------------------------------------------------------------------
@@ -386,7 +372,7 @@ class ViewKeeper:
                     await self._stopping.wait()
             known = self._locations.known_fixes
             now = self._loop.time()
-            records = self._locations.records + self._addresses.records
+            records = sum(view.records for view in self._views.values())
             due = now - self._saved >= _SAVE_S and (records != taken or self._changed)
             if not (due or self._urgent or known.unsaved >= _SAVE_KEYS):
                 continue
@@ -405,9 +391,7 @@ class ViewKeeper:
         """Write a snapshot; what it holds may be newer than the offsets in it, never older."""
         assert self._runs is not None
         known = self._locations.known_fixes
-        positions = {
-            view.topic: dict(view.positions) for view in (self._locations, self._addresses)
-        }
+        positions = {topic: dict(view.positions) for topic, view in self._views.items()}
         head = Head(
             VERSION,
             _key_check(),
@@ -437,7 +421,7 @@ class ViewKeeper:
     async def _collected(self) -> list[tuple[str, list[Entry]]]:
         """All entries, a slice in each turn of the event loop."""
         parts: list[tuple[str, list[Entry]]] = []
-        for view in (self._locations, self._addresses):
+        for view in self._views.values():
             names = list(view.newest)
             for at in range(0, len(names), _SLICE):
                 entries = []

@@ -118,7 +118,7 @@ class Rate:
         return sum(recent) / self.SECONDS
 
 
-class _View:
+class View:
     """What both views have in common."""
 
     def __init__(self, topic: str, devices_max: int) -> None:
@@ -275,7 +275,7 @@ class _View:
         )
 
 
-class LocationView(_View):
+class LocationView(View):
     """Newest fix and recent way of each device, and which fixes the log has."""
 
     def __init__(
@@ -415,7 +415,7 @@ class _Waiter:
         self.callback = callback
 
 
-class AddressView(_View):
+class AddressView(View):
     """The newest address of each device, and news of it."""
 
     def __init__(self, *, devices_max: int = DEVICES_MAX) -> None:

@@ -153,6 +153,11 @@ class DataDirectory:
         return self.root / "views"
 
     @property
+    def bridge(self) -> Path:
+        """What bridges know, likewise, one folder for each client id."""
+        return self.root / "bridge"
+
+    @property
     def logs(self) -> Path:
         """What the processes print, one file each."""
         return self.root / "logs"

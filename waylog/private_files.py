@@ -24,7 +24,7 @@ UMASK: Final = 0o077
 
 #: What an installation has in its folder.
 _OURS: Final = (
-    *("broker", "history", "places", "views", "logs", "tmp"),
+    *("broker", "history", "places", "views", "bridge", "logs", "tmp"),
     *("users.db*", "*.token", "*.key", "*.sock", "lock", "processes.json", "processes.tmp"),
 )
 

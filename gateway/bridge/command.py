@@ -7,11 +7,13 @@ import asyncio
 import socket
 import ssl
 from pathlib import Path
+from urllib.parse import quote
 
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
     ConfigError,
+    DataDirectory,
     check_bootstrap_servers,
     parse_endpoint,
 )
@@ -66,6 +68,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="database of users whose quotas, bounds of devices and look-only users hold for what "
         "the cluster delivers, too (default: the cluster alone says who may send)",
     )
+    add(
+        "--data",
+        type=Path,
+        default=DataDirectory.default().root,
+        metavar="DIR",
+        help="for the ids of the log's fixes, by which repeated ones are stored once (default: "
+        "%(default)s)",
+    )
     add("--tls", action="store_true", help="connect with TLS")
     add("--tls-ca", type=Path, metavar="FILE", help="PEM, if the cluster's root is not public")
     add("--tls-certificate", type=Path, metavar="FILE", help="PEM, to show to the cluster")
@@ -112,6 +122,10 @@ def _read(path: Path, option: str) -> str:
         raise ConfigError(f"{option} {path}: it is not text") from None
 
 
+def _file_name(client_id: str) -> str:
+    return quote(client_id, safe="").replace(".", "%2E")
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Run until stopped; returns 0, or 1 when the log can never be appended to again."""
     import uvloop
@@ -132,6 +146,8 @@ def run(arguments: argparse.Namespace) -> int:
             bootstrap_servers=arguments.bootstrap_servers,
             addresses=arguments.addresses,
             users=arguments.users,
+            # Two bridges on one machine may serve different logs.
+            keys=DataDirectory(arguments.data).bridge / _file_name(arguments.client_id),
             cluster=ClusterSettings(
                 endpoint=parse_endpoint(arguments.mqtt),
                 client_id=arguments.client_id,

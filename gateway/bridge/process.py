@@ -5,31 +5,31 @@ from __future__ import annotations
 import asyncio
 import logging
 import signal
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-import msgspec
-from confluent_kafka import Message
-
 from gateway.admission import Admission, open_admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
+from gateway.bridge.secret import use_secret_of
 from gateway.erasure_reader import open_erasures
-from gateway.known_fixes import KnownFixes, fix_key
+from gateway.key_view import KeyView
+from gateway.known_fixes import KnownFixes
 from gateway.permissions import Permissions
 from gateway.rights import Rights
 from gateway.submit import Submitter
 from gateway.users import UserStore
+from gateway.view_keeper import ViewKeeper
 from waylog.batch_producer import open_producer
 from waylog.kafka import LogReader
 from waylog.notify import notify_ready
 from waylog.sealing import opener, sealed_if_configured
 from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, now_ms
-from waylog.topics import ADDRESS, LOCATION
+from waylog.topics import ADDRESS
 
 logger = logging.getLogger(__name__)
 
@@ -43,17 +43,13 @@ class BridgeSettings:
 
     bootstrap_servers: str
     cluster: ClusterSettings
+    #: Where the ids of the log's fixes outlive the process.
+    keys: Path
+    #: Newest fixes of each partition that are known at once, even where the rest takes long.
+    tail: int = 50_000
     addresses: Which = "seen"
-    #: Newest fixes of each partition that are known from the start: their repetitions are not
-    #: appended again.
-    known_tail: int = 50_000
     #: Says who has quotas and who only looks; None: nobody.
     users: Path | None = None
-
-
-class _Identity(msgspec.Struct, gc=False):
-    id: str
-    device: str
 
 
 async def serve(settings: BridgeSettings) -> int:
@@ -71,7 +67,17 @@ async def serve(settings: BridgeSettings) -> int:
         stack.callback(logging.getLogger().removeHandler, handler)
         producer = sealed_if_configured(open_producer(servers, client_id, loop), servers, loop)
         stack.push_async_callback(producer.close)
-        known_fixes = await _known_fixes(servers, client_id, settings.known_tail)
+        # Before the first key is made.
+        use_secret_of(settings.keys)
+        known_fixes = KnownFixes()
+        keeper = ViewKeeper(
+            *(servers, client_id, KeyView(known_fixes), None),
+            folder=settings.keys,
+            tail=settings.tail,
+        )
+        stack.push_async_callback(keeper.close)
+        await keeper.start()
+        logger.info("%d ids of fixes are known", len(known_fixes))
         submitter = Submitter(producer, telemetry, loop, known_fixes=known_fixes)
 
         def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
@@ -146,35 +152,3 @@ async def _rights(
     admission = open_admission(users, store)
     stack.callback(admission.close)
     return permissions.rights_of, admission
-
-
-async def _known_fixes(servers: str, client_id: str, tail: int) -> KnownFixes:
-    """The ids of the newest fixes in the log."""
-    known_fixes = KnownFixes()
-    caught_up = asyncio.Event()
-    decoder = msgspec.json.Decoder(_Identity)
-
-    def on_records(records: Sequence[Message]) -> None:
-        for record in records:
-            try:
-                identity = decoder.decode(record.value() or b"")
-            except msgspec.DecodeError:
-                continue
-            known_fixes.add(fix_key(identity.device, identity.id))
-
-    reader = LogReader(
-        servers,
-        f"{client_id}-{LOCATION}",
-        [LOCATION],
-        asyncio.get_running_loop(),
-        on_records=on_records,
-        on_caught_up=caught_up.set,
-        tail=tail,
-        opened=opener(servers),
-    )
-    reader.start()
-    try:
-        await caught_up.wait()
-    finally:
-        await reader.close()
-    return known_fixes
