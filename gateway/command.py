@@ -145,7 +145,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--proxy-protocol",
         action="store_true",
         help="HTTP connections of trusted proxies begin with a PROXY header (version 1 or 2), "
-        "those for MQTT may",
+        "those for MQTT, with TLS or without, may",
     )
     add(
         "--workers-share-port",

@@ -1,4 +1,4 @@
-"""What a connection passes before it speaks MQTT: a PROXY header, or TLS.
+"""What a connection passes before it speaks MQTT: a PROXY header, TLS, or both.
 
 Who comes from where is known, and counted, before anything is spent on a client.
 """
@@ -19,8 +19,9 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: The first byte of a CONNECT; a PROXY header begins with another.
+#: The first byte of a CONNECT and of a TLS handshake; a PROXY header begins with another.
 _CONNECT: Final = 0x10
+_TLS_HANDSHAKE: Final = 0x16
 
 
 def address_of(transport: asyncio.BaseTransport) -> str:
@@ -29,78 +30,84 @@ def address_of(transport: asyncio.BaseTransport) -> str:
     return str(peer[0]) if isinstance(peer, tuple) and peer else ""
 
 
-class ProxyDoor(asyncio.Protocol):
-    """Connections of trusted proxies, which may begin with a PROXY header."""
+class Door(asyncio.Protocol):
+    """Connections that may begin with a PROXY header, with TLS, or with one after the other.
 
-    def __init__(self, server: MqttServer) -> None:
+    The header is that of a trusted proxy and stands before all else, as HAProxy sends it in TCP
+    mode. An address has its share of connections that begin with TLS, too.
+    """
+
+    def __init__(self, server: MqttServer, context: ssl.SSLContext | None) -> None:
         self._server = server
+        self._context = context
+        self._first_byte = _CONNECT if context is None else _TLS_HANDSHAKE
         self._transport: asyncio.Transport | None = None
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
+        self._starting: asyncio.Task[None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
-        if address_of(transport) not in self._server.proxies:
-            self._pass_on(None, b"")
+        address = address_of(transport)
+        if address not in self._server.proxies:
+            self._pass_on(address, b"")
             return
         self._timer = asyncio.get_running_loop().call_later(
             self._server.settings.connect_timeout_s, transport.close
         )
 
     def data_received(self, data: bytes) -> None:
+        assert self._transport is not None
         self._data += data
-        if self._data[0] == _CONNECT:
-            self._pass_on(None, self._data)
+        if self._data[0] == self._first_byte:
+            self._pass_on(address_of(self._transport), self._data)
             return
         header = ProxyHeaderReader().read(self._data)
         if isinstance(header, ProxyHeader):
-            self._pass_on(header.address, self._data[header.size :])
+            address = header.address or address_of(self._transport)
+            self._pass_on(address, self._data[header.size :])
         elif header is not None:
             logger.warning("a proxy sent no PROXY header: %s", header)
-            assert self._transport is not None
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
 
-    def _pass_on(self, address: str | None, data: bytes) -> None:
+    def _pass_on(self, address: str, data: bytes) -> None:
         assert self._transport is not None
         if self._timer is not None:
             self._timer.cancel()
+        if self._context is not None:
+            self._encrypt(address, data)
+            return
         protocol = MqttProtocol(self._server, Connection)
-        if address is not None:
-            protocol.address = address
+        protocol.address = address
         self._transport.set_protocol(cast(asyncio.Protocol, protocol))
         protocol.connection_made(self._transport)
         if data and not self._transport.is_closing():
             protocol.data_received(data)
 
-
-class TlsDoor(asyncio.Protocol):
-    """Connections that begin with TLS: an address has its share of them, too."""
-
-    def __init__(self, server: MqttServer, context: ssl.SSLContext) -> None:
-        self._server = server
-        self._context = context
-        self._address = ""
-        self._counted = False
-        self._starting: asyncio.Task[None] | None = None
-
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._address = address_of(transport)
-        if not self._server.may_connect(self._address):
-            cast(asyncio.Transport, transport).abort()
+    def _encrypt(self, address: str, data: bytes) -> None:
+        assert self._transport is not None
+        if not self._server.may_connect(address):
+            self._transport.abort()
             return
-        self._counted = True
-        plain = cast(asyncio.Transport, transport)
-        plain.pause_reading()
-        self._starting = asyncio.get_running_loop().create_task(self._start(plain))
+        self._transport.pause_reading()
+        self._starting = asyncio.get_running_loop().create_task(
+            self._start_tls(self._transport, address, data)
+        )
 
-    async def _start(self, plain: asyncio.Transport) -> None:
+    async def _start_tls(self, plain: asyncio.Transport, address: str, data: bytes) -> None:
+        assert self._context is not None
+        loop = asyncio.get_running_loop()
         protocol = MqttProtocol(self._server, Connection)
+        if data:
+            # By then start_tls has put the protocol of TLS in our place, and begun with it; what
+            # follows on the socket is read later.
+            loop.call_soon(loop.call_soon, _give, plain, data)
         try:
-            encrypted = await asyncio.get_running_loop().start_tls(
+            encrypted = await loop.start_tls(
                 plain,
                 cast(asyncio.Protocol, protocol),
                 self._context,
@@ -110,9 +117,20 @@ class TlsDoor(asyncio.Protocol):
         except (OSError, TimeoutError):  # ssl.SSLError is one
             encrypted = None
         if encrypted is None:
-            self._server.disconnected(self._address)
+            self._server.disconnected(address)
             plain.abort()
             return
-        protocol.address = self._address
+        protocol.address = address
         protocol.counted = True
         protocol.connection_made(encrypted)
+
+
+def _give(transport: asyncio.Transport, data: bytes) -> None:
+    """Have a transport's protocol take what was read before it was there."""
+    protocol = cast(asyncio.BufferedProtocol, transport.get_protocol())
+    while data and not transport.is_closing():
+        buffer = memoryview(protocol.get_buffer(len(data)))
+        size = min(len(buffer), len(data))
+        buffer[:size] = data[:size]
+        protocol.buffer_updated(size)
+        data = data[size:]

@@ -35,7 +35,7 @@ from gateway.mqtt.application import (
 )
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.delivery_rights import DeliveryRights
-from gateway.mqtt.doors import ProxyDoor, TlsDoor
+from gateway.mqtt.doors import Door
 from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal, SessionKey
@@ -155,10 +155,9 @@ class MqttServer(Shell):
         return Endpoint(host, port)
 
     def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
-        if context is not None:
-            return TlsDoor(self, context)
-        protocol: object = ProxyDoor(self) if self.proxies else MqttProtocol(self, Connection)
-        return cast(asyncio.BaseProtocol, protocol)
+        if context is not None or self.proxies:
+            return Door(self, context)
+        return cast(asyncio.BaseProtocol, MqttProtocol(self, Connection))
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, acknowledge what the log still confirms, and say goodbye."""

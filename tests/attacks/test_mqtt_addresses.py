@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import ssl
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
 import trustme
+import uvloop
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.auth import Authenticator
@@ -37,7 +38,10 @@ def users(tmp_path: Path) -> Iterator[UserStore]:
 
 @contextlib.asynccontextmanager
 async def listening(
-    users: UserStore, addresses: Addresses, guesses: Guesses | None = None
+    users: UserStore,
+    addresses: Addresses,
+    guesses: Guesses | None = None,
+    proxies: tuple[str, ...] = ("127.0.0.1/32",),
 ) -> AsyncIterator[MqttServer]:
     guesses = Guesses(LIMITS) if guesses is None else guesses
     authenticator = Authenticator(users, guesses=guesses)
@@ -51,7 +55,7 @@ async def listening(
         mechanisms=mechanisms_over(users, open_mode=False),
         addresses=addresses,
         guesses=guesses,
-        proxies=TrustedProxies(["127.0.0.1/32"]),
+        proxies=TrustedProxies(proxies),
     )
     try:
         yield server
@@ -185,7 +189,7 @@ async def test_connections_count_before_tls_has_begun(users: UserStore) -> None:
     authority.issue_cert("localhost").configure_cert(context)
     trusting = ssl.create_default_context()
     authority.configure_trust(trusting)
-    async with listening(users, Strangers(LIMITS)) as server:
+    async with listening(users, Strangers(LIMITS), proxies=()) as server:
         await server.start_tls(Endpoint("127.0.0.1", 0), context)
         port = server.tls_endpoint.port
         silent = [await asyncio.open_connection("127.0.0.1", port) for _ in range(3)]
@@ -217,3 +221,89 @@ async def test_a_direct_client_of_a_proxys_address_needs_no_header(users: UserSt
         writer.write(connect("ada", token))
         assert (await reader.read(4))[3] == 0
         writer.close()
+
+
+def encrypted(authority: trustme.CA) -> tuple[ssl.MemoryBIO, ssl.MemoryBIO, ssl.SSLObject]:
+    """A TLS client without a socket: what comes, what goes, and the client."""
+    trusting = ssl.create_default_context()
+    authority.configure_trust(trusting)
+    coming, going = ssl.MemoryBIO(), ssl.MemoryBIO()
+    return coming, going, trusting.wrap_bio(coming, going, server_hostname="localhost")
+
+
+async def through_haproxy(
+    port: int, authority: trustme.CA, header: bytes, pieces: int, packet: bytes
+) -> bytes:
+    """What is answered to a packet that comes by TLS after a PROXY header."""
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    coming, going, client = encrypted(authority)
+    with contextlib.suppress(ssl.SSLWantReadError):
+        client.do_handshake()
+    first = header + going.read()
+    size = -(-len(first) // pieces)
+    for start in range(0, len(first), size):
+        writer.write(first[start : start + size])
+        await writer.drain()
+        await asyncio.sleep(0)
+    try:
+        async with asyncio.timeout(20):
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.do_handshake()
+                    break
+                writer.write(going.read())
+                data = await reader.read(65536)
+                if not data:
+                    return b""
+                coming.write(data)
+            client.write(packet)
+            writer.write(going.read())
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    return client.read(100)
+                data = await reader.read(65536)
+                if not data:
+                    return b""
+                coming.write(data)
+    except OSError:  # cut, with what was sent unread
+        return b""
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+@pytest.mark.parametrize("pieces", [1, 3, 40])
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_a_proxy_in_front_of_tls_names_its_clients(
+    users: UserStore, loop: Callable[[], asyncio.AbstractEventLoop], pieces: int
+) -> None:
+    token = users.add("ada")
+    assert token is not None
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
+
+    async def attack() -> None:
+        guesses = Guesses(LIMITS)
+        async with listening(users, Addresses(LIMITS), guesses) as server:
+            await server.start_tls(Endpoint("127.0.0.1", 0), context)
+            port = server.tls_endpoint.port
+            wrong = connect("ada", "wl_guess")
+            for _ in range(5):
+                guesses.wrong(STRANGER)
+            answer = await through_haproxy(port, authority, header, pieces, wrong)
+            assert answer[3] == RATE_EXCEEDED
+            # Through the same proxy: somebody else, and a health check of its own.
+            other = header.replace(STRANGER.encode(), NEIGHBOUR.encode())
+            answer = await through_haproxy(port, authority, other, pieces, wrong)
+            assert answer[3] == WRONG
+            for own in (b"PROXY UNKNOWN\r\n", b""):
+                answer = await through_haproxy(port, authority, own, pieces, connect("ada", token))
+                assert answer[3] == 0
+            assert await through_haproxy(port, authority, b"GET / ", pieces, wrong) == b""
+            await eventually(lambda: server.gauge("connections") == 0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(attack())
