@@ -241,11 +241,11 @@ async def through_haproxy(
         client.do_handshake()
     first = header + going.read()
     size = -(-len(first) // pieces)
-    for start in range(0, len(first), size):
-        writer.write(first[start : start + size])
-        await writer.drain()
-        await asyncio.sleep(0)
     try:
+        for start in range(0, len(first), size):
+            writer.write(first[start : start + size])
+            await writer.drain()
+            await asyncio.sleep(0)
         async with asyncio.timeout(20):
             while True:
                 with contextlib.suppress(ssl.SSLWantReadError):
