@@ -101,28 +101,53 @@ class Door(asyncio.Protocol):
     async def _start_tls(self, plain: asyncio.Transport, address: str, data: bytes) -> None:
         assert self._context is not None
         loop = asyncio.get_running_loop()
-        protocol = MqttProtocol(self._server, Connection)
-        if data:
-            # By then start_tls has put the protocol of TLS in our place, and begun with it; what
-            # follows on the socket is read later.
-            loop.call_soon(loop.call_soon, _give, plain, data)
-        try:
-            encrypted = await loop.start_tls(
+        early = _Early()
+        starting = loop.create_task(
+            loop.start_tls(
                 plain,
-                cast(asyncio.Protocol, protocol),
+                early,
                 self._context,
                 server_side=True,
                 ssl_handshake_timeout=self._server.settings.connect_timeout_s,
             )
+        )
+        if data:
+            # Behind the first step of start_tls, which puts the protocol of TLS in our place, and
+            # behind what that step has called soon: reading goes on in the same turn of the loop,
+            # and what is read comes in a later one.
+            loop.call_soon(loop.call_soon, _give, plain, data)
+        try:
+            encrypted = await starting
         except (OSError, TimeoutError):  # ssl.SSLError is one
             encrypted = None
-        if encrypted is None:
+        if encrypted is None or early.lost:
             self._server.disconnected(address)
             plain.abort()
             return
+        protocol = MqttProtocol(self._server, Connection)
         protocol.address = address
         protocol.counted = True
+        encrypted.set_protocol(cast(asyncio.Protocol, protocol))
         protocol.connection_made(encrypted)
+        if early.data and not encrypted.is_closing():
+            protocol.data_received(early.data)
+
+
+class _Early(asyncio.Protocol):
+    """Keeps what a client sends together with the end of its handshake, before start_tls returns.
+
+    That is a turn or two of the loop, and no more than one read of the socket each.
+    """
+
+    def __init__(self) -> None:
+        self.data = b""
+        self.lost = False
+
+    def data_received(self, data: bytes) -> None:
+        self.data += data
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.lost = True
 
 
 def _give(transport: asyncio.Transport, data: bytes) -> None:
