@@ -16,6 +16,7 @@ import logging
 import os
 import signal
 import socket
+import struct
 import subprocess
 import time
 from collections.abc import Callable, Sequence
@@ -43,6 +44,9 @@ _FAILED_STATUS: Final = 1
 #: Of a process that keeps ending for the same reason it is said so often.
 SAY_AGAIN_S: Final = 60.0
 _LINE_BYTES: Final = 64 * 1024
+#: What processes say of themselves, looked at in one turn of the event loop.
+_MESSAGES_A_TURN: Final = 100
+_CREDENTIALS: Final = struct.Struct("3i")  # process, user and group (unix(7))
 
 
 class StartError(Exception):
@@ -100,6 +104,7 @@ class _Process:
             socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
         )
         try:
+            notify.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
             # An address in Linux's abstract namespace leaves no file behind.
             notify.bind("\0" + self._notify_name)
             asyncio.get_running_loop().add_reader(notify, self._on_notify)
@@ -267,16 +272,30 @@ class _Process:
 
     def _on_notify(self) -> None:
         with contextlib.suppress(OSError):
-            while True:
-                message = self._notify.recv(4096)
-                for line in message.splitlines():
-                    if line.startswith(b"STATUS="):
-                        self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
-                if b"READY=1" in message.splitlines():
-                    self.is_ready = True
-                    if not self.first_start.done():
-                        self.first_start.set_result(None)
-                    self._changed()
+            for _ in range(_MESSAGES_A_TURN):
+                self._heard(*_received(self._notify))
+
+    def _heard(self, message: bytes, account: int | None) -> None:
+        if account not in (0, os.geteuid()):
+            # Any account of the machine may send to an abstract address.
+            return
+        for line in message.splitlines():
+            if line.startswith(b"STATUS="):
+                self._said(line.removeprefix(b"STATUS=").decode("utf-8", "replace"))
+        if b"READY=1" in message.splitlines():
+            self.is_ready = True
+            if not self.first_start.done():
+                self.first_start.set_result(None)
+            self._changed()
+
+
+def _received(notify: socket.socket) -> tuple[bytes, int | None]:
+    """A message, and the account that the kernel says has sent it; raises OSError."""
+    message, ancillary, _, _ = notify.recvmsg(4096, socket.CMSG_SPACE(_CREDENTIALS.size))
+    for level, kind, data in ancillary:
+        if level == socket.SOL_SOCKET and kind == socket.SCM_CREDENTIALS:
+            return message, _CREDENTIALS.unpack_from(data)[1]
+    return message, None
 
 
 def _owned(descriptor: int) -> IO[bytes]:

@@ -289,6 +289,32 @@ async def test_what_a_process_says_of_itself_is_told_when_it_changes(
     assert caplog.text.count("one is ready again") == 1
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another account")
+async def test_another_account_does_not_say_that_a_process_is_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import os, signal
+        from waylog.notify import notify, notify_ready
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            notify("STATUS=not ready: lies")
+            notify_ready()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("lied", flush=True)
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program, ready_timeout_s=3.0))
+    with pytest.raises(StartError):
+        await supervisor.wait_ready("one")
+    assert "lied" in (tmp_path / "logs" / "one.log").read_text()
+    assert "lies" not in caplog.text
+    await supervisor.stop()
+
+
 async def test_a_process_with_status_2_that_has_served_is_started_again(tmp_path: Path) -> None:
     once = tmp_path / "once"
     program = f"""
