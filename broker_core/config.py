@@ -160,6 +160,12 @@ def _host_names(text: str) -> tuple[str, ...]:
     return names
 
 
+def _metrics_access(text: str) -> str:
+    if text not in ("token", "public"):
+        raise ValueError("token or public is expected")
+    return text
+
+
 def _setting(name: str, default: T, parse: Callable[[str], T], *, low: int | None = None) -> Any:
     return field(default=default, metadata={"property": name, "parse": parse, "low": low})
 
@@ -218,6 +224,11 @@ class BrokerConfig:
     metrics_listener: Endpoint | None = _setting("metrics.listener", None, parse_endpoint)  # noqa: RUF009
     #: Ours: names by which Prometheus may ask for them, beside the machine's own and addresses.
     metrics_hosts: tuple[str, ...] = _setting("metrics.hosts", _NO_HOSTS, _host_names)
+    #: Ours: the file with the token that they are asked for with; None is `metrics.token` in
+    #: log.dirs. It is made where it is missing.
+    metrics_token_file: Path | None = _setting("metrics.token.file", None, Path)  # noqa: RUF009
+    #: Ours: `public` has them told to whoever asks.
+    metrics_access: str = _setting("metrics.access", "token", _metrics_access)
     fetch_max_bytes: int = _setting("fetch.max.bytes", 55 * 1024 * 1024, int, low=1024)
     fetch_session_slots: int = _setting(
         "max.incremental.fetch.session.cache.slots", 1000, int, low=0

@@ -11,7 +11,7 @@ from pathlib import Path
 from gateway.addresses import TrustedProxies
 from gateway.admission import DEVICES_PER_USER
 from gateway.limits import HttpLimits
-from gateway.metrics_access import AUDIENCES, MetricsAccess, ensure_metrics_token
+from gateway.metrics_access import AUDIENCES, MetricsAccess
 from gateway.mqtt import options as mqtt_options
 from waylog.cli import CommandError
 from waylog.config import (
@@ -23,6 +23,7 @@ from waylog.config import (
     check_bootstrap_servers,
     parse_endpoint,
 )
+from waylog.metrics_token import ensure_metrics_token
 from waylog.served_hosts import ServedHosts
 from waylog.telemetry import configure_logging
 

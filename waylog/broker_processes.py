@@ -33,17 +33,26 @@ class BrokerProcesses:
 
     folder: Path
     brokers: tuple[BrokerProcess, ...]
+    metrics_token: Path | None = None
 
     @classmethod
-    def plan(cls, folder: Path, first: Endpoint, count: int, ports: FreePorts) -> BrokerProcesses:
+    def plan(
+        cls,
+        folder: Path,
+        first: Endpoint,
+        count: int,
+        ports: FreePorts,
+        metrics_token: Path | None = None,
+    ) -> BrokerProcesses:
         """Settle addresses, the further ones at the ports behind the first where those are free.
 
-        `first` has been settled. Raises CommandError and PortTaken.
+        `first` has been settled; `metrics_token` is the file of the token for metrics. Raises
+        CommandError and PortTaken.
         """
         _check_folder(folder, count)
         metrics, controllers = Endpoint("127.0.0.1", 0), Endpoint(first.host, 0)
         if count == 1:
-            return cls(folder, (BrokerProcess(0, first, ports.settle(metrics)),))
+            return cls(folder, (BrokerProcess(0, first, ports.settle(metrics)),), metrics_token)
         brokers = []
         for number in range(count):
             listener = first
@@ -54,7 +63,7 @@ class BrokerProcesses:
                     number + 1, listener, ports.settle(metrics), ports.settle(controllers)
                 )
             )
-        return cls(folder, tuple(brokers))
+        return cls(folder, tuple(brokers), metrics_token)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -83,6 +92,8 @@ class BrokerProcesses:
             "offsets.topic.num.partitions": "4",
             "metrics.listener": str(broker.metrics),
         }
+        if self.metrics_token is not None:
+            properties["metrics.token.file"] = str(self.metrics_token.resolve())
         if len(self.brokers) == 1:
             # One broker has nobody else who could still hold a record after a power cut, so it
             # acknowledges after fdatasync; one fdatasync covers all appends that wait.

@@ -258,7 +258,9 @@ class _Platform:
         brokers = None
         if not arguments.bootstrap_servers:
             first = _settle(ports, "--kafka", arguments.kafka)
-            brokers = BrokerProcesses.plan(data.broker, first, arguments.brokers, ports)
+            brokers = BrokerProcesses.plan(
+                data.broker, first, arguments.brokers, ports, data.metrics_token
+            )
         history = None if arguments.no_history else arguments.history or str(data.history)
         if history is not None and not is_installed("spark"):
             raise CommandError(
@@ -391,7 +393,8 @@ class _Platform:
         print(f"data, logs   {self.data.root.resolve()}")
         if self.brokers is not None:
             places = [self.http, *(broker.metrics for broker in self.brokers.brokers)]
-            print("metrics     " + ",".join(f" http://{place}/metrics" for place in places))
+            pages = ",".join(f" http://{place}/metrics" for place in places)
+            print(f"metrics     {pages} (token in {self.data.metrics_token})")
         print(
             f"waylog ready http={self.http} mqtt={self.mqtt} kafka={self.bootstrap_servers}",
             flush=True,

@@ -1,7 +1,8 @@
 """Prometheus fetches the metrics here: GET /metrics, /healthz for probes, / for people.
 
-Whoever reaches the port reads: counts by topic and group, no records, no names of users. Browsers
-do so by an address or the machine's own name alone.
+All of it is counts by topic and group, no records and no names of users. Whoever reads it shows
+the token of the metrics (Bearer, or Basic with any name, which a browser asks for), unless there is
+none; probes need nothing. Browsers ask by an address or the machine's own name alone.
 
 Three paths, no body, no keep-alive: aiohttp would do it for a third of the memory that a broker at
 rest has.
@@ -15,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
+from waylog.metrics_token import is_metrics_token, shown_secret
 from waylog.served_hosts import ServedHosts
 
 logger = logging.getLogger(__name__)
@@ -30,7 +32,7 @@ class MetricsServer:
     """Answers with what `render` makes: (content type, body); `page`, where given, makes HTML.
 
     `problems` says what keeps the broker from serving, by part. It is asked for by an address, the
-    machine's name, or one of `hosts`.
+    machine's name, or one of `hosts`. `token` is asked for, except for /healthz; None: nothing is.
     """
 
     def __init__(
@@ -39,7 +41,9 @@ class MetricsServer:
         problems: Callable[[], Mapping[str, str]],
         page: Callable[[], bytes] | None = None,
         hosts: tuple[str, ...] = (),
+        token: str | None = None,
     ) -> None:
+        self._token = token
         self._render = render
         self._problems = problems
         self._page = page
@@ -80,35 +84,46 @@ class MetricsServer:
         finally:
             self._clients.discard(writer)
 
+    def _may_read(self, fields: list[bytes]) -> bool:
+        return self._token is None or any(
+            is_metrics_token(shown_secret(value), self._token)
+            for value in _values_of(b"authorization", fields)
+        )
+
     def _answer(self, head: bytes) -> bytes:
         first, *fields = head.split(b"\r\n")
         words = first.split(b" ")
+        more = ""
         method, path = (words[0], words[1].split(b"?")[0]) if len(words) == 3 else (b"", b"")
-        if not all(self._hosts.serves(host) for host in _hosts_in(fields)):
+        if not all(self._hosts.serves(host) for host in _values_of(b"host", fields)):
             # A page that has its own name resolve to us would read what we answer.
             status, kind, body = "421 Misdirected Request", _PLAIN, b"that name is not ours\n"
         elif method not in {b"GET", b"HEAD"}:
             status, kind, body = "405 Method Not Allowed", _PLAIN, b"GET is expected\n"
-        elif path == b"/metrics":
-            kind, body = self._render()
-            status = "200 OK"
         elif path in {b"/healthz", b"/readyz"}:
             problems = self._problems()
             lines = [f"{part}: {reason}\n" for part, reason in problems.items()] or ["ok\n"]
             status = "503 Service Unavailable" if problems else "200 OK"
             kind, body = _PLAIN, "".join(lines).encode()
+        elif not self._may_read(fields):
+            more = 'WWW-Authenticate: Basic realm="waylog metrics"\r\n'
+            status, kind = "401 Unauthorized", _PLAIN
+            body = b"the token of the metrics is needed (metrics.token.file)\n"
+        elif path == b"/metrics":
+            kind, body = self._render()
+            status = "200 OK"
         elif path == b"/" and self._page is not None:
             status, kind, body = "200 OK", _HTML, self._page()
         else:
             status, kind, body = "404 Not Found", _PLAIN, b"/metrics and /healthz are here\n"
         header = (
             f"HTTP/1.1 {status}\r\nContent-Type: {kind}\r\nContent-Length: {len(body)}\r\n"
-            "Connection: close\r\n\r\n"
+            f"{more}Connection: close\r\n\r\n"
         )
         return header.encode() + (b"" if method == b"HEAD" else body)
 
 
-def _hosts_in(lines: list[bytes]) -> list[str]:
-    """What stands in the Host headers of a request."""
+def _values_of(wanted: bytes, lines: list[bytes]) -> list[str]:
+    """What stands in the headers of this name (in lower case)."""
     pairs = (line.partition(b":") for line in lines)
-    return [value.strip().decode("latin-1") for name, _, value in pairs if name.lower() == b"host"]
+    return [value.strip().decode("latin-1") for name, _, value in pairs if name.lower() == wanted]

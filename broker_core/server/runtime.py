@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import logging
 import time
 from collections.abc import Callable, Coroutine, Mapping
@@ -49,6 +50,7 @@ from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
 from broker_core.server.view import ClusterView, ImageView, LocalView, Node
 from waylog.config import Endpoint
+from waylog.metrics_token import ensure_metrics_token
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
@@ -207,7 +209,11 @@ class Broker:
         self._housekeeping.start()
         if self.config.metrics_listener is not None:
             self.metrics_server = MetricsServer(
-                renderer(self), self.problems, self._status_page(), self.config.metrics_hosts
+                renderer(self),
+                self.problems,
+                self._status_page(),
+                self.config.metrics_hosts,
+                _metrics_token(self.config),
             )
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
@@ -419,3 +425,16 @@ async def start_broker(config: BrokerConfig, environment: Environment | None = N
         await broker.close()
         raise
     return broker
+
+
+def _metrics_token(config: BrokerConfig) -> str | None:
+    """What the metrics are asked for with; None where nobody listens, or everybody may ask.
+
+    Raises OSError.
+    """
+    if config.metrics_listener is None or config.metrics_access == "public":
+        return None
+    try:
+        return ensure_metrics_token(config.metrics_token_file or config.log_dir / "metrics.token")
+    except ValueError as error:
+        raise OSError(errno.EINVAL, f"metrics.token.file: {error}") from error

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import pytest
 from prometheus_client.parser import text_string_to_metric_families
@@ -22,12 +24,18 @@ async def broker(start: Start) -> Broker:
     return await start(metrics_listener="127.0.0.1:0", metrics_hosts="broker-1.example")
 
 
-async def get(broker: Broker, request: bytes = b"GET /metrics HTTP/1.1\r\n\r\n") -> str:
+def asked(broker: Broker, path: str = "/metrics") -> bytes:
+    """A request with the token of the metrics."""
+    token = (broker.config.log_dir / "metrics.token").read_text().strip()
+    return f"GET {path} HTTP/1.1\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+
+
+async def get(broker: Broker, request: bytes | None = None) -> str:
     assert broker.metrics_endpoint is not None
     reader, writer = await asyncio.open_connection(
         broker.metrics_endpoint.host, broker.metrics_endpoint.port
     )
-    writer.write(request)
+    writer.write(asked(broker) if request is None else request)
     answer = await asyncio.wait_for(reader.read(), 10)
     writer.close()
     return answer.decode()
@@ -100,12 +108,15 @@ async def test_the_lag_of_a_group_is_known(broker: Broker, connect: Connect) -> 
     ("request_text", "status"),
     [
         (b"GET /healthz HTTP/1.1\r\n\r\n", "200"),
-        (b"GET / HTTP/1.1\r\n\r\n", "404"),
+        (b"GET / HTTP/1.1\r\n\r\n", "401"),
+        (b"GET /metrics HTTP/1.1\r\n\r\n", "401"),
+        (b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer wlm_x\r\n\r\n", "401"),
+        (b"GET /metrics HTTP/1.1\r\nAuthorization: Basic \xff\r\n\r\n", "401"),
         (b"POST /metrics HTTP/1.1\r\n\r\n", "405"),
         (b"nonsense\r\n\r\n", "405"),
-        (b"GET /metrics HTTP/1.1\r\nHost: 127.0.0.1:9404\r\n\r\n", "200"),
-        (b"GET /metrics HTTP/1.1\r\nhost: LOCALHOST\r\n\r\n", "200"),
-        (b"GET /metrics HTTP/1.1\r\nHost: broker-1.example:9404\r\n\r\n", "200"),
+        (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1:9404\r\n\r\n", "200"),
+        (b"GET /healthz HTTP/1.1\r\nhost: LOCALHOST\r\n\r\n", "200"),
+        (b"GET /healthz HTTP/1.1\r\nHost: broker-1.example:9404\r\n\r\n", "200"),
         (b"GET /metrics HTTP/1.1\r\nHost: evil.example\r\n\r\n", "421"),
         (b"GET /healthz HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", "421"),
         (b"GET / HTTP/1.1\r\nHost: \xff\r\n\r\n", "421"),
@@ -125,3 +136,35 @@ async def test_without_a_listener_nothing_is_counted(start: Start) -> None:
     broker = await start()
     assert broker.network.metrics is None
     assert broker.metrics_endpoint is None
+
+
+async def test_whoever_reads_the_counts_shows_the_token(broker: Broker) -> None:
+    file = broker.config.log_dir / "metrics.token"
+    assert file.stat().st_mode & 0o077 == 0
+    assert (await get(broker, asked(broker, "/"))).split(" ")[1] == "404"
+    # As a browser does when it is asked for a name and a password.
+    basic = base64.b64encode(f"anybody:{file.read_text().strip()}".encode()).decode()
+    request = f"GET /metrics HTTP/1.1\r\nAuthorization: Basic {basic}\r\n\r\n"
+    assert "waylog_broker_partitions" in await get(broker, request.encode())
+    refused = await get(broker, b"GET /metrics HTTP/1.1\r\n\r\n")
+    assert "WWW-Authenticate: Basic" in refused and "waylog_broker" not in refused
+
+
+async def test_an_operator_may_have_the_counts_told_to_everybody(start: Start) -> None:
+    broker = await start(metrics_listener="127.0.0.1:0", metrics_access="public")
+    assert "waylog_broker_partitions" in await get(broker, b"GET /metrics HTTP/1.1\r\n\r\n")
+
+
+async def test_brokers_of_a_machine_share_a_token(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.token"
+    file.write_text("a token of the operator\n")
+    broker = await start(metrics_listener="127.0.0.1:0", metrics_token_file=str(file))
+    request = b"GET /metrics HTTP/1.1\r\nAuthorization: Bearer a token of the operator\r\n\r\n"
+    assert "waylog_broker_partitions" in await get(broker, request)
+
+
+async def test_a_token_that_is_too_short_ends_the_start(start: Start, tmp_path: Path) -> None:
+    file = tmp_path / "metrics.token"
+    file.write_text("short\n")
+    with pytest.raises(OSError, match=r"metrics.token.file: .* holds no token"):
+        await start(metrics_listener="127.0.0.1:0", metrics_token_file=str(file))

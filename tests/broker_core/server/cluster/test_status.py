@@ -10,11 +10,11 @@ import pytest
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio
 from tests.broker_core.server.cluster.test_cluster import Connect, create
-from tests.broker_core.server.test_metrics import get, values
+from tests.broker_core.server.test_metrics import asked, get, values
 
 
 async def page(broker: Broker) -> str:
-    head, _, body = (await get(broker, b"GET / HTTP/1.1\r\n\r\n")).partition("\r\n\r\n")
+    head, _, body = (await get(broker, asked(broker, "/"))).partition("\r\n\r\n")
     assert head.startswith("HTTP/1.1 200 OK")
     return body
 

@@ -1,0 +1,63 @@
+"""The token of whoever fetches metrics, which is good for nothing else.
+
+It stands in a file that its owner alone reads; Prometheus takes it from there.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hmac
+import os
+import secrets
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+_PREFIX: Final = "wlm_"
+_CHARACTERS_MIN: Final = 16
+
+
+def ensure_metrics_token(path: Path) -> str:
+    """The token in a file; a file that is missing is made, for its owner alone.
+
+    Several processes may do so at once. Raises OSError, and ValueError for a file with something
+    too short.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.exists():
+        # Whole before it has its name: somebody else may read it at once.
+        aside = path.with_name(f"{path.name}.{secrets.token_hex(8)}")
+        descriptor = os.open(aside, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+        try:
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                file.write(f"{_PREFIX}{secrets.token_urlsafe(32)}\n")
+            with suppress(FileExistsError):
+                os.link(aside, path)
+        finally:
+            aside.unlink()
+    token = path.read_text(encoding="utf-8").strip()
+    if len(token) < _CHARACTERS_MIN:
+        raise ValueError(f"{path} holds no token of {_CHARACTERS_MIN} characters or more")
+    return token
+
+
+def is_metrics_token(secret: str, token: str | None) -> bool:
+    """Whether a secret is the token; nothing is where there is none."""
+    return token is not None and hmac.compare_digest(
+        secret.encode("utf-8", "surrogatepass"), token.encode()
+    )
+
+
+def shown_secret(authorization: str) -> str:
+    """The secret in an Authorization header, Bearer or Basic (with any name); empty if none is."""
+    scheme, _, value = authorization.strip().partition(" ")
+    value = value.strip()
+    if scheme.lower() == "bearer":
+        return value
+    if scheme.lower() != "basic":
+        return ""
+    try:
+        return base64.b64decode(value, validate=True).decode().partition(":")[2]
+    except (binascii.Error, ValueError):
+        return ""
