@@ -103,6 +103,20 @@ def run(arguments: argparse.Namespace) -> int:
     return _run_worker(arguments)
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """See waylog.cli.CommandModule."""
+    from geoservice.command import check_index
+    from geoservice.fallback import check_arguments
+
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
+        raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
+    if not arguments.report_interval > 0:
+        raise ConfigError("--report-interval is more than 0")
+    check_index(arguments.geo)
+    check_arguments(arguments)
+
+
 def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.membership import TopicsDiffer, WorkerSettings
     from consumers.newest_fixes import Standstill
@@ -114,10 +128,8 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from waylog.notify import notify_ready
     from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
 
-    check_bootstrap_servers(arguments.bootstrap_servers)
+    check(arguments)
     configure_logging()
-    if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
-        raise ConfigError("--movement-threshold is at least 0 and --resend-after more than 0")
     standstill = Standstill(arguments.movement_threshold, round(arguments.resend_after * 1000))
     geocoder = watch_geocoder(arguments.geo)
     fallback = from_arguments(

@@ -185,13 +185,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def run(arguments: argparse.Namespace) -> int:
-    """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
-    import uvloop
-
-    from gateway.edge_process import serve_edge
-    from gateway.process import GatewaySettings, serve
-
+def check(arguments: argparse.Namespace) -> None:
+    """See waylog.cli.CommandModule."""
     check_bootstrap_servers(arguments.bootstrap_servers)
     http = parse_endpoint(arguments.http)
     mqtt = None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt)
@@ -217,15 +212,26 @@ def run(arguments: argparse.Namespace) -> int:
     contact = arguments.push_contact
     if contact is not None and not contact.startswith(("mailto:", "https:")):
         raise ConfigError("--push-contact is a mailto: or https: address")
+    mqtt_options.check(mqtt_options.from_arguments(arguments))
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
+    import uvloop
+
+    from gateway.edge_process import serve_edge
+    from gateway.process import GatewaySettings, serve
+
+    check(arguments)
     settings = GatewaySettings(
-        push_contact=contact,
+        push_contact=arguments.push_contact,
         mqtt_options=mqtt_options.from_arguments(arguments),
         relay=arguments.relay,
         trusted_proxies=tuple(arguments.trusted_proxy),
         proxy_protocol=arguments.proxy_protocol,
         bootstrap_servers=arguments.bootstrap_servers,
-        http=http,
-        mqtt=mqtt,
+        http=parse_endpoint(arguments.http),
+        mqtt=None if arguments.mqtt == "none" else parse_endpoint(arguments.mqtt),
         users=arguments.users or DataDirectory(arguments.data).users,
         open_mode=arguments.open,
         devices_per_user=arguments.devices_per_user,

@@ -161,6 +161,29 @@ def open_geocoder(index: Path | None) -> Geocoder:
         raise CommandError(str(error)) from None
 
 
+def check_index(index: Path | None) -> None:
+    """Raises ConfigError for a file that is no index; the embedded world is one."""
+    from geoservice.store import IndexUnavailable, check_header
+
+    if index is None:
+        return
+    try:
+        check_header(index)
+    except IndexUnavailable as error:
+        raise ConfigError(str(error)) from None
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """For `geo serve`; see waylog.cli.CommandModule."""
+    from geoservice.fallback import check_arguments
+    from waylog.config import parse_endpoint
+
+    if arguments.action == "serve":
+        parse_endpoint(arguments.listen)
+        check_index(arguments.index)
+        check_arguments(arguments)
+
+
 def watch_geocoder(index: Path | None) -> WatchedGeocoder:
     """As `open_geocoder`, for a process that is to follow the file; raises ConfigError."""
     from geoservice.store import IndexUnavailable
@@ -368,6 +391,7 @@ def _serve(arguments: argparse.Namespace) -> int:
     from waylog.telemetry import configure_logging
 
     configure_logging()
+    check(arguments)
     endpoint = parse_endpoint(arguments.listen)
     geocoder = watch_geocoder(arguments.index)
     fallback = from_arguments(arguments, wait_s=_FALLBACK_WAIT_S)

@@ -340,26 +340,10 @@ def from_arguments(
 
     With `bootstrap_servers` its answers are kept in the log.
     """
-    name: str | None = arguments.fallback
-    if name is None:
+    geocoder = check_arguments(arguments)
+    if geocoder is None:
         return None
-    from geopy.exc import GeopyError
-    from geopy.geocoders import get_geocoder_for_service
-
-    try:
-        options = json.loads(arguments.fallback_options)
-    except ValueError:
-        options = None
-    # The options may hold a key: never repeated in a message.
-    if not isinstance(options, dict):
-        raise ConfigError("--fallback-options must be a JSON object")
-    if not arguments.fallback_rate > 0:
-        raise ConfigError("--fallback-rate must be greater than 0")
-    try:
-        options.setdefault("user_agent", "waylog")
-        geocoder = get_geocoder_for_service(name)(**options)
-    except (GeopyError, TypeError, ValueError) as error:
-        raise ConfigError(f"--fallback {name}: {type(error).__name__}: {error}") from None
+    name: str = arguments.fallback
     # geopy writes the URLs of its requests, with coordinates and keys, to its debug log.
     logging.getLogger("geopy").setLevel(logging.WARNING)
     settings = FallbackSettings(rate_per_s=arguments.fallback_rate)
@@ -380,3 +364,27 @@ def from_arguments(
         store=store,
         for_towns=arguments.fallback_for == "towns",
     )
+
+
+def check_arguments(arguments: argparse.Namespace) -> Any:
+    """The geocoder of geopy's that a command was asked for, if any; raises ConfigError."""
+    name: str | None = arguments.fallback
+    if name is None:
+        return None
+    from geopy.exc import GeopyError
+    from geopy.geocoders import get_geocoder_for_service
+
+    try:
+        options = json.loads(arguments.fallback_options)
+    except ValueError:
+        options = None
+    # The options may hold a key: never repeated in a message.
+    if not isinstance(options, dict):
+        raise ConfigError("--fallback-options must be a JSON object")
+    if not arguments.fallback_rate > 0:
+        raise ConfigError("--fallback-rate must be greater than 0")
+    try:
+        options.setdefault("user_agent", "waylog")
+        return get_geocoder_for_service(name)(**options)
+    except (GeopyError, TypeError, ValueError) as error:
+        raise ConfigError(f"--fallback {name}: {type(error).__name__}: {error}") from None

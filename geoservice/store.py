@@ -26,6 +26,26 @@ class IndexUnavailable(Exception):
     """There is no usable index at a path; the message says why and what to do."""
 
 
+def check_header(path: Path) -> None:
+    """Raises IndexUnavailable for what can be seen not to be an index without reading all of it."""
+    try:
+        file_format.read_header(memoryview(_mapped(path)))
+    except IndexFormatError as error:
+        raise IndexUnavailable(f"{path}: {error}") from error
+
+
+def _mapped(path: Path) -> mmap.mmap:
+    try:
+        with path.open("rb") as file:
+            return mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    except FileNotFoundError:
+        raise IndexUnavailable(
+            f"{path}: there is no such index; `waylog geo world` builds the one of the world"
+        ) from None
+    except (OSError, ValueError) as error:
+        raise IndexUnavailable(f"{path}: cannot be mapped: {error}") from error
+
+
 class IndexFile:
     """The sections of one index file.
 
@@ -36,15 +56,7 @@ class IndexFile:
     def __init__(self, path: Path) -> None:
         """Map and verify the file; raises IndexUnavailable."""
         self.path = path
-        try:
-            with path.open("rb") as file:
-                self._map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-        except FileNotFoundError:
-            raise IndexUnavailable(
-                f"{path}: there is no such index; `waylog geo world` builds the one of the world"
-            ) from None
-        except (OSError, ValueError) as error:
-            raise IndexUnavailable(f"{path}: cannot be mapped: {error}") from error
+        self._map = _mapped(path)
         self._data = memoryview(self._map)
         try:
             self._header = file_format.read_header(self._data)

@@ -16,13 +16,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from spark.checkpoint import check_checkpoint
 from spark.history_files import RECENT_IDS, Committed, HistoryFiles
 from spark.history_upkeep import Upkeep
 from spark.landing import LandedFile
 from spark.log_source import LogOffsets, Watermarks
 from spark.session import DEFAULT_MASTER, close_session, open_session_unless
 from waylog.cli import CommandError
-from waylog.config import ConfigError
 from waylog.kafka import LogUnreachable
 from waylog.private_files import tighten
 from waylog.storage import Storage
@@ -69,12 +69,7 @@ class HistorySettings:
     @property
     def checkpoint_url(self) -> str:
         """Where Spark keeps its offsets; the two sources write them differently."""
-        if self.checkpoint is None and self.out.startswith("webhdfs://"):
-            # Spark's own client of that interface lacks a class in the packages of PyPI.
-            raise ConfigError(
-                f"{self.out}: name a --checkpoint that Spark can write to, such as "
-                "hdfs://NAMENODE:8020/waylog-checkpoint, or use --engine arrow"
-            )
+        check_checkpoint(self.out, self.checkpoint)
         base = self.checkpoint or f"{Storage(self.out).spark_url}/_checkpoint"
         return f"{base.rstrip('/')}/{self.source}"
 

@@ -8,7 +8,13 @@ import signal
 from collections.abc import Callable
 from typing import Any
 
-from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, DataDirectory, check_bootstrap_servers
+from spark.checkpoint import check_checkpoint
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    DataDirectory,
+    check_bootstrap_servers,
+)
 
 _EPILOG = """examples:
   waylog history run                               write the history as fixes arrive
@@ -217,13 +223,26 @@ def run(arguments: argparse.Namespace) -> int:
     return action(arguments)
 
 
+def check(arguments: argparse.Namespace) -> None:
+    """For `history run`; see waylog.cli.CommandModule."""
+    if arguments.action != "run":
+        return
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    if not (arguments.trigger_seconds > 0 and arguments.places_interval > 0):
+        raise ConfigError("--trigger-seconds and --places-interval are more than 0")
+    if not (arguments.compact_interval >= 0 and arguments.compact_settled >= 0):
+        raise ConfigError("--compact-interval and --compact-settled are at least 0")
+    if arguments.engine == "spark":
+        check_checkpoint(arguments.out, arguments.checkpoint)
+
+
 def _run(arguments: argparse.Namespace) -> int:
     """Write the history until a signal, or until the end of the log with --once."""
     from spark.history import HistoryJob, HistorySettings
     from waylog.notify import notify_ready
     from waylog.telemetry import configure_logging
 
-    check_bootstrap_servers(arguments.bootstrap_servers)
+    check(arguments)
     configure_logging()
     settings = HistorySettings(
         bootstrap_servers=arguments.bootstrap_servers,

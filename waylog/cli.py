@@ -14,7 +14,8 @@ import logging
 import os
 import sys
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from itertools import pairwise
+from typing import NamedTuple, NoReturn, Protocol, cast
 
 from waylog.config import ARROW_MEMORY_POOL, ConfigError
 from waylog.extras import extra_of, install_command
@@ -34,7 +35,11 @@ class Command(NamedTuple):
 
 
 class CommandModule(Protocol):
-    """What a command's module offers."""
+    """What a command's module offers.
+
+    A service has a `check(arguments)` beside it, which raises ConfigError or CommandError for what
+    can be seen to be wrong with its options before anything is started.
+    """
 
     add_arguments: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
@@ -80,24 +85,87 @@ def _load(command: Command) -> CommandModule:
 class _Parser(argparse.ArgumentParser):
     """Tells of a wrong word by the usage of the command that it was given to."""
 
+    _words: Sequence[str] = ()
+
     def parse_known_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: argparse.Namespace | None = None
     ) -> tuple[argparse.Namespace, list[str]]:
+        self._words = sys.argv[1:] if args is None else args
         found, unknown = super().parse_known_args(args, namespace)
         if unknown:
             # Parsers of commands are called by those above them, and see it first.
             self.error(f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}")
         return found, unknown
 
+    def error(self, message: str) -> NoReturn:
+        """End the process with a line; of several mistakes it names an unknown option.
+
+        What follows an unknown option may have been meant as its value, and not as what it is taken
+        for.
+        """
+        unknown = self._unknown_options()
+        if message.endswith("expected one argument"):
+            message += self._quoted()
+        elif unknown and not message.startswith("unrecognized"):
+            message = f"unrecognized arguments: {' '.join(unknown)}{self._meant(unknown)}"
+        self.end(message)
+
+    def end(self, message: str) -> NoReturn:
+        """Print the usage and a line, and end the process."""
+        super().error(message)
+
+    def _quoted(self) -> str:
+        """How to give an option a value that looks like an option, where that was meant."""
+        for option, value in pairwise(self._words):
+            action = self._option_string_actions.get(option)
+            if action is not None and action.nargs is None and value.startswith("-"):
+                return f"; a value that begins with - is given as {option}='{value}'"
+        return ""
+
+    def _unknown_options(self) -> list[str]:
+        commands = {
+            name
+            for action in self._actions
+            if isinstance(action, argparse._SubParsersAction)
+            for name in action.choices
+        }
+        options = self._option_string_actions
+        unknown = []
+        for word in self._words:
+            if word == "--" or word in commands:
+                break
+            name = word.partition("=")[0]
+            if word.startswith("--") and not any(each.startswith(name) for each in options):
+                unknown.append(word)
+        return unknown
+
     def _meant(self, unknown: Sequence[str]) -> str:
-        options = [each for each in self._option_string_actions if each.startswith("--")]
         near = [
             match
             for word in unknown
             if word.startswith("--")
-            for match in difflib.get_close_matches(word.partition("=")[0], options, n=1, cutoff=0.7)
+            for match in self._like(word.partition("=")[0])
         ]
         return f"; did you mean {', '.join(near)}?" if near else ""
+
+    def _like(self, name: str) -> list[str]:
+        options = [each for each in self._option_string_actions if each.startswith("--")]
+        near = difflib.get_close_matches(name, options, n=1, cutoff=0.7)
+        # Options may be abbreviated, and so may be what was misspelt.
+        short = {option[: len(name)]: option for option in options}
+        return near or [
+            short[each] for each in difflib.get_close_matches(name, short, n=1, cutoff=0.8)
+        ]
+
+
+class _CheckingParser(_Parser):
+    """Raises ConfigError for a wrong word, and ends no process."""
+
+    def end(self, message: str) -> NoReturn:
+        raise ConfigError(message)
+
+    def exit(self, status: int = 0, message: str | None = None) -> NoReturn:
+        raise ConfigError(message or "it would only print its help")
 
 
 def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> None:
@@ -110,8 +178,10 @@ def _check_command(words: Sequence[str], parser: argparse.ArgumentParser) -> Non
         parser.error(f"there is no command {name}; {meant}`waylog --help` lists all")
 
 
-def _parser(loaded: Command | None) -> argparse.ArgumentParser:
-    parser = _Parser(
+def _parser(
+    loaded: Command | None, parser_class: type[_Parser] = _Parser
+) -> argparse.ArgumentParser:
+    parser = parser_class(
         prog="waylog",
         description="A location platform: phones send where they are; every fix is in a "
         "replicated log before it is acknowledged, and comes back as an address.",
@@ -132,6 +202,23 @@ def _parser(loaded: Command | None) -> argparse.ArgumentParser:
             subparser.description = command.help
             _load(command).add_arguments(subparser)
     return parser
+
+
+def check_words(words: Sequence[str]) -> None:
+    """Look at a command line of ours that is to be run later, as far as that is soon done.
+
+    Raises ConfigError, CommandError with a line that begins with the command's name.
+    """
+    command = next(each for each in COMMANDS if each.name == words[0])
+    try:
+        arguments = _parser(command, _CheckingParser).parse_args(words)
+        check = getattr(_load(command), "check", None)
+        if check is not None:
+            check(arguments)
+    except ConfigError as error:
+        raise ConfigError(f"{command.name}: {error}") from None
+    except CommandError as error:
+        raise CommandError(f"{command.name}: {error}", error.status) from None
 
 
 def main(argv: Sequence[str] | None = None) -> int:

@@ -21,7 +21,7 @@ from typing import IO, Final
 
 from waylog import preflight
 from waylog.broker_processes import BrokerProcesses
-from waylog.cli import EXIT_DONE, CommandError
+from waylog.cli import EXIT_DONE, CommandError, check_words
 from waylog.config import (
     DEFAULT_HTTP,
     DEFAULT_MQTT,
@@ -40,6 +40,7 @@ from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
 
 DEMO_USER: Final = "demo"
+_WAYLOG: Final = (sys.executable, "-m", "waylog.cli")
 DEFAULT_KAFKA: Final = "127.0.0.1:9092"
 
 _EXAMPLES: Final = """examples:
@@ -129,6 +130,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     history.add_argument("--history", metavar="DIR_OR_URL", help="Parquet (default DATA/history)")
     history.add_argument("--no-history", action="store_true", help="start no history job, no JVM")
     add(
+        "--history-options",
+        default="",
+        metavar="WORDS",
+        help="more of `waylog history run`: --history-options='--engine arrow'",
+    )
+    add(
         "--places-interval",
         type=int,
         default=300,
@@ -156,7 +163,9 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ.update(temporary_folder(data.temporary))
         if arguments.encrypt_values:
             _name_master_key(data)
-        asyncio.run(_Platform.plan(arguments, data).run())
+        platform = _Platform.plan(arguments, data)
+        platform.check()
+        asyncio.run(platform.run())
     return EXIT_DONE
 
 
@@ -244,6 +253,7 @@ class _Platform:
     resolver_options: tuple[str, ...]
     gateway_options: tuple[str, ...]
     history: str | None
+    history_options: tuple[str, ...]
     places_interval_s: int
     gateway_workers: int
     resolvers: int
@@ -280,11 +290,20 @@ class _Platform:
             resolver_options=tuple(_words("--resolver-options", arguments.resolver_options)),
             gateway_options=tuple(_gateway_options(arguments)),
             history=history,
+            history_options=tuple(_words("--history-options", arguments.history_options)),
             places_interval_s=arguments.places_interval,
             gateway_workers=arguments.gateway_workers,
             resolvers=arguments.resolvers,
             open=arguments.open,
         )
+
+    def check(self) -> None:
+        """Raises ConfigError, CommandError for what a process would refuse when it is started."""
+        specs = [self._gateway(1), self._geo(), self._resolver(1)]
+        if self.history is not None:
+            specs.append(self._history_job(self.history))
+        for spec in specs:
+            check_words(spec.argv[len(_WAYLOG) :])
 
     async def run(self) -> None:
         """Start in order, print the ready line, wait for the signal, stop in the other order."""
@@ -330,12 +349,7 @@ class _Platform:
         await preparing
         names = []
         specs = [
-            ProcessSpec(
-                "geo",
-                self._waylog(
-                    "geo", "serve", "--listen", str(self.geo_http), *self._geo_index("--index")
-                ),
-            ),
+            self._geo(),
             *(self._gateway(number) for number in range(1, self.gateway_workers + 1)),
             *(self._resolver(number) for number in range(1, self.resolvers + 1)),
         ]
@@ -401,7 +415,11 @@ class _Platform:
         )
 
     def _waylog(self, *words: str) -> list[str]:
-        return [sys.executable, "-m", "waylog.cli", *words]
+        return [*_WAYLOG, *words]
+
+    def _geo(self) -> ProcessSpec:
+        words = ("geo", "serve", "--listen", str(self.geo_http), *self._geo_index("--index"))
+        return ProcessSpec("geo", self._waylog(*words))
 
     def _geo_index(self, option: str) -> list[str]:
         return [option, str(self.geo)] if self.geo else []
@@ -446,5 +464,6 @@ class _Platform:
             "--out", history,
             "--places", str(self.data.places),
             "--places-interval", str(self.places_interval_s),
+            *self.history_options,
         ]  # fmt: skip
         return ProcessSpec("history", self._waylog(*words), ready_timeout_s=120.0)

@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote
 
+from gateway.tls_files import load_authority, load_certificate
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -98,18 +99,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _tls(arguments: argparse.Namespace) -> ssl.SSLContext | None:
     if not arguments.tls:
-        if arguments.tls_ca or arguments.tls_certificate:
-            raise ConfigError("--tls-ca and --tls-certificate need --tls")
+        if arguments.tls_ca or arguments.tls_certificate or arguments.tls_key:
+            raise ConfigError("--tls-ca, --tls-certificate and --tls-key need --tls")
         return None
-    for option in ("tls_ca", "tls_certificate", "tls_key"):
-        if path := getattr(arguments, option):
-            _read(path, f"--{option.replace('_', '-')}")
-    try:
-        context = ssl.create_default_context(cafile=arguments.tls_ca)
-        if arguments.tls_certificate:
-            context.load_cert_chain(arguments.tls_certificate, arguments.tls_key)
-    except ssl.SSLError as error:
-        raise ConfigError(f"the certificates are not as they should be: {error.reason}") from None
+    if arguments.tls_key and not arguments.tls_certificate:
+        raise ConfigError("--tls-key needs --tls-certificate")
+    if arguments.tls_ca is not None:
+        load_authority(ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT), arguments.tls_ca, "--tls-ca")
+    context = ssl.create_default_context(cafile=arguments.tls_ca)
+    if arguments.tls_certificate:
+        load_certificate(
+            context,
+            arguments.tls_certificate,
+            arguments.tls_key,
+            option="--tls-certificate",
+            key_option="--tls-key",
+        )
     return context
 
 

@@ -165,6 +165,14 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
     )
 
 
+def check(options: MqttOptions) -> None:
+    """Raises ConfigError for files that cannot be used."""
+    from gateway.mqtt.tls import server_context
+
+    if options.certificate is not None and options.key is not None:
+        server_context(options.certificate, options.key, options.client_ca, options.client_crl)
+
+
 def within_machine(settings: Settings) -> Settings:
     """As much as this machine has: connections by the files a process may hold, memory by RAM.
 

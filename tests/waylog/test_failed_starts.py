@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 import pytest
+import trustme
 
 LIMIT_S: Final = 45.0
 _AT_ONCE: Final = 3
@@ -77,18 +78,93 @@ MISTAKES: Final = (
     Mistake(_UP + "--data {new} --history {file}", _FAILED, r"--history \S+: nothing can be"),
     Mistake(_UP + "--data {new} --brokers 0", _USAGE, r"must be at least 1"),
     Mistake(_UP + "--data {new} --gateway-options '\"'", _USAGE, r"--gateway-options: No closing"),
+    # What its processes would refuse is refused before any of them is started
+    Mistake(
+        _UP + "--data {new} --no-history --resolver-options='--movment 3'",
+        _USAGE,
+        r"up: resolver: unrecognized arguments: --movment; did you mean --movement-threshold\?",
+    ),
+    Mistake(
+        _UP + "--data {new} --resolver-options=--resend-after=0", _USAGE, r"--resend-after more"
+    ),
+    Mistake(
+        _UP + "--data {new} --resolver-options=--fallback=typo",
+        _USAGE,
+        r"resolver: --fallback typo",
+    ),
+    Mistake(
+        _UP + "--data {new} --geo {file}", _USAGE, r"up: geo: /\S+/file: not a geocoding index"
+    ),
+    Mistake(
+        _UP + "--data {new} --history webhdfs://h:9870/x",
+        _USAGE,
+        r"history: .* name a --checkpoint",
+    ),
+    Mistake(_UP + "--data {new} --places-interval 0", _USAGE, r"--places-interval are more than 0"),
+    Mistake(_UP + "--data {new} --history-options=--enigne=arrow", _USAGE, r"mean --engine\?"),
+    Mistake(
+        _UP + "--data {new} --resolver-options --renew",
+        _USAGE,
+        r"expected one argument; .* given as --resolver-options='--renew'",
+    ),
+    Mistake(
+        _UP + "--data {new} --push-contact foo", _USAGE, r"up: gateway: --push-contact is a mail"
+    ),
+    Mistake(
+        _UP + "--data {new} --trusted-proxy foo", _USAGE, r"gateway: --trusted-proxy: 'foo' does"
+    ),
+    Mistake(
+        _UP + "--data {new} --proxy-protocol", _USAGE, r"--proxy-protocol needs --trusted-proxy"
+    ),
+    Mistake(_UP + "--data {new} --host a/b", _USAGE, r"gateway: --host: "),
+    Mistake(
+        _UP + "--data {new} --gateway-options=--mqtts=x:1", _USAGE, r"--mqtts needs --tls-cert"
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate /typo --tls-key /typo'",
+        _USAGE,
+        r"up: gateway: --tls-certificate /typo: No such file",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {file} --tls-key {file}'",
+        _USAGE,
+        r"--tls-certificate \S+/file: it is not a certificate in PEM",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {certificate} --tls-key {file}'",
+        _USAGE,
+        r"--tls-key \S+/file: it is not a private key in PEM",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {certificate} --tls-key {key} "
+        "--tls-client-ca {file}'",
+        _USAGE,
+        r"--tls-client-ca \S+/file: it is not in PEM",
+    ),
     # Single processes
     Mistake("broker --config /typo", _USAGE, r"/typo: cannot be read: No such file"),
     Mistake("broker --config {file}", _USAGE, r"line 1: expected name=value"),
     Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
     Mistake("resolver --geo /typo", _USAGE, r"/typo: there is no such index"),
+    Mistake("resolver --geo {file}", _USAGE, r"file: not a geocoding index"),
+    Mistake(
+        "resolver --movment 3", _USAGE, r"resolver: error: .*: --movment; did you mean --movem"
+    ),
     Mistake("resolver --bootstrap-servers nonsense", _USAGE, _LIST),
     Mistake("bridge --mqtt nonsense", _USAGE, r"HOST:PORT is expected"),
     Mistake(
         "bridge --mqtt {closed} --password-file /typo", _USAGE, r"--password-file /typo: No such"
     ),
     Mistake("bridge --mqtt {closed} --tls --tls-ca /typo", _USAGE, r"--tls-ca /typo: No such file"),
+    Mistake(
+        "bridge --mqtt {closed} --tls --tls-certificate {certificate} --tls-key {other_key}",
+        _USAGE,
+        r"--tls-key \S+: it is not the key of \S+",
+    ),
+    Mistake(
+        "bridge --mqtt {closed} --tls --tls-ca {file}", _USAGE, r"--tls-ca \S+: it is not in PEM"
+    ),
     Mistake("geo serve --index /typo", _USAGE, r"/typo: there is no such index"),
     Mistake("geo serve --listen {silent}", _FAILED, r"cannot listen on .*in use"),
     Mistake("geo import /typo.osm.pbf -o {new}", _FAILED, r"/typo.osm.pbf: there is no such file"),
@@ -172,6 +248,11 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     folder = tmp_path_factory.mktemp("there")
     (folder / "file").write_text("neither this nor that\n")
     (folder / "track.gpx").write_text(_GPX)
+    certificates = trustme.CA()
+    pems = certificates.issue_cert("localhost"), certificates.issue_cert("localhost")
+    for name, pem in zip(("certificate", "other"), pems, strict=True):
+        pem.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+        pem.private_key_pem.write_to_path(folder / f"{name}.key")
     (folder / "damaged").mkdir()
     (folder / "damaged" / "users.db").write_bytes(b"this is not SQLite" * 200)
     with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as silent:
@@ -180,6 +261,9 @@ def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
             "closed": f"127.0.0.1:{closed.getsockname()[1]}",
             "silent": f"127.0.0.1:{silent.getsockname()[1]}",
             "file": str(folder / "file"),
+            "certificate": str(folder / "certificate.pem"),
+            "key": str(folder / "certificate.key"),
+            "other_key": str(folder / "other.key"),
             "gpx": str(folder / "track.gpx"),
             "damaged": str(folder / "damaged"),
         }
