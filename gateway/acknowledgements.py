@@ -24,7 +24,6 @@ from waylog.messages import Fix
 
 #: Devices of friends in one answer; each is some hundred bytes, and a picture some thousand.
 FRIENDS_MAX: Final = 50
-_WAYPOINTS_SENT_MAX: Final = 50_000
 
 _encode = msgspec.json.Encoder().encode
 
@@ -106,12 +105,7 @@ def _new_waypoints(device: str, services: Services) -> dict[str, Any] | None:
         return None
     command = set_waypoints(places)
     version = hash(_encode(command))
-    if services.waypoints_sent.get(device) == version:
-        return None
-    if len(services.waypoints_sent) >= _WAYPOINTS_SENT_MAX:
-        services.waypoints_sent.clear()
-    services.waypoints_sent[device] = version
-    return command
+    return None if services.waypoints_sent.is_last(device, version) else command
 
 
 def overland(received: Receiving) -> bytes:

@@ -26,6 +26,8 @@ if TYPE_CHECKING:
 
 #: Different devices of a user of whom nothing else is said.
 DEVICES_PER_USER: Final = 1_000
+#: Devices of a user that register themselves.
+REGISTRATIONS_PER_MINUTE: Final = 10
 
 
 _DEVICES_A_STEP: Final = 50
@@ -126,6 +128,17 @@ class Admission:
         wait_s = self._buckets.take(sender.user, per_minute, fixes)
         if wait_s:
             raise QuotaExceeded(f"{sender.user} may send {per_minute} fixes a minute", wait_s)
+
+    def take_registration(self, sender: Sender) -> None:
+        """Count a device that registers itself: it costs all others a look at the database of
+        users. Raises QuotaExceeded.
+        """
+        # No name of a user begins so.
+        name = f"\0registrations\0{sender.user}"
+        wait_s = self._buckets.take(name, REGISTRATIONS_PER_MINUTE, 1)
+        if wait_s:
+            reason = f"{sender.user} may register {REGISTRATIONS_PER_MINUTE} devices a minute"
+            raise QuotaExceeded(reason, wait_s)
 
     def admit(self, sender: Sender, parsed: Parsed) -> int:
         """Let in what a message held; raises as `take` does.

@@ -31,7 +31,7 @@ from gateway.auth import Identity
 from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
-from gateway.limits import OVERHEAD_BYTES, TOO_MUCH_UNDER_WAY, TokenBucket
+from gateway.limits import OVERHEAD_BYTES, TOO_MUCH_UNDER_WAY
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import ShareExceeded, Shares
@@ -52,7 +52,6 @@ class Ingest:
 
     def __init__(self, services: Services) -> None:
         self._services = services
-        self._refusals = TokenBucket(services.limits.refusals_recorded_per_s)
 
     def routes(self) -> list[web.RouteDef]:
         """All paths of all formats; a token may stand at the end of most."""
@@ -212,7 +211,7 @@ class Ingest:
 
     async def keep_refused(self, source: str, request: web.Request, reason: str) -> None:
         """Keep what an unknown user sends, so that it can be replayed once the user is known."""
-        if not self._refusals.take():
+        if not self._services.refusals.take(remote_of(request)):
             return
         limits = self._services.limits
         size = request.content_length

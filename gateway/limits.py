@@ -56,6 +56,7 @@ class HttpLimits:
     fixes_per_s_per_websocket: float = 2_000.0
     #: Refused requests that are kept in topic `error`; all are counted.
     refusals_recorded_per_s: float = 10.0
+    refusals_recorded_per_s_per_address: float = 2.0
     refusal_bytes_recorded: int = 64 * 1024
 
 

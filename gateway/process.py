@@ -38,6 +38,7 @@ from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import Places, PlacesUnavailable
 from gateway.push import Pusher
 from gateway.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
+from gateway.refusals import RefusalRecords
 from gateway.scram import mechanisms_over
 from gateway.services import Services
 from gateway.siphash import KEY_BYTES
@@ -152,6 +153,7 @@ class _Gateway:
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self.guesses = open_guesses(settings.users, store, self._limits)
         stack.callback(self.guesses.close)
+        self.refusals = RefusalRecords()
         self.authenticator = Authenticator(
             store, open_mode=settings.open_mode, guesses=self.guesses
         )
@@ -298,6 +300,7 @@ class _Gateway:
             proxies=self._proxies,
             shared_addresses=self.addresses,
             guesses=self.guesses,
+            refusals=self.refusals,
             proxy_protocol=settings.proxy_protocol,
             mqtt=self.mqtt,
         )
@@ -350,6 +353,7 @@ class _Gateway:
             admission=self.admission,
             addresses=self.addresses,
             guesses=self.guesses,
+            refusals=self.refusals,
             proxies=self._proxies if self._settings.proxy_protocol else None,
             permissions=self.permissions,
             telling=Telling(self.friend_filter),

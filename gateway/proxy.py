@@ -8,14 +8,20 @@ import aiohttp
 from aiohttp import web
 from yarl import URL
 
-from gateway.access import reader
+from gateway.access import reader, remote_of
+from gateway.addresses import party_of
 from gateway.answers import Refused, unavailable
 from gateway.formats.values import SECRET_PARAMETERS
 from gateway.ingest import Ingest
+from gateway.limits import OVERHEAD_BYTES
+from gateway.pools import ShareExceeded, Turns
 from gateway.services import SERVICES
 
 _TIMEOUT_S: Final = 30.0
+#: Questions at one time, over all users; those of one user, and those that wait of one.
 _CONNECTIONS_MAX: Final = 64
+_CONNECTIONS_EACH_MAX: Final = 8
+_WAITING_EACH_MAX: Final = 16
 _PASSED_ON: Final = ("Content-Type", "Accept", "Accept-Language")
 
 
@@ -26,15 +32,16 @@ class GeocoderProxy:
         self._url = None if url is None else URL(url.rstrip("/"))
         self._ingest = ingest
         self._session: aiohttp.ClientSession | None = None
+        self._turns = Turns(_CONNECTIONS_MAX, _CONNECTIONS_EACH_MAX, _WAITING_EACH_MAX)
 
     def routes(self) -> list[web.RouteDef]:
         """The geocoder's paths."""
         return [
-            web.get("/reverse", self._pass_on),
-            web.post("/reverse/batch", self._pass_on),
-            web.get("/search", self._pass_on),
-            web.get("/lookup", self._pass_on),
-            web.get("/status", self._pass_on),
+            web.get("/reverse", self._in_turn),
+            web.post("/reverse/batch", self._in_turn),
+            web.get("/search", self._in_turn),
+            web.get("/lookup", self._in_turn),
+            web.get("/status", self._in_turn),
         ]
 
     async def close(self) -> None:
@@ -42,21 +49,35 @@ class GeocoderProxy:
         if self._session is not None:
             await self._session.close()
 
-    async def _pass_on(self, request: web.Request) -> web.StreamResponse:
+    async def _in_turn(self, request: web.Request) -> web.StreamResponse:
         identity = await reader(request)
         if self._url is None:
             raise Refused(503, "this gateway has no geocoder (--geo-url)")
+        body = await self._ingest.read_body(request, identity)
+        services = request.app[SERVICES]
+        open_mode = services.authenticator.open_mode
+        party = party_of(remote_of(request)) if open_mode else identity.user
+        try:
+            # What waits for its turn is held as what waits for the log is.
+            with services.under_way.hold(party, len(body) + OVERHEAD_BYTES):
+                async with self._turns.turn(party):
+                    return await self._pass_on(self._url, request, body)
+        except ShareExceeded:
+            raise unavailable("too many of your questions wait for the geocoder") from None
+
+    async def _pass_on(
+        self, geocoder: URL, request: web.Request, body: bytes
+    ) -> web.StreamResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
                 timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
                 auto_decompress=False,
             )
-        body = await self._ingest.read_body(request, identity)
         query = [
             (name, value) for name, value in request.query.items() if name not in SECRET_PARAMETERS
         ]
-        url = self._url.joinpath(request.path.lstrip("/")).with_query(query)
+        url = geocoder.joinpath(request.path.lstrip("/")).with_query(query)
         headers = {name: request.headers[name] for name in _PASSED_ON if name in request.headers}
         headers["Accept-Encoding"] = request.headers.get("Accept-Encoding", "identity")
         try:

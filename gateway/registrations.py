@@ -16,12 +16,15 @@ import msgspec
 from aiohttp import web
 
 from gateway.access import known_user
+from gateway.admission import QuotaExceeded
 from gateway.answers import Refused, json_answer
 from gateway.ingest import Ingest
 from gateway.services import Services
 from gateway.text import FORBIDDEN_IN_NAMES
-from gateway.users import UserStore
+from gateway.users import TooManyTokens, UserStore
 
+#: Tokens that the devices of a user may have before none is made here.
+TOKENS_MAX: Final = 200
 _NAME_CHARACTERS_MAX: Final = 128
 #: What cannot be in a device's name, see gateway.users.DEVICE_NAME.
 _FORBIDDEN = re.compile(f"[{FORBIDDEN_IN_NAMES}]+")
@@ -55,15 +58,24 @@ class Registrations:
             asked = msgspec.json.decode(body, type=_Registration)
         except msgspec.DecodeError as error:
             raise Refused(400, f"not a registration: {error}") from error
+        try:
+            self._services.admission.take_registration(identity)
+        except QuotaExceeded as error:
+            raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
         name = _FORBIDDEN.sub("_", asked.device_name.strip())[:_NAME_CHARACTERS_MAX]
         if not name:
             raise Refused(400, "device_name is empty")
-        return json_answer(
-            await asyncio.to_thread(
+        try:
+            given = await asyncio.to_thread(
                 _registered, users, identity.user, name, asked.supports_encryption
-            ),
-            201,
-        )
+            )
+        except TooManyTokens as error:
+            raise Refused(
+                403,
+                f"devices of this user have {TOKENS_MAX} tokens: "
+                "`waylog device revoke` takes those of a device away",
+            ) from error
+        return json_answer(given, 201)
 
 
 def _registered(users: UserStore, user: str, device: str, encrypts: bool) -> dict[str, Any]:
@@ -77,5 +89,5 @@ def _registered(users: UserStore, user: str, device: str, encrypts: bool) -> dic
         "cloudhook_url": None,
         "remote_ui_url": None,
         "secret": secret,
-        "webhook_id": users.add_token(user, device),
+        "webhook_id": users.add_token(user, device, devices_tokens_max=TOKENS_MAX),
     }

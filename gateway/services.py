@@ -26,6 +26,7 @@ from gateway.pipeline import Pipeline
 from gateway.places import Places
 from gateway.pools import Shares
 from gateway.readiness import Readiness
+from gateway.refusals import RefusalRecords
 from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
@@ -34,6 +35,7 @@ from waylog.served_hosts import ServedHosts
 
 if TYPE_CHECKING:
     from gateway.mqtt.listener import MqttServer
+from gateway.waypoints_sent import WaypointsSent
 from gateway.web_push import WebPush
 
 
@@ -88,7 +90,9 @@ class Services:
     #: Its name is another one for each installation: cookies of a host are shared by its ports.
     session_cookie: str = field(init=False)
     #: Which places a device in HTTP mode has been sent last, by device.
-    waypoints_sent: dict[str, int] = field(default_factory=dict)
+    waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
+    #: Which refusals are kept, over all listeners of the process.
+    refusals: RefusalRecords = field(default_factory=RefusalRecords)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
 

@@ -64,6 +64,10 @@ class UserExists(Exception):
     """There is a user of that name already."""
 
 
+class TooManyTokens(Exception):
+    """The devices of a user have as many tokens as they may."""
+
+
 class UnknownUser(Exception):
     """There is no user of that name, or it has been revoked."""
 
@@ -210,8 +214,14 @@ class UserStore:
             )
         return OPERATOR
 
-    def add_token(self, user: str, device: str | None = None) -> str:
-        """A new token of a user, or of one device of it. Raises UnknownUser, ValueError."""
+    def add_token(
+        self, user: str, device: str | None = None, *, devices_tokens_max: int | None = None
+    ) -> str:
+        """A new token of a user, or of one device of it.
+
+        Raises UnknownUser, ValueError, and TooManyTokens where the devices of the user have
+        `devices_tokens_max` together.
+        """
         if device is not None and DEVICE_NAME.fullmatch(device) is None:
             raise ValueError(f"{device!r} cannot be a device's name: no space, /, + or #")
         token = new_token()
@@ -220,6 +230,14 @@ class UserStore:
         with self._lock, self._connection:
             self._connection.execute("BEGIN IMMEDIATE")
             self._require_user(user)
+            if devices_tokens_max is not None:
+                (count,) = self._connection.execute(
+                    "SELECT COUNT(*) FROM credentials"
+                    " WHERE user = ? AND kind = 'token' AND device IS NOT NULL",
+                    (user,),
+                ).fetchone()
+                if count >= devices_tokens_max:
+                    raise TooManyTokens(user)
             self._insert_credential(token_hash(token), user, device, "token", now)
             scram_verifiers.keep(self._connection, token_hash(token), verifier)
         return token

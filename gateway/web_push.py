@@ -11,6 +11,7 @@ import base64
 import hashlib
 import ipaddress
 import logging
+import math
 import socket
 from typing import Any, Final
 
@@ -22,6 +23,7 @@ from yarl import URL
 
 from gateway.arrivals import Arrival
 from gateway.owntracks_downlink import name_of
+from gateway.pools import Shares, Turns
 from gateway.users import UserStore
 
 logger = logging.getLogger(__name__)
@@ -31,7 +33,12 @@ _ENDPOINT_CHARACTERS_MAX: Final = 1_000
 #: How long a push service keeps what it cannot deliver: an arrival is no news afterwards.
 _TTL_S: Final = 30 * 60
 _TIMEOUT_S: Final = 10.0
-_UNDER_WAY_MAX: Final = 200
+#: Notifications that wait or are under way; sent at one time. Of all users, and of one.
+_WAITING_MAX: Final = 200
+_WAITING_EACH_MAX: Final = 20
+_SENT_AT_ONCE: Final = 20
+_SENT_AT_ONCE_EACH: Final = 4
+_SAY_AGAIN_S: Final = 10.0
 _CLAIM_S: Final = 12 * 60 * 60
 _SECRET: Final = "vapid"  # noqa: S105 the secret's name
 
@@ -85,6 +92,9 @@ class WebPush:
         self._anywhere = anywhere
         self._session: aiohttp.ClientSession | None = None
         self._sending: set[asyncio.Task[None]] = set()
+        self._waiting = Shares(2 * _WAITING_MAX, _WAITING_EACH_MAX)
+        self._turns = Turns(_SENT_AT_ONCE, _SENT_AT_ONCE_EACH)
+        self._said = -math.inf
         self._vapid: Any = None
 
     @property
@@ -134,11 +144,13 @@ class WebPush:
         # A newer arrival of the device takes the place of one that is not delivered yet.
         topic = base64.urlsafe_b64encode(hashlib.blake2b(arrival.device.encode()).digest()[:24])
         for endpoint, p256dh, auth in self._store.rights.push_subscriptions(user):
-            if len(self._sending) >= _UNDER_WAY_MAX:
-                logger.warning("a push service is slow: a notification is left out")
+            if not self._waiting.take(user):
+                self._say_left_out(user)
                 return
             subscription = Subscription(endpoint, Keys(p256dh, auth))
-            task = asyncio.create_task(self._send(subscription, message, topic.decode()))
+            task = asyncio.create_task(
+                self._send_in_turn(user, subscription, message, topic.decode())
+            )
             self._sending.add(task)
             task.add_done_callback(self._sending.discard)
 
@@ -149,10 +161,25 @@ class WebPush:
         if self._session is not None:
             await self._session.close()
 
+    def _say_left_out(self, user: str) -> None:
+        now = asyncio.get_running_loop().time()
+        if now - self._said >= _SAY_AGAIN_S:
+            self._said = now
+            logger.warning("push services are slow: notifications of user %r are left out", user)
+
+    async def _send_in_turn(
+        self, user: str, subscription: Subscription, message: bytes, topic: str
+    ) -> None:
+        try:
+            async with self._turns.turn(user):
+                await self._send(subscription, message, topic)
+        finally:
+            self._waiting.give_back(user)
+
     async def _send(self, subscription: Subscription, message: bytes, topic: str) -> None:
         if self._session is None:
             connector = aiohttp.TCPConnector(
-                limit=20, resolver=None if self._anywhere else _GlobalResolver()
+                limit=_SENT_AT_ONCE, resolver=None if self._anywhere else _GlobalResolver()
             )
             self._session = aiohttp.ClientSession(
                 connector=connector, timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S)

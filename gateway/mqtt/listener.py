@@ -49,6 +49,7 @@ from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
 from gateway.mqtt.tls import common_name
 from gateway.permissions import Permissions
+from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
@@ -87,6 +88,7 @@ class MqttServer(Shell):
         admission: Admission | None = None,
         addresses: Addresses | None = None,
         guesses: Guesses | None = None,
+        refusals: RefusalRecords | None = None,
         proxies: TrustedProxies | None = None,
         permissions: Permissions | None = None,
         telling: Telling | None = None,
@@ -117,7 +119,7 @@ class MqttServer(Shell):
         #: Fetches the session of a client from the worker that has it; raises SessionBusy.
         self.claim: Callable[[SessionKey], Awaitable[None]] | None = None
         self._log_lines = Allowance(_LOG_LINES_PER_S)
-        self._refusals = Allowance(settings.refusals_recorded_per_s)
+        self._refusals = refusals if refusals is not None else RefusalRecords()
         self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -439,22 +441,23 @@ class MqttServer(Shell):
         if connection.owner is not None:
             with suppress(TooManyGuesses):
                 self._guesses.wrong(connection.owner.address)
-        self.note_refusal(packet, reason)
+        self.note_refusal(connection, packet, reason)
 
     def rights_changed(self, users: Set[str]) -> None:
         """For Permissions: apply the rights of now to the clients of some users."""
         self.router.rights_changed(users, self.time())
         self.wake()
 
-    def note_refusal(self, packet: Connect, reason: str) -> None:
+    def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""
         self.counters["connects_refused"] += 1
-        if self._refusals.take(self.time()):
+        protocol = connection.owner
+        if self._refusals.take("" if protocol is None else protocol.address):
             self.ingest.refused_connect(packet.username, packet.client_id, f"CONNECT: {reason}")
 
     def _refuse(self, connection: Connection, packet: Connect) -> None:
         reason = "unknown user or wrong password" if packet.username else "no user name was given"
-        self.note_refusal(packet, reason)
+        self.note_refusal(connection, packet, reason)
         connection.refuse(
             ReasonCode.BAD_USER_NAME_OR_PASSWORD if packet.username else ReasonCode.NOT_AUTHORIZED,
             reason,
@@ -526,6 +529,7 @@ async def start_mqtt(
     admission: Admission | None = None,
     addresses: Addresses | None = None,
     guesses: Guesses | None = None,
+    refusals: RefusalRecords | None = None,
     proxies: TrustedProxies | None = None,
     permissions: Permissions | None = None,
     telling: Telling | None = None,
@@ -550,6 +554,7 @@ async def start_mqtt(
         admission=admission,
         addresses=addresses,
         guesses=guesses,
+        refusals=refusals,
         proxies=proxies,
         permissions=permissions,
         telling=telling,

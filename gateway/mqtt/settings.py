@@ -50,8 +50,6 @@ class Settings:
     topic_aliases_max: int = 16
     retained_messages_max: int = 200_000
     retained_bytes_max: int = 64 * 1024 * 1024
-    #: Refused CONNECTs that are recorded in topic `error` each second; all are counted.
-    refusals_recorded_per_s: float = 10.0
 
     # --- what one user may have of what all share ---
     #: Whether a user may have all of it: nobody is known where everybody is who they say.

@@ -21,6 +21,7 @@ from gateway.mqtt.packets import PacketType
 from gateway.mqtt.router import Router
 from gateway.mqtt.settings import Settings
 from gateway.permissions import Permissions
+from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.config import Endpoint
 from waylog.messages import Address, Event, Fix, Rejected, encode
@@ -181,6 +182,7 @@ class Platform:
     async def listening(
         self,
         settings: Settings | None = None,
+        refusals: RefusalRecords | None = None,
         rules: AccessRules | None = None,
         permissions: Permissions | None = None,
         telling: Telling | None = None,
@@ -193,6 +195,7 @@ class Platform:
             location_view=self.locations,
             pusher=self.push,
             settings=settings,
+            refusals=refusals,
             rules=rules,
             permissions=permissions,
             telling=telling,

@@ -18,6 +18,7 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 from gateway.mqtt.codec import encode_puback, encode_publish
 from gateway.mqtt.packets import ReasonCode
 from gateway.mqtt.settings import Settings
+from gateway.refusals import RefusalRecords
 from tests.gateway.mqtt.in_memory import (
     WAIT_S,
     PahoClient,
@@ -172,13 +173,13 @@ async def test_the_socket_of_a_refused_client_is_closed() -> None:
 
 
 async def test_refusals_are_all_counted_but_not_all_recorded() -> None:
-    settings = Settings(refusals_recorded_per_s=2)
-    async with Platform(users=Users({})).listening(settings) as platform:
+    refusals = RefusalRecords(per_s_each=0.4, clock=lambda: 0.0)
+    async with Platform(users=Users({})).listening(refusals=refusals) as platform:
         for _ in range(6):
             async with raw(platform, CONNECT) as (reader, _):
                 await reader.read()
         assert platform.server.counters["connects_refused"] == 6
-        assert 1 <= len(platform.log.rejected) <= 4
+        assert len(platform.log.rejected) == 2
 
 
 async def test_packets_that_arrive_during_authentication_wait() -> None:

@@ -1,0 +1,147 @@
+"""One user takes all of a pool that he may have, and another goes on meanwhile."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from gateway.admission import REGISTRATIONS_PER_MINUTE
+from gateway.arrivals import Arrival
+from gateway.users import TooManyTokens, UserStore
+from gateway.web_push import Subscription, WebPush
+from tests.consumers.running import Broker
+from tests.gateway.running import Gateway, Login, json_of
+from tests.gateway.test_web_push import Browser
+from waylog.free_ports import free_ports
+
+
+class SlowService:
+    """Answers what asks for `/fast`; all others wait until the end."""
+
+    def __init__(self) -> None:
+        self.waiting = self.fast = 0
+        self.end = asyncio.Event()
+
+    async def answer(self, request: web.Request) -> web.Response:
+        if request.path == "/fast" or request.query.get("q") == "fast":
+            self.fast += 1
+            return web.Response(status=201, text="[]")
+        self.waiting += 1
+        await self.end.wait()
+        return web.Response(status=201)
+
+
+@asynccontextmanager
+async def listening(service: SlowService, port: int = 0) -> AsyncIterator[str]:
+    application = web.Application()
+    application.router.add_route("*", "/{path:.*}", service.answer)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", port).start()
+    try:
+        yield f"http://127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        service.end.set()
+        await runner.cleanup()
+
+
+async def until(condition: object) -> None:
+    assert callable(condition)
+    async with asyncio.timeout(30):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+async def test_notifications_that_a_slow_service_holds_keep_back_nobody_elses(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = UserStore(tmp_path / "users.db")
+    push = WebPush(store, "mailto:me@example.org", anywhere=True)
+    service = SlowService()
+    async with listening(service) as url:
+        for user, paths in (("eve", range(10)), ("ada", ["fast"])):
+            store.add(user)
+            for path in paths:
+                push.subscribe(user, Subscription(f"{url}/{path}", Browser().keys))
+        for number in range(50):
+            push.arrived(Arrival(f"eve/{number}", {"place_id": "p"}, 5_000, 4_000, 47.1, 9.5))
+        push.arrived(Arrival("ada/phone", {"place_id": "p"}, 5_000, 4_000, 47.1, 9.5))
+        await until(lambda: service.fast == 1)
+        assert 1 <= service.waiting <= 4
+        await until(lambda: len(push._sending) == 20)
+        assert caplog.text.count("notifications of user 'eve' are left out") == 1
+        await push.close()
+    store.close()
+
+
+@pytest.fixture(scope="module")
+def geocoder_port() -> int:
+    return free_ports(1)[0]
+
+
+@pytest.fixture(scope="module")
+def gateway(
+    gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory, geocoder_port: int
+) -> Iterator[Gateway]:
+    folder = tmp_path_factory.mktemp("pools")
+    geocoder = f"http://127.0.0.1:{geocoder_port}"
+    running = Gateway(folder, gateway_broker.address, "--geo-url", geocoder)
+    yield running
+    running.close()
+
+
+@pytest.fixture
+def ada(gateway: Gateway) -> Login:
+    return gateway.user("ada")
+
+
+async def test_questions_of_one_user_to_the_geocoder_leave_room_for_others(
+    gateway: Gateway, ada: Login, geocoder_port: int
+) -> None:
+    eve = gateway.user("eve")
+    service = SlowService()
+    async with (
+        listening(service, geocoder_port),
+        gateway.client(eve) as attacker,
+        gateway.client(ada) as victim,
+    ):
+        asking = [asyncio.create_task(attacker.get("/search?q=slow")) for _ in range(90)]
+        await until(lambda: sum(task.done() for task in asking) == 90 - 8 - 16)
+        refused = [await json_of(task.result(), 503) for task in asking if task.done()]
+        assert all("too many of your questions" in each["error"] for each in refused)
+        assert service.waiting == 8
+        async with victim.get("/search?q=fast") as answer:
+            assert answer.status == 201
+        service.end.set()
+        for task in asking:
+            (await task).release()
+
+
+async def test_a_user_registers_so_many_devices_and_no_more(gateway: Gateway) -> None:
+    eve, bob = gateway.user("eve2"), gateway.user("bob2")
+    path = "/api/mobile_app/registrations"
+    async with gateway.client(eve) as attacker, gateway.client(bob) as victim:
+        statuses = []
+        for number in range(REGISTRATIONS_PER_MINUTE + 5):
+            async with attacker.post(path, json={"device_name": f"d{number}"}) as answer:
+                statuses.append(answer.status)
+        assert statuses[:REGISTRATIONS_PER_MINUTE] == [201] * REGISTRATIONS_PER_MINUTE
+        assert statuses[-1] == 429
+        await json_of(await victim.post(path, json={"device_name": "phone"}), 201)
+
+
+def test_devices_have_so_many_tokens_together(tmp_path: Path) -> None:
+    store = UserStore(tmp_path / "users.db")
+    store.add("ada")
+    for number in range(3):
+        store.add_token("ada", f"phone{number}", devices_tokens_max=3)
+    with pytest.raises(TooManyTokens):
+        store.add_token("ada", "phone0", devices_tokens_max=3)
+    # An operator may.
+    store.add_token("ada", "phone0")
+    store.close()
