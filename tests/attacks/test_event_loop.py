@@ -17,7 +17,6 @@ from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from gateway.http import HttpServer, start_http
@@ -26,6 +25,7 @@ from gateway.track_store import TrackStore
 from gateway.views import LocationView
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record
+from tests.http_session import http_session
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
 
@@ -174,7 +174,7 @@ async def test_no_websocket_message_keeps_others_waiting(tmp_path: Path) -> None
         def send() -> set[str]:
             async def talk() -> set[str]:
                 url = f"http://{server.endpoint}/v1/ws"
-                async with aiohttp.ClientSession() as session, session.ws_connect(url) as socket:
+                async with http_session() as session, session.ws_connect(url) as socket:
                     assert (await socket.receive_json())["type"] == "ready"
                     turns.worst()  # what is imported first is not the message's
                     await socket.send_bytes(b'{"type":"fixes","fixes":%b}' % body)

@@ -22,6 +22,7 @@ import pytest
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.running import Login
+from tests.http_session import http_session
 from waylog.telemetry import now_ms
 
 SECONDS = 6.0
@@ -38,7 +39,7 @@ def nothing(_: tuple[str, int], _login: Login) -> None:
 
 async def _post_for_ever(address: tuple[str, int], login: Login, body: bytes, path: str) -> None:
     url = f"http://{address[0]}:{address[1]}"
-    async with aiohttp.ClientSession(url, headers=authorization(login)) as session:
+    async with http_session(url, headers=authorization(login)) as session:
 
         async def post() -> None:
             while True:
@@ -102,7 +103,7 @@ def unread_resumes(address: tuple[str, int], login: Login) -> None:
 def lists_of_devices(address: tuple[str, int], login: Login) -> None:
     async def ask() -> None:
         url = f"http://{address[0]}:{address[1]}"
-        async with aiohttp.ClientSession(url, headers=authorization(login)) as session:
+        async with http_session(url, headers=authorization(login)) as session:
 
             async def get() -> None:
                 while True:

@@ -20,6 +20,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from tests.http_session import http_session
 from waylog.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
@@ -76,7 +77,7 @@ async def _get(session: aiohttp.ClientSession, path: str) -> Any:
 
 
 async def test_the_pages_of_a_web_console_have_what_they_show(console: str, topic: str) -> None:
-    async with aiohttp.ClientSession(console) as session:
+    async with http_session(console) as session:
         cluster = (await _get(session, "/api/cluster"))["clusterInfo"]
         assert len(cluster["brokers"]) == 1
         assert cluster["brokers"][0]["logDirSize"] > 0
@@ -108,7 +109,7 @@ async def test_the_pages_of_a_web_console_have_what_they_show(console: str, topi
 
 
 async def test_a_web_console_shows_and_writes_records(console: str, topic: str) -> None:
-    async with aiohttp.ClientSession(console) as session:
+    async with http_session(console) as session:
         await _get(session, "/api/topics")
         record = {
             "topicNames": [topic],

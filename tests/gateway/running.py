@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+from contextlib import AbstractAsyncContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -12,6 +13,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 
 from gateway.users import UserStore
 from tests.consumers.running import Process
+from tests.http_session import http_session
 from waylog.kafka import client_config, producer_config
 from waylog.messages import Address, encode
 
@@ -74,14 +76,14 @@ class Gateway:
         """An administrator."""
         return self.user("admin", admin=True)
 
-    def client(self, login: Login | None = None) -> aiohttp.ClientSession:
+    def client(
+        self, login: Login | None = None
+    ) -> AbstractAsyncContextManager[aiohttp.ClientSession]:
         """A client with these credentials on every request."""
         headers = {}
         if login is not None:
             headers["Authorization"] = aiohttp.encode_basic_auth(*login)
-        return aiohttp.ClientSession(
-            self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=30)
-        )
+        return http_session(self.url, headers=headers, timeout=aiohttp.ClientTimeout(total=30))
 
     def records(self, topic: str) -> list[tuple[bytes | None, bytes]]:
         """Everything in a topic now: key and value."""

@@ -13,6 +13,7 @@ import pytest
 from gateway.secretbox import decrypt, encrypt
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
+from tests.http_session import http_session
 from waylog.messages import Fix, decode_event, decode_fix
 from waylog.telemetry import now_ms
 
@@ -121,9 +122,7 @@ async def test_phonetracks_app_gets_numbers_and_friends(gateway: Gateway, user: 
 async def test_ulogger_signs_in_begins_a_track_and_sends(gateway: Gateway, user: Login) -> None:
     path = "/ulogger/client/index.php"
     position = {"action": "addpos", "lat": "1", "lon": "2", "time": str(NOW_S)}
-    async with aiohttp.ClientSession(
-        gateway.url, cookie_jar=aiohttp.CookieJar(unsafe=True)
-    ) as client:
+    async with http_session(gateway.url, cookie_jar=aiohttp.CookieJar(unsafe=True)) as client:
         refused = await json_of(await client.post(path, data=position), 401)
         assert refused["error"] is True
         wrong = {"action": "auth", "user": user.name, "pass": "wrong"}

@@ -8,12 +8,12 @@ from collections import deque
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 
 from gateway.http import start_http
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
+from tests.http_session import http_session
 from waylog.config import Endpoint
 from waylog.messages import decode_fix, decode_rejected
 
@@ -57,7 +57,7 @@ async def test_a_queue_drains_in_order_whatever_happens(
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
         url = f"http://127.0.0.1:{server.endpoint.port}"
         waiting = queue()
-        async with aiohttp.ClientSession(url) as client, asyncio.timeout(30):
+        async with http_session(url) as client, asyncio.timeout(30):
             while waiting:
                 # The head stays at the head until it has been taken.
                 answer = await client.post(

@@ -6,12 +6,12 @@ import asyncio
 import json
 from collections.abc import AsyncIterator
 
-import aiohttp
 import pytest
 from aiohttp import web
 
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
+from tests.http_session import http_session
 from waylog.telemetry import now_ms
 
 NOW = now_ms()
@@ -278,7 +278,7 @@ async def test_who_reads_is_asked_for_credentials_until_they_are_revoked(gateway
         user = strict.user("ada")
         async with strict.client(user) as client:
             await json_of(await client.get("/v1/devices"))
-        async with aiohttp.ClientSession(strict.url) as client:
+        async with http_session(strict.url) as client:
             await json_of(await client.get(f"/v1/devices?token={user.token}"))
             strict.users.revoke("ada")
             for _ in range(100):

@@ -10,7 +10,6 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
-import aiohttp
 import pytest
 from aiohttp import web
 from geopy.geocoders import Nominatim, Photon
@@ -19,6 +18,7 @@ from geoservice.importer.build import build_index
 from geoservice.reverse import Geocoder
 from geoservice.server import make_app
 from tests.geoservice.town_extract import LAT, LON, write_town
+from tests.http_session import http_session
 
 #: At the bakery: Alte Gasse 1.
 HOUSE = (LAT + 10e-4, LON + 1e-4)
@@ -46,7 +46,7 @@ async def address(town: Geocoder) -> AsyncIterator[str]:
 
 async def get(address: str, path: str) -> Any:
     async with (
-        aiohttp.ClientSession() as session,
+        http_session() as session,
         session.get(f"http://{address}{path}") as response,
     ):
         assert response.status == 200, await response.text()

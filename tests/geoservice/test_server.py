@@ -17,6 +17,7 @@ from geopy.location import Location
 from geoservice.fallback import Fallback
 from geoservice.reverse import Geocoder
 from geoservice.server import BATCH_POINTS_MAX, BODY_BYTES_MAX, make_app
+from tests.http_session import http_session
 
 
 @pytest.fixture
@@ -31,7 +32,7 @@ async def address(geocoder: Geocoder) -> AsyncIterator[str]:
 
 @pytest.fixture
 async def client(address: str) -> AsyncIterator[aiohttp.ClientSession]:
-    async with aiohttp.ClientSession(f"http://{address}") as session:
+    async with http_session(f"http://{address}") as session:
         yield session
 
 
@@ -252,7 +253,7 @@ async def test_what_the_index_does_not_know_is_asked_elsewhere(geocoder: Geocode
     await web.TCPSite(runner, "127.0.0.1", 0).start()
     host, port = runner.addresses[0][:2]
     try:
-        async with aiohttp.ClientSession(f"http://{host}:{port}") as client:
+        async with http_session(f"http://{host}:{port}") as client:
             body = await get(client, "lat=0&lon=-30&format=jsonv2")
             assert body["display_name"] == "Open sea"
             async with client.post("/reverse/batch", json=[[0, -30], [47.141, 9.5209]]) as response:

@@ -14,7 +14,6 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
-import aiohttp
 import pytest
 
 from geoservice.format import read_header
@@ -22,6 +21,7 @@ from geoservice.reverse import Geocoder
 from geoservice.store import IndexUnavailable
 from geoservice.watch import WatchedGeocoder
 from tests.geoservice.index_files import write_renamed
+from tests.http_session import http_session
 
 VADUZ = (47.141, 9.5209)
 
@@ -198,7 +198,7 @@ async def test_a_running_server_follows_its_index(served: Path, versions: dict[s
         line = (await asyncio.wait_for(process.stderr.readline(), 30)).decode()
         match = re.search(r"http=(\S+)", line)
         assert match, line
-        async with aiohttp.ClientSession(f"http://{match[1]}") as client:
+        async with http_session(f"http://{match[1]}") as client:
             seen: list[str] = []
             versions_seen: list[str] = []
 

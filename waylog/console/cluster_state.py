@@ -24,6 +24,8 @@ from waylog.console.common import connect
 _CONNECT_MS: Final = 1500
 _REQUEST_MS: Final = 2000
 _PAUSE_S: Final = 0.2
+#: How long the first answer may take where nobody says why there is none.
+_LATE_S: Final = 10.0
 
 Place = tuple[str, int]
 
@@ -45,23 +47,28 @@ class ClusterState:
         self._deadline = 0.0
 
     def learn(self, timeout_s: float) -> None:
-        """Ask, and return when all is known, or after `timeout_s`.
+        """Ask, and return when all is known, or after `timeout_s`; later if nobody answers by then.
 
         Raises CommandError where nothing could be learnt.
         """
-        self._deadline = time.monotonic() + timeout_s
+        began = time.monotonic()
+        self._deadline = began + max(timeout_s, _LATE_S)
         for address in self._arguments.bootstrap_servers.split(","):
             self._beside(self._ask, address.strip())
         # It knows best how to say why nobody answers.
         self._beside(self._reach)
         with self._changed:
-            self._wait(lambda: self.cluster is not None)
+            self._wait(lambda: self.cluster is not None, began + timeout_s)
+            if self.cluster is None:
+                # On a machine that has much to do a late answer is better than none.
+                self._wait(lambda: self.cluster is not None or self._refusal is not None)
             if self.cluster is None:
                 raise self._refusal or CommandError(
                     f"no Kafka broker answers at {self._arguments.bootstrap_servers}"
                     + (f": {refusal(self._error)}" if self._error is not None else "")
                 )
             brokers = list(self.cluster["brokers"])
+            self._deadline = max(began + timeout_s, time.monotonic() + _REQUEST_MS / 1000)
         for broker in brokers:
             self._beside(self._probe, broker)
         with self._changed:
@@ -78,8 +85,9 @@ class ClusterState:
     def _is_complete(self, brokers: int) -> bool:
         return not self.unknown and len(self.answers) == brokers
 
-    def _wait(self, condition: Callable[[], bool]) -> None:
-        self._changed.wait_for(condition, max(0.0, self._deadline - time.monotonic()))
+    def _wait(self, condition: Callable[[], bool], until: float | None = None) -> None:
+        deadline = self._deadline if until is None else until
+        self._changed.wait_for(condition, max(0.0, deadline - time.monotonic()))
 
     def _beside(self, work: Callable[..., None], *arguments: Any) -> None:
         # The command ends without those that hang.
@@ -101,7 +109,9 @@ class ClusterState:
         try:
             connect(self._arguments)
         except CommandError as error:
-            self._refusal = error
+            with self._changed:
+                self._refusal = error
+                self._changed.notify_all()
         except Exception as error:
             self._error = error
 

@@ -53,11 +53,14 @@ def test_the_limit_is_exact(codec: Compression) -> None:
 )
 def test_a_bomb_is_refused_before_it_expands(codec: Compression, bomb: bytes) -> None:
     decompress(codec, compress(codec, b"libraries are loaded now"))
-    start = time.process_time()
-    with pytest.raises(MessageTooLarge, match="expands to more than 33554432 bytes"):
-        decompress(codec, bomb)
+    least_s = float("inf")
+    for _ in range(5):  # beside others on the same cores one time may take longer
+        start = time.process_time()
+        with pytest.raises(MessageTooLarge, match="expands to more than 33554432 bytes"):
+            decompress(codec, bomb)
+        least_s = min(least_s, time.process_time() - start)
     # 10-25 ms on the machine this was written on; expanding all of it takes ten times that.
-    assert time.process_time() - start < 0.15
+    assert least_s < 0.15
 
 
 @pytest.mark.parametrize("codec", [Compression.GZIP, Compression.SNAPPY, Compression.LZ4])

@@ -17,6 +17,7 @@ from gateway.mqtt.settings import Settings
 from gateway.mqtt.tls import server_context
 from gateway.mqtt.websocket import serve_mqtt_websocket
 from tests.gateway.mqtt.in_memory import PahoClient, Platform, User, Users, eventually
+from tests.http_session import http_session
 from waylog.config import Endpoint
 
 TOPIC = "devices/alice/phone/position"
@@ -151,7 +152,7 @@ async def test_packets_may_be_cut_anywhere_between_messages() -> None:
     connect = b"\x10\x18\x00\x04MQTT\x04\x82\x00\x00\x00\x05phone\x00\x05alice"
     async with (
         over_http(platform) as port,
-        aiohttp.ClientSession() as http,
+        http_session() as http,
         http.ws_connect(f"http://127.0.0.1:{port}/mqtt", protocols=("mqtt",)) as socket,
     ):
         assert socket.protocol == "mqtt"
@@ -164,7 +165,7 @@ async def test_packets_may_be_cut_anywhere_between_messages() -> None:
 
 async def test_text_over_a_websocket_ends_it() -> None:
     platform = Platform()
-    async with over_http(platform) as port, aiohttp.ClientSession() as http:
+    async with over_http(platform) as port, http_session() as http:
         async with http.ws_connect(f"http://127.0.0.1:{port}/mqtt") as socket:
             await socket.send_str("hello")
             assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE
@@ -176,7 +177,7 @@ async def test_who_never_connects_over_a_websocket_is_cut() -> None:
     settings = Settings(connect_timeout_s=0.3)
     async with (
         over_http(platform, settings) as port,
-        aiohttp.ClientSession() as http,
+        http_session() as http,
         http.ws_connect(f"http://127.0.0.1:{port}/mqtt") as socket,
     ):
         assert (await socket.receive()).type is aiohttp.WSMsgType.CLOSE

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 import pytest
 import pytest_asyncio
-from aiohttp import ClientSession, encode_basic_auth
+from aiohttp import encode_basic_auth
 from playwright.async_api import expect
 
 from tests.end_to_end.running import Platform, start_platform
 from tests.gateway.web.conftest import Visit
+from tests.http_session import http_session
 
 pytestmark = [pytest.mark.browser, pytest.mark.asyncio(loop_scope="module")]
 
@@ -32,7 +33,7 @@ async def platform(tmp_path: Path) -> AsyncIterator[Platform]:
 async def post(platform: Platform, **position: Any) -> None:
     """Send a position as the demo user."""
     async with (
-        ClientSession(
+        http_session(
             headers={"Authorization": encode_basic_auth("demo", platform.demo_token)}
         ) as session,
         session.post(f"{platform.url}/v1/positions", json=position) as answer,
