@@ -28,7 +28,7 @@ from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription
 from gateway.permissions import Permissions
-from gateway.places import Places
+from gateway.places import START_S, Places
 from gateway.process import GatewaySettings
 from gateway.push import Pusher
 from gateway.scram import mechanisms_over
@@ -81,6 +81,8 @@ async def _start(
     places = Places(settings.places, homes_only=True)
     friend_filter = FriendFilter(places, store.rights.secret(FRIEND_FILTER_SECRET))
     places.on_change(friend_filter.homes_changed)
+    looking = asyncio.create_task(places.look_up())
+    stack.callback(looking.cancel)
     producer = sealed_if_configured(
         open_producer(settings.bootstrap_servers, settings.client_id, loop),
         settings.bootstrap_servers,
@@ -116,6 +118,7 @@ async def _start(
         look_up=partial(relay.request, "look_up"),
     )
     erasures.subscribe(submitter.on_erasures)
+    await asyncio.wait({looking}, timeout=START_S)
     server = await start_mqtt(
         settings.mqtt,
         submitter=submitter,
@@ -135,6 +138,7 @@ async def _start(
         telling=Telling(friend_filter),
         reuse_port=settings.share_ports,
     )
+    places.on_change(server.homes_changed)
     server.channel.chooses_members = False
     _ask_for_retained(server, relay)
     neighbours = join(server, journal, relay, submitter)

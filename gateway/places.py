@@ -6,6 +6,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import unquote, urlsplit
@@ -21,6 +22,8 @@ _LOOK_S: Final = 10.0
 REMOTE_S: Final = 300.0
 _RETRY_S: Final = 30.0
 _READING_S: Final = 60.0
+#: So long a start waits for places to be read.
+START_S: Final = 3.0
 
 
 class PlacesUnavailable(Exception):
@@ -82,8 +85,15 @@ class Places:
         return user in self._by_user
 
     def on_change(self, subscriber: Callable[[], object]) -> None:
-        """Call `subscriber` whenever other places have been read."""
+        """Call `subscriber` whenever other places have been read, and when it is known that there
+        are none.
+        """
         self._subscribers.append(subscriber)
+
+    async def look_up(self) -> None:
+        """Read places for the first time, if they can be read now."""
+        with suppress(PlacesUnavailable):
+            await self.refresh()
 
     async def watch(self) -> None:
         """Read places whenever the file changes, until cancelled."""
@@ -105,18 +115,19 @@ class Places:
             await self._refresh_remote()
             return
         async with self._reading:
+            version = None
             try:
                 status = await asyncio.to_thread(path.stat)
+                version = (status.st_mtime_ns, status.st_ino)
             except FileNotFoundError:
-                self.looked_up = True
-                return
+                pass
             except OSError as error:
                 raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
-            version = (status.st_mtime_ns, status.st_ino)
-            if version == self._version:
+            if self.looked_up and version in (None, self._version):
                 return
-            self._by_user = await _read(str(path), self._homes_only)
-            self._version = version
+            if version is not None:
+                self._by_user = await _read(str(path), self._homes_only)
+                self._version = version
             self.looked_up = True
         for subscriber in self._subscribers:
             subscriber()

@@ -7,7 +7,7 @@ import logging
 import secrets
 import sys
 from collections.abc import Coroutine
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from gateway.mqtt.options import MqttOptions, within_machine
 from gateway.notices import Notices, OncePerMachine, event_of
 from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
-from gateway.places import Places, PlacesUnavailable
+from gateway.places import START_S, Places
 from gateway.push import Pusher
 from gateway.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
 from gateway.refusals import RefusalRecords
@@ -67,10 +67,6 @@ logger = logging.getLogger(__name__)
 _KNOWN_FIXES_MAX: Final = 2_000_000
 #: The secret's name, of the hash that makes keys of fixes.
 _KEYS_SECRET: Final = "fix keys"  # noqa: S105
-
-
-#: So long a start waits for favourite places to be read.
-_PLACES_S: Final = 3.0
 
 
 @dataclass(frozen=True)
@@ -228,7 +224,7 @@ class _Gateway:
         Before that a repeated fix could not be told from a new one.
         """
         # Friends are told of nobody's position before it is known where people live.
-        looking = asyncio.create_task(self._look_up_places())
+        looking = asyncio.create_task(self.places.look_up())
         self._stack.callback(looking.cancel)
         settings = self._settings
         self.erasures = await self._stack.enter_async_context(
@@ -254,7 +250,7 @@ class _Gateway:
             len(self.location_view.known_fixes),
         )
         look_for_garbage_less_often()
-        await asyncio.wait({looking}, timeout=_PLACES_S)
+        await asyncio.wait({looking}, timeout=START_S)
         self._register_gauges()
         if not self._settings.open_mode:
             self._beside(self.permissions.watch(), "looking for changed rights")
@@ -266,10 +262,6 @@ class _Gateway:
 
     def _beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
         self._stack.callback(spawn(work, name).cancel)
-
-    async def _look_up_places(self) -> None:
-        with suppress(PlacesUnavailable):
-            await self.places.refresh()
 
     async def _start_http(self) -> HttpServer:
         settings = self._settings
@@ -368,6 +360,7 @@ class _Gateway:
         )
         server.router.sources.append(waypoints)
         self.places.on_change(waypoints.changed)
+        self.places.on_change(server.homes_changed)
         self.permissions.subscribe(server.rights_changed)
         self._stack.push_async_callback(server.close)
         if self._settings.relay is not None and self.crossing is not None and self.channel:

@@ -69,6 +69,11 @@ class Telling:
         self._at_home = _AtHome()
         self._kept: OrderedDict[tuple[str, int, int], Told[ViewEvent] | None] = OrderedDict()
 
+    @property
+    def ready(self) -> bool:
+        """Whether homes are known; until then friends are told of no positions."""
+        return self.filter.ready
+
     def event(self, event: ViewEvent) -> Told[ViewEvent] | None:
         """What is told of an event; None: nothing. Events of a device come in order."""
         key = (event.topic, event.partition, event.offset)

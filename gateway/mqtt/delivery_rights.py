@@ -8,16 +8,19 @@ friendship. `identity` of a session has the rights of now: `Router.rights_change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, cast
+from typing import Any, Final, cast
 
 from gateway import auth
 from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Identity
 from gateway.mqtt.session import Message, Session
+from gateway.mqtt.topics import Subscription
 from gateway.permissions import Permissions, Sight
 from gateway.telling import Telling, Told
 from waylog.messages import Address, Fix
 from waylog.telemetry import now_ms
+
+_WITHHELD_MAX: Final = 10_000
 
 
 class DeliveryRights:
@@ -38,6 +41,7 @@ class DeliveryRights:
         self._clock_ms = clock_ms
         # All friends are told the same of a message, one after the other.
         self._last: tuple[Message, Told[Message] | None] | None = None
+        self._withheld: dict[Subscription, None] = {}
 
     @property
     def version(self) -> int:
@@ -69,25 +73,41 @@ class DeliveryRights:
         return _if_since(session.identity, self._last[1])
 
     def shown(
-        self, messages: Iterable[Message | None], session: Session, ask: bool
+        self, messages: Iterable[Message | None], subscription: Subscription
     ) -> Iterator[Message | None]:
-        """What a client gets of retained messages, each when its turn comes.
-
-        `ask`: also while nothing has changed.
-        """
+        """What a subscriber gets of retained messages, each when its turn comes."""
+        session = subscription.session
         begun = session.identity
         for message in messages:
-            if message is None or (not ask and session.identity is begun):
+            if message is None or (not subscription.reaches_friends and session.identity is begun):
                 yield message
                 continue
             sight = self._rules.sight_of(session.identity, message.topic)
             if sight is Sight.EVERYTHING:
                 yield message
+            elif sight is Sight.TOLD and self._telling is not None and not self._telling.ready:
+                self._withhold(subscription)
+                yield None
             elif sight is Sight.TOLD:
                 told = _if_since(session.identity, self._as_told(message, retained=True))
                 yield told  # None is no more than a pause
             else:
                 yield None
+
+    def _withhold(self, subscription: Subscription) -> None:
+        self._withheld[subscription] = None
+        if len(self._withheld) > _WITHHELD_MAX:
+            del self._withheld[next(iter(self._withheld))]
+
+    def take_withheld(self) -> list[Subscription]:
+        """Subscriptions that got nothing of friends because nobody knew yet where these live.
+
+        None are taken as long as that is so.
+        """
+        if self._telling is None or not self._telling.ready:
+            return []
+        withheld, self._withheld = self._withheld, {}
+        return list(withheld)
 
     def keep_readable(self, session: Session, before: Identity) -> None:
         """Throw away what waits for a client, and may be read no more as it was meant."""

@@ -448,6 +448,11 @@ class MqttServer(Shell):
         self.router.rights_changed(users, self.time())
         self.wake()
 
+    def homes_changed(self) -> None:
+        """For Places: homes are known now, if they were not before."""
+        self.router.homes_known(self.time())
+        self.wake()
+
     def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:
         """Count somebody who was not let in, and record it if there are not too many."""
         self.counters["connects_refused"] += 1

@@ -246,6 +246,22 @@ class Router(Hub):
                 if session.connection is not None:
                     session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
 
+    def homes_known(self, now: float) -> None:
+        """Homes are known from now on: send what was withheld of friends until then."""
+        for subscription in self.rights.take_withheld():
+            session = subscription.session
+            if session.subscriptions.get(subscription.topic_filter) is not subscription:
+                continue
+            of_friends = tuple(
+                each
+                for each in subscription.granted_filters
+                if self.rules.reaches_friends(session.identity, (each,))
+            )
+            self._await(subscription, self._retained(of_friends))
+            if self.ask_retained is not None:
+                self.ask_retained(subscription, of_friends)
+            session.pump(now)
+
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""
         session.expiry_interval_s = 0  # nothing waits here for somebody who may not come back
@@ -543,7 +559,7 @@ class Router(Hub):
     def _await(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
         """Have retained messages sent, after those that wait already."""
         session = subscription.session
-        shown = self.rights.shown(messages, session, subscription.reaches_friends)
+        shown = self.rights.shown(messages, subscription)
         waiting = (session.backlog or {}).get(subscription.topic_filter)
         session.await_retained(subscription, shown if waiting is None else chain(waiting[1], shown))
 

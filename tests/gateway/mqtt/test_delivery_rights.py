@@ -43,14 +43,16 @@ def store(tmp_path: Path) -> Iterator[UserStore]:
 class Server:
     """A worker with real rights."""
 
-    def __init__(self, store: UserStore, log: Log, name: str) -> None:
+    def __init__(self, store: UserStore, log: Log, name: str, places: Places | None = None) -> None:
         rules = AccessRules()
         self.permissions = Permissions(store)
-        telling = Telling(FriendFilter(Places(None), b"secret"))
+        places = places or Places(None)
+        telling = Telling(FriendFilter(places, b"secret"))
         rights = DeliveryRights(rules, self.permissions, telling)
         self.worker = Worker(log, name, router=Router(Settings(), rules, 0.0, rights))
         self.router = self.worker.router
         self.permissions.subscribe(lambda users: self.router.rights_changed(users, 0.0))
+        places.on_change(lambda: self.router.homes_known(0.0))
 
     def client(self, user: str, name: str = "c") -> tuple[Wire, bytes]:
         """A client that stays known while it is away, and what it got at first."""
@@ -59,9 +61,15 @@ class Server:
         wire = Wire(self.router)
         return wire, wire.connect(name, identity, clean=False)
 
-    def publish(self, lat: float, topic: str = "owntracks/ada/phone", **members: Any) -> None:
+    def publish(
+        self,
+        lat: float,
+        topic: str = "owntracks/ada/phone",
+        retain: bool = False,
+        **members: Any,
+    ) -> None:
         fix = {"_type": "location", "lat": lat, "lon": 9.0, "tst": now_s(), **members}
-        self.router.publish(Message(topic, json.dumps(fix).encode(), 1, False), None, 0.0)
+        self.router.publish(Message(topic, json.dumps(fix).encode(), 1, retain), None, 0.0)
 
 
 def lats(data: bytes) -> list[float]:
@@ -179,3 +187,26 @@ def test_sessions_of_the_revoked_end_also_when_the_server_was_not_there(store: U
     store.revoke("bob")
     second = Server(store, log, "b")
     assert not second.router.sessions
+
+
+async def test_what_is_retained_of_friends_waits_until_it_is_known_where_they_live(
+    store: UserStore, tmp_path: Path
+) -> None:
+    places = Places(str(tmp_path / "places"))
+    server = Server(store, Log(), "a", places)
+    clock_s = int(time.time()) - 60
+    store.rights.befriend("ada", "bob", since=0)
+    for lat, owner in ((47.0, "ada"), (1.0, "bob")):
+        server.publish(lat, f"owntracks/{owner}/phone", retain=True, tst=clock_s)
+    bob, _ = server.client("bob")
+    gone, _ = server.client("bob", "gone")
+    assert lats(bob.subscribe("owntracks/+/+")) == [1.0]
+    gone.subscribe("owntracks/+/+")
+    server.router.unsubscribe(server.router.sessions["bob", "gone"], "owntracks/+/+")
+    gone.received()
+    await places.refresh()
+    # What was there for everybody is not sent again.
+    assert lats(bob.received()) == [47.0]
+    assert lats(gone.received()) == []
+    await places.refresh()
+    assert lats(bob.received()) == []
