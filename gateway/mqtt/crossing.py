@@ -11,11 +11,16 @@ from typing import Any, Final, Protocol
 
 from gateway.mqtt.interest import Changes, InterestTable
 from gateway.mqtt.neighbours import Crossing as Message
+from gateway.mqtt.router import ASK_AGAIN
 
 #: After the start, messages wait until workers that were there before have said what they want.
 _SETTLING_S: Final = 1.0
 _HELD_MAX: Final = 10_000
 _INTERESTS_A_FRAME: Final = 10_000
+#: Sessions whose worker is known here: what came last, until every worker has read it in the log.
+_OWNERS_MAX: Final = 50_000
+
+SessionKey = tuple[str, str]
 
 
 class Worker(Hashable, Protocol):
@@ -27,10 +32,13 @@ class Worker(Hashable, Protocol):
 class _Question:
     """Something that others are asked for the sake of one worker."""
 
-    def __init__(self, asker: Worker, number: int, asked: set[Worker]) -> None:
+    def __init__(
+        self, asker: Worker, number: int, asked: set[Worker], claimed: SessionKey | None = None
+    ) -> None:
         self.asker = asker
         self.number = number
         self.asked = asked
+        self.claimed = claimed
 
 
 class Crossing:
@@ -54,6 +62,8 @@ class Crossing:
         self._groups: dict[tuple[str, str], dict[Worker, int]] = {}
         self._questions: dict[int, _Question] = {}
         self._last_question = 0
+        self._owners: dict[SessionKey, Worker] = {}  # whoever has had its client longest is first
+        self._claimed: set[SessionKey] = set()  # sessions on their way from worker to worker
         self._held: list[tuple[Worker, list[Message]]] | None = []
         call_later(_SETTLING_S, self._settle)
 
@@ -71,7 +81,7 @@ class Crossing:
         del self._ids[worker]
         for number, question in list(self._questions.items()):
             if question.asker is worker:
-                del self._questions[number]
+                self._forget(number)
             elif worker in question.asked:
                 self._answered(worker, number, None)
 
@@ -159,18 +169,41 @@ class Crossing:
 
         Here it is decided who came last: `noted` has its place among the others' news.
         """
+        for user, client_id in keys:
+            self._owned((user, client_id), worker)
         for other in self._names:
             other.send(*(("noted",) if other is worker else ("came", keys)))
 
     # --- questions ------------------------------------------------------------------------------
 
-    def _claim(self, asker: Worker, number: int, owner: str, user: str, client_id: str) -> None:
-        """A client has come to another worker than the one that has its session."""
-        asked = {each for each, name in self._names.items() if name == owner and each is not asker}
-        if not asked:
+    def _claim(
+        self, asker: Worker, number: int, named: str | None, user: str, client_id: str
+    ) -> None:
+        """A client has come to a worker that does not have its session.
+
+        The asker names the worker that has it as far as the log has told; a client may have been
+        to another one since. One claim of a session is settled after the other.
+        """
+        key = (user, client_id)
+        if key in self._claimed:
+            asker.send("answer", number, ASK_AGAIN)
+            return
+        owner = self._owners.get(key)
+        if owner not in self._names:
+            owner = next((each for each, name in self._names.items() if name == named), None)
+        if owner is None or owner is asker:
+            self._owned(key, asker)
             asker.send("answer", number, None)
             return
-        self._ask(asker, number, asked, "claim", user, client_id)
+        self._claimed.add(key)
+        claimer = self._names.get(asker, "")
+        self._ask(asker, number, {owner}, "claim", user, client_id, claimer, claimed=key)
+
+    def _owned(self, key: SessionKey, worker: Worker) -> None:
+        self._owners.pop(key, None)
+        self._owners[key] = worker
+        if len(self._owners) > _OWNERS_MAX:
+            del self._owners[next(iter(self._owners))]
 
     def _known(self, asker: Worker, number: int, device: str, fix_id: str) -> None:
         """A client repeats a fix: has the log it, or is it on its way there from another worker?"""
@@ -186,11 +219,17 @@ class Crossing:
         asker.send("answer", number, (self._is_known(device, fix_id), newest))
 
     def _ask(
-        self, asker: Worker, number: int, asked: set[Worker], kind: str, *arguments: Any
+        self,
+        asker: Worker,
+        number: int,
+        asked: set[Worker],
+        kind: str,
+        *arguments: Any,
+        claimed: SessionKey | None = None,
     ) -> None:
         self._last_question += 1
         question = self._last_question
-        self._questions[question] = _Question(asker, number, set(asked))
+        self._questions[question] = _Question(asker, number, set(asked), claimed)
         for worker in asked:
             worker.send(kind, question, *arguments)
 
@@ -200,5 +239,12 @@ class Crossing:
             return
         question.asked.discard(worker)
         if answer or not question.asked:
-            del self._questions[number]
+            self._forget(number)
+            if question.claimed is not None and answer != ASK_AGAIN:
+                self._owned(question.claimed, question.asker)
             question.asker.send("answer", question.number, answer)
+
+    def _forget(self, number: int) -> None:
+        claimed = self._questions.pop(number).claimed
+        if claimed is not None:
+            self._claimed.discard(claimed)

@@ -59,6 +59,9 @@ class Record(Protocol):
 class Host(Protocol):
     """Whoever has the live sessions and retained messages: the router."""
 
+    def epoch_of(self, key: SessionKey) -> int:
+        """The epoch of a session that is live here, 0 where there is none."""
+
     def give_up(self, key: SessionKey) -> None:
         """Another worker has the session now."""
 
@@ -154,6 +157,10 @@ class Journal:
         session = self._decoder.decode(value)
         if session.worker == self.worker:
             return
+        # Sessions cross faster than the log tells of it: what it tells may be over.
+        live = 0 if self.host is None else self.host.epoch_of(key)
+        if session.epoch < max(live, self._epoch_of(key)):
+            return
         if session.ended:
             self._sessions.pop(key, None)
         else:
@@ -223,22 +230,50 @@ class Journal:
         worker = self._decoder.decode(value).worker
         return None if worker == self.worker else worker
 
+    def knows(self, key: SessionKey) -> bool:
+        """Whether there is a record of a session, of whichever worker."""
+        return key in self._sessions
+
+    def next_epoch(self, key: SessionKey) -> int:
+        """The epoch of a session from when this worker takes it."""
+        return max(self._wall_ms(), self._epoch_of(key) + 1)
+
+    def _epoch_of(self, key: SessionKey) -> int:
+        value = self._sessions.get(key)
+        return 0 if value is None else self._decoder.decode(value).epoch
+
     def claimed(self, key: SessionKey, value: bytes) -> None:
         """Another worker has handed over a session, with what waits for its client."""
         stored = self._decoder.decode(value)
         stored.worker = self.worker
+        stored.epoch = max(self._wall_ms(), stored.epoch + 1)
         self._remember(key, msgspec.json.encode(stored))
         # What waits would be too long for one record; only an orderly stop writes all of it.
         stored.waiting = []
         self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
-    def hand_over(self, key: SessionKey, session: Session | None) -> bytes | None:
-        """The record of a session for the worker that its client has come to now."""
+    def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
+        """The record of a session for the worker that its client has come to now.
+
+        From now on the session is known here as that worker's.
+        """
         if session is not None:
             self._changed.pop(session, None)
-            return msgspec.json.encode(self._stored_session(session, self._waiting(session)))
-        # Claimed before, by a client that went before it was connected.
-        return self._sessions.get(key) if self.owner_of(key) is None else None
+            if not self._is_kept(session):
+                return None
+            stored = self._stored_session(session, self._waiting(session))
+        else:
+            # Claimed before, by a client that went before it was connected.
+            value = self._sessions.get(key)
+            if value is None:
+                return None
+            stored = self._decoder.decode(value)
+            if stored.worker != self.worker:
+                return None
+        record = msgspec.json.encode(stored)
+        stored.worker, stored.waiting = claimer, []
+        self._remember(key, msgspec.json.encode(stored))
+        return record
 
     def stored_retained(self) -> Iterable[Message]:
         """The retained messages that were read before there was a host.
@@ -276,10 +311,12 @@ class Journal:
 
     def ended(self, key: SessionKey) -> None:
         """There is no such session any more."""
-        if self._sessions.pop(key, None) is None:
+        value = self._sessions.pop(key, None)
+        if value is None:
             return
         if self.shared:
-            last = StoredSession(self.worker, self._wall_ms(), 0, ended=True)
+            epoch = self._decoder.decode(value).epoch
+            last = StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
             self._append(_key(SESSION, *key), msgspec.json.encode(last))
         self._append(_key(SESSION, *key), None)
         self._end_parts(key)
@@ -377,6 +414,7 @@ class Journal:
             received=sorted(session.received or ()),
             waiting=waiting,
             next_packet_id=session.next_packet_id,
+            epoch=session.epoch,
         )
 
     def _waiting(self, session: Session) -> list[StoredDelivery]:

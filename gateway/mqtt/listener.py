@@ -116,8 +116,9 @@ class MqttServer(Shell):
         self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
-        #: Fetches the session of a client from the worker that has it; raises SessionBusy.
-        self.claim: Callable[[SessionKey], Awaitable[None]] | None = None
+        #: Fetches the session of a client from the worker that has it, given whether the client
+        #: wants a new one (Clean Start); raises SessionBusy.
+        self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
         self._log_lines = Allowance(_LOG_LINES_PER_S)
         self._refusals = refusals if refusals is not None else RefusalRecords()
         self._servers: list[asyncio.Server] = []
@@ -427,7 +428,7 @@ class MqttServer(Shell):
         """Whether the session of a client is here now; if not, the client is told to come again."""
         if self.claim is not None and packet.client_id:
             try:
-                await self.claim((identity.user, packet.client_id))
+                await self.claim((identity.user, packet.client_id), packet.clean_start)
             except SessionBusy:
                 connection.refuse(
                     ReasonCode.SERVER_BUSY, "the log has not answered the last connection yet"

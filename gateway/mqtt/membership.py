@@ -158,16 +158,22 @@ def join(
     def receipt_of(device: str, fix_id: str) -> Receipt | None:
         return submitter.receipt_of(fix_key(device, fix_id))
 
-    async def claim(key: SessionKey) -> None:
-        owner = journal.owner_of(key)
-        if owner is None or key in server.router.sessions:
+    async def claim(key: SessionKey, clean_start: bool) -> None:
+        router = server.router
+        # Of what nobody has to keep, it is enough to tell the others (Neighbours.connected).
+        if key in router.sessions or (clean_start and not journal.knows(key)):
             return
+        if key in router.claiming:
+            raise SessionBusy
+        router.claiming.add(key)
         try:
-            stored = await channel.request("claim", owner, *key)
+            stored = await channel.request("claim", journal.owner_of(key), *key)
         except AnswerLate as error:
             raise SessionBusy from error
         except RelayUnavailable:
             return
+        finally:
+            router.claiming.discard(key)
         if stored == ASK_AGAIN:
             raise SessionBusy
         if stored is not None:

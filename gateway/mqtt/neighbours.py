@@ -220,9 +220,10 @@ class Neighbours:
         elif kind == "came":
             self._gone_elsewhere(arguments[0])
         elif kind == "claim":
-            number, user, client_id = arguments
+            number, user, client_id, claimer = arguments
             self.router.hand_over(
                 (user, client_id),
+                claimer,
                 lambda record: self._channel.send("answered", number, record),
                 self._clock(),
             )

@@ -82,6 +82,8 @@ class Router(Hub):
         #: What each user has of what all share.
         self.accounts = UserAccounts(settings)
         self._journal: Journal | None = None
+        #: Sessions that other workers are asked for: they are nowhere until the answer is here.
+        self.claiming: set[tuple[str, str]] = set()
         #: What clients may read now.
         self.rights = rights or DeliveryRights(rules)
         #: Told what is subscribed to, and of each subscription that is to get what is retained
@@ -105,6 +107,7 @@ class Router(Hub):
                     journal.ended((user, client_id))
                     continue
                 session = self._begin(client_id, identity)
+                session.epoch = journal.next_epoch((user, client_id))
                 self._restore(session, stored, journal)
                 session.expiry_interval_s = stored.expiry_interval_s
                 age_s = 0.0 if stored.connected else journal.age_s(stored)
@@ -144,7 +147,9 @@ class Router(Hub):
             self.end(session)
             session = None
         stored = None
+        epoch = 0
         if session is None and self._journal is not None:
+            epoch = self._journal.next_epoch(key)
             stored = self._journal.take_stored(key)
             if stored is not None and (
                 packet.clean_start
@@ -156,6 +161,7 @@ class Router(Hub):
         present = session is not None or stored is not None
         if session is None:
             session = self._begin(packet.client_id, identity)
+            session.epoch = epoch
         self.identify(session, identity)
         if stored is not None and self._journal is not None:
             self._restore(session, stored, self._journal)
@@ -276,6 +282,11 @@ class Router(Hub):
         if self._journal is not None:
             self._journal.changed(session)
 
+    def epoch_of(self, key: tuple[str, str]) -> int:
+        """For the journal: the epoch of a session that is here, 0 where there is none."""
+        session = self.sessions.get(key)
+        return 0 if session is None else session.epoch
+
     def give_up(self, key: tuple[str, str]) -> None:
         """For the journal: another worker has the session of a client now."""
         session = self.sessions.get(key)
@@ -295,16 +306,24 @@ class Router(Hub):
         self._remove(session)
 
     def hand_over(
-        self, key: tuple[str, str], answer: Callable[[bytes | None], object], now: float
+        self,
+        key: tuple[str, str],
+        claimer: str,
+        answer: Callable[[bytes | None], object],
+        now: float,
     ) -> None:
-        """Give up a session to the worker that its client has come to.
+        """Give up a session to the worker that its client has come to, by name.
 
-        `answer` gets its record; None if it is not here; ASK_AGAIN while the log has not answered
-        what the client has published here, which must neither be lost nor stored twice.
+        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here, and
+        while the log has not answered what the client has published here, which must neither be
+        lost nor stored twice.
         """
         session = self.sessions.get(key)
+        if session is None and key in self.claiming:
+            answer(ASK_AGAIN)
+            return
         if session is None or not session.receiving or not session.expiry_interval_s:
-            answer(self._handed_over(key))
+            answer(self._handed_over(key, claimer))
             return
         if session.on_settled is not None:
             answer(ASK_AGAIN)
@@ -315,14 +334,14 @@ class Router(Hub):
         def settled(then: float) -> None:
             back = session.connection is not None or session.ended
             late = then > now + HAND_OVER_S
-            answer(ASK_AGAIN if back or late else self._handed_over(key))
+            answer(ASK_AGAIN if back or late else self._handed_over(key, claimer))
 
         session.on_settled = settled
 
-    def _handed_over(self, key: tuple[str, str]) -> bytes | None:
+    def _handed_over(self, key: tuple[str, str], claimer: str) -> bytes | None:
         if self._journal is None:
             return None
-        record = self._journal.hand_over(key, self.sessions.get(key))
+        record = self._journal.hand_over(key, self.sessions.get(key), claimer)
         self.give_up(key)
         return record
 

@@ -79,6 +79,7 @@ cdef class Session:
     cdef public object on_settled   # callable, or None
     cdef public int next_packet_id
     cdef public bint ended
+    cdef public long long epoch
 
     cpdef bint deliver(
         self, Message message, int qos, bint retain, list identifiers, double now

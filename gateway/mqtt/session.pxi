@@ -33,6 +33,8 @@ cdef class Session:
         self.on_settled = None
         self.next_packet_id = 1
         self.ended = False  # nobody will resume it
+        #: Fences what other workers have written of it: theirs of a lower epoch is older.
+        self.epoch = 0
 
     # --- to the client --------------------------------------------------------------------------
 

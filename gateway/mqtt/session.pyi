@@ -102,6 +102,7 @@ class Session:
     on_settled: Callable[[float], object] | None
     next_packet_id: int
     ended: bool
+    epoch: int
     def __init__(self, client_id: str, identity: Identity, settings: Settings) -> None: ...
     def deliver(
         self, message: Message, qos: int, retain: bool, identifiers: list[int] | None, now: float

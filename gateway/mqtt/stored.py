@@ -75,6 +75,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     next_packet_id: int = 1
     ended: bool = False
     parts: int = 0  # records with the rest of `waiting`
+    epoch: int = 0  # grows whenever a worker takes the session: a lower one is older
 
 
 class LastRecord(NamedTuple):

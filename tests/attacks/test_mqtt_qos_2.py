@@ -24,7 +24,7 @@ from tests.gateway.mqtt.in_memory import (
     eventually,
     split_packets,
 )
-from tests.gateway.mqtt.test_workers import connected, workers
+from tests.gateway.mqtt.test_workers import Worker, connected, workers
 from waylog.config import Endpoint
 
 COUNT = 30
@@ -198,4 +198,93 @@ async def test_a_client_that_comes_to_another_worker_meanwhile_doubles_nothing()
         assert not second.log.appended and not third.log.appended
         await subscriber.close()
         assert subscriber.messages.empty()
+        again.writer.close()
+
+
+def is_owned(asked: Worker, owner: Worker) -> bool:
+    """Whether one worker has heard that the sensor's session is at another one."""
+    return bool(asked.journal.owner_of(("ada", "sensor")) == owner.journal.worker)
+
+
+async def arrived(port: int) -> RawClient:
+    """Connect, again and again while the server says that it is busy; the session is there."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            client = await RawClient.connect(port)
+            present, code = client.of(PacketType.CONNACK)[-1][:2]
+            if not code:
+                assert present
+                return client
+            client.writer.close()
+            await asyncio.sleep(0.01)
+
+
+@pytest.mark.parametrize("ending", ["cut", "closed", "left open"])
+@pytest.mark.parametrize("heard", [True, False])
+async def test_a_client_that_moves_faster_than_the_log_tells_of_it_doubles_nothing(
+    ending: str, heard: bool
+) -> None:
+    async with workers(3, log_lag_s=0.2) as running:
+        first, second, third = running
+        subscriber = await connected(third, "subscriber")
+        await subscriber.subscribe(NOTE, 2)
+        await eventually(lambda: len(first.server.router.elsewhere) == 1)
+        await eventually(lambda: len(second.server.router.elsewhere) == 1)
+        sensor = await RawClient.connect(first.port)
+        sensor.writer.close()
+        for each in (second, third):
+            await eventually(partial(is_owned, each, first))
+        left = []
+        before = sum(each.server.counters["publishes"] for each in running)
+        for turn, worker in enumerate([second, third, first, second, first, third, second]):
+            sensor = await arrived(worker.port)
+            sensor.publish(NOTE, 1, 1, dup=turn > 0, version=4)
+            left.append(sensor)
+            if heard:
+                await sensor.read_until(partial(sensor.of, PacketType.PUBREC))
+            elif not turn:
+                await eventually(lambda: second.server.counters["publishes"] > before)
+            if ending == "cut":
+                await sensor.cut()
+            elif ending == "closed":
+                sensor.writer.close()
+        sensor = await arrived(third.port)
+        sensor.publish(NOTE, 1, 1, dup=True, version=4)
+        await sensor.read_until(lambda: bool(sensor.of(PacketType.PUBREC)))
+        # What the log tells late of workers before ends nothing here.
+        for each in (first, second):
+            await eventually(partial(is_owned, each, third))
+        sensor.writer.write(encode_acknowledgement(PacketType.PUBREL, 4, 1))
+        await sensor.read_until(lambda: bool(sensor.of(PacketType.PUBCOMP)))
+        sensor.publish(NOTE, 2, 1, dup=False, version=4)
+        await sensor.read_until(lambda: len(sensor.of(PacketType.PUBREC)) == 2)
+        received = [(await subscriber.message()).payload[-3:-1] for _ in "12"]
+        assert received == [b"01", b"02"]
+        assert subscriber.messages.empty()
+        for each in (*left, sensor):
+            each.writer.close()
+        await subscriber.close()
+
+
+async def test_a_session_on_its_way_to_one_worker_is_not_lost_to_another() -> None:
+    async with workers(3, log_lag_s=0.2) as running:
+        first, second, third = running
+        sensor = await RawClient.connect(first.port)
+        for each in (second, third):
+            await eventually(partial(is_owned, each, first))
+        sensor.publish(POSITION, 1, 1, dup=False, version=4)
+        await eventually(lambda: len(first.log.appended) == 1)
+        await sensor.cut()
+        coming = asyncio.create_task(RawClient.connect(second.port))
+        await eventually(lambda: ("ada", "sensor") in second.server.router.claiming)
+        # Two workers must not have it: this one says that it is busy (3 in MQTT 3).
+        refused = await RawClient.connect(third.port)
+        assert refused.of(PacketType.CONNACK) == [b"\0\3"]
+        refused.writer.close()
+        first.log.acknowledge()
+        await (await coming).cut()
+        again = await arrived(third.port)
+        again.publish(POSITION, 1, 1, dup=True, version=4)
+        await again.read_until(lambda: bool(again.of(PacketType.PUBREC)))
+        assert not second.log.appended and not third.log.appended
         again.writer.close()

@@ -59,9 +59,9 @@ class Worker:
 
 @contextlib.asynccontextmanager
 async def workers(
-    count: int, known: set[tuple[str, str]] | None = None
+    count: int, known: set[tuple[str, str]] | None = None, log_lag_s: float = 0.0
 ) -> AsyncIterator[list[Any]]:
-    """So many, of which the first is where they meet."""
+    """So many, of which the first is where they meet; what one writes the others read later."""
     loop = asyncio.get_running_loop()
     crossing = Crossing(
         lambda _, callback: loop.call_soon(callback), lambda *named: named in (known or set())
@@ -71,7 +71,7 @@ async def workers(
     def append(key: bytes, value: bytes | None) -> None:
         # As the log does it: everybody reads everything, the writer too.
         for journal in journals:
-            loop.call_soon(journal.on_records, [StoredRecord(key, value)])
+            loop.call_later(log_lag_s, journal.on_records, [StoredRecord(key, value)])
 
     running = []
     for number in range(count):
