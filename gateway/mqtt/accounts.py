@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
+from gateway.addresses import party_of
 from gateway.mqtt.packets import Will
 from gateway.mqtt.session import Account, Pool, Session
 from gateway.mqtt.settings import Settings
@@ -58,6 +59,15 @@ class UserAccounts:
             times * settings.connections_max,
             each(settings.connections_per_user_max, settings.connections_max),
         )
+        #: By user, or by address as long as nobody knows whose it is (`party_of_connection`).
+        self.incomplete = Shares(
+            times * settings.incomplete_bytes_max,
+            each(settings.incomplete_bytes_per_user_max, settings.incomplete_bytes_max),
+        )
+        self.unread = Shares(
+            times * settings.unread_bytes_max,
+            each(settings.unread_bytes_per_user_max, settings.unread_bytes_max),
+        )
         self._users: dict[str, UserAccount] = {}
         self.offline_max = each(
             settings.offline_sessions_per_user_max, settings.offline_sessions_max
@@ -106,6 +116,11 @@ class UserAccounts:
     def held_bytes(self) -> int:
         """Of messages that wait for clients, over all users."""
         return self._held.used
+
+
+def party_of_connection(user: str | None, address: str) -> str:
+    """Whose share a connection's bytes are in. No name of a user has a space."""
+    return f"address {party_of(address)}" if user is None else user
 
 
 def subscription_bytes(topic_filter: str) -> int:

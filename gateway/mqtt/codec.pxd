@@ -37,6 +37,7 @@ cdef class Decoder:
     cdef str _topic             # of the last PUBLISH: devices repeat themselves
     cdef bint _failed
 
+    cdef Py_ssize_t left(self)
     cpdef receive_data(self, bytes data)
     cpdef next_packet(self)
     cdef object _parse(self, uint8_t first, Reader* body)

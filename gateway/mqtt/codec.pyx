@@ -165,6 +165,9 @@ cdef class Decoder:
     @property
     def buffered_bytes(self):
         """How much was received and not yet returned as packets."""
+        return self.left()
+
+    cdef Py_ssize_t left(self):
         if self._data is not None:
             return len(self._data) - self._position
         if self._partial is not None:

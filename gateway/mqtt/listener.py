@@ -219,6 +219,17 @@ class MqttServer(Shell):
         protocol.connection.refuse(ReasonCode.QUOTA_EXCEEDED, text)
         self.wake()
 
+    def beyond_share(self, protocol: MqttProtocol, what: str, text: str) -> None:
+        """Cut a client whose user, or address, has too much of what all share."""
+        self.counters[f"{what}_beyond_share"] += 1
+        connection = protocol.connection
+        connection.abort = what == "unread"
+        if connection.state == CONNECTED:
+            connection.close(ReasonCode.QUOTA_EXCEEDED, text)
+        else:
+            connection.refuse(ReasonCode.QUOTA_EXCEEDED, text)
+        self.wake()
+
     def may_connect(self, address: str) -> bool:
         """Count a connection of an address; False (and not counted) when it has too many."""
         return self.addresses.may_ask(address) and self.addresses.connect(address)

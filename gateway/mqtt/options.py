@@ -194,6 +194,10 @@ def within_machine(settings: Settings) -> Settings:
         subscription_bytes_max=part(
             min(settings.subscription_bytes_max, memory // _PART_OF_MEMORY)
         ),
+        incomplete_bytes_max=part(settings.incomplete_bytes_max),
+        incomplete_bytes_per_user_max=part(settings.incomplete_bytes_per_user_max),
+        unread_bytes_max=part(settings.unread_bytes_max),
+        unread_bytes_per_user_max=part(settings.unread_bytes_per_user_max),
         connections_per_user_max=part(settings.connections_per_user_max),
         offline_sessions_per_user_max=part(settings.offline_sessions_per_user_max),
         held_bytes_per_user_max=part(settings.held_bytes_per_user_max),

@@ -64,6 +64,12 @@ class Settings:
     held_bytes_per_user_max: int = 20 * 1024 * 1024
     #: Publishes that wait for the log, before no more are read from the user's clients.
     publish_bytes_in_flight_per_user_max: int = 8 * 1024 * 1024
+    #: Packets that have not come whole, beyond 4 KiB of each; by address before it is known whose.
+    incomplete_bytes_max: int = 64 * 1024 * 1024
+    incomplete_bytes_per_user_max: int = 16 * 1024 * 1024
+    #: Bytes written for clients that take no more.
+    unread_bytes_max: int = 64 * 1024 * 1024
+    unread_bytes_per_user_max: int = 16 * 1024 * 1024
     #: Topic filters with what is kept for each; 1.6 kB for one of four levels with a wildcard.
     subscription_bytes_max: int = 256 * 1024 * 1024
     subscription_bytes_per_user_max: int = 16 * 1024 * 1024

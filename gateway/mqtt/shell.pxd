@@ -46,6 +46,13 @@ cdef class MqttProtocol:
     cdef public object transport
     cdef public str address     # of the client; None: that of the transport
     cdef public bint counted    # among the connections of its address
+    cdef Py_ssize_t _incomplete # bytes of a packet that is not whole, of the share of
+    cdef str _incomplete_of     # this user or address
+    cdef Py_ssize_t _unread     # bytes written that the client does not take, of the share of
+    cdef str _unread_of
 
     cpdef process(self, double now)
     cdef int _adapt_reading(self) except -1
+    cdef int _count_incomplete(self, Py_ssize_t left) except -1
+    cdef int _count_unread(self, Py_ssize_t size) except -1
+    cdef str _party(self)

@@ -14,11 +14,13 @@ from gateway.mqtt.codec cimport Publish
 from gateway.mqtt.fixes cimport FORM_POSITION, TopicRoute, wall_clock_ms
 from gateway.mqtt.session cimport (
     STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Account, Hub, Link,
+    Session,
 )
 from gateway.receipts cimport FixAppender, Receipt
 
 from gateway.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
+from gateway.mqtt.accounts import party_of_connection
 from gateway.mqtt.packets import ReasonCode
 from waylog.interceptors import RECORDS_PER_S, count_calls
 
@@ -26,6 +28,7 @@ cdef enum:
     WRITE_BUFFER_BYTES = 64 * 1024
     STEPS_A_TURN = 256   # of what waits for clients, for all of them together
     PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
+    UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most come whole
     HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
 
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
@@ -48,7 +51,7 @@ cdef class Shell:
     """The base of `gateway.mqtt.listener.MqttServer`, which authenticates, refuses and stops.
 
     It has `authenticate(connection, packet)`, `perform()` for the wills of a turn, `end(protocol)`,
-    and `opened`, `closed` for protocols.
+    and `opened`, `closed` and `beyond_share` for protocols.
     """
 
     def __init__(self, Hub router, ingest, loop):
@@ -273,14 +276,22 @@ cdef class MqttProtocol:
 
     def data_received(self, bytes data):
         cdef double now = self.server.time()
-        (<Link> self.connection).receive_data(data, now)
+        cdef Link connection = self.connection
+        cdef Py_ssize_t left
+        connection.receive_data(data, now)
         self.process(now)
+        # What is not read from now on is whole, or waits for its turn.
+        left = 0 if connection.unread else connection._decoder.left()
+        if left > UNCOUNTED_BYTES or self._incomplete:
+            self._count_incomplete(left)
 
     def eof_received(self):
         return None
 
     def connection_lost(self, exc):
         self.transport = None
+        self._count_incomplete(0)
+        self._count_unread(0)
         self.server.give_up_held(self.connection)
         self.connection.lost(self.server.time())
         (<Link> self.connection).owner = None  # no cycle that only the collector could end
@@ -289,9 +300,11 @@ cdef class MqttProtocol:
     def pause_writing(self):
         self.connection.pause_writing(self.server.time())
         self._adapt_reading()
+        self._count_unread(self.transport.get_write_buffer_size())
 
     def resume_writing(self):
         cdef double now = self.server.time()
+        self._count_unread(0)
         self.connection.resume_writing(now)
         self.process(now)
 
@@ -356,6 +369,42 @@ cdef class MqttProtocol:
             self.transport.pause_reading()
         else:
             self.transport.resume_reading()
+        return 0
+
+    cdef str _party(self):
+        cdef Session session = (<Link> self.connection).session
+        return party_of_connection(
+            None if session is None else session.identity.user, self.address or ""
+        )
+
+    cdef int _count_incomplete(self, Py_ssize_t left) except -1:
+        """Have the client's user, or its address, hold so much of a packet that is not whole."""
+        shares = self.server.router.accounts.incomplete
+        if self._incomplete:
+            shares.give_back(self._incomplete_of, self._incomplete)
+            self._incomplete = 0
+        if left <= UNCOUNTED_BYTES or (<Link> self.connection).state == STATE_CLOSED:
+            return 0
+        self._incomplete_of = self._party()
+        if shares.take(self._incomplete_of, left):
+            self._incomplete = left
+        else:
+            self.server.beyond_share(self, "incomplete", "too much of yours has not come whole")
+        return 0
+
+    cdef int _count_unread(self, Py_ssize_t size) except -1:
+        """Have the client's user hold so much that was written and not taken."""
+        shares = self.server.router.accounts.unread
+        if self._unread:
+            shares.give_back(self._unread_of, self._unread)
+            self._unread = 0
+        if not size:
+            return 0
+        self._unread_of = self._party()
+        if shares.take(self._unread_of, size):
+            self._unread = size
+        else:
+            self.server.beyond_share(self, "unread", "too much was written that you do not read")
         return 0
 
     def peer(self):

@@ -194,6 +194,92 @@ async def test_what_one_user_has_under_way_to_the_log_stops_reading_only_that_us
         await other.close()
 
 
+async def test_packets_that_never_come_whole_are_cut_beyond_the_share_of_their_user() -> None:
+    settings = Settings(incomplete_bytes_per_user_max=250_000)
+    async with Platform().listening(settings) as platform:
+        port = platform.server.endpoint.port
+        large = encode_publish(4, "devices/ada/phone/x", bytes(200_000), 1, False, False, 1)
+        counters, shares = platform.server.counters, platform.server.router.accounts.incomplete
+        halves = []
+        for number in range(5):
+            half = await RawClient.connect(port, f"e{number}")  # as user ada of RawClient
+            half.writer.write(large[:100_000])
+            await half.writer.drain()
+            halves.append(half)
+            expected = min(number + 1, 2)
+            await eventually(
+                lambda n=number, e=expected: (  # type: ignore[misc]
+                    shares.held_by("ada") == e * 100_000
+                    and counters["incomplete_beyond_share"] == max(0, n - 1)
+                )
+            )
+        # Whose packets come whole goes on, and gives back.
+        bob = PahoClient(port, "other")
+        await bob.connect("bob")
+        bob.client.publish("devices/bob/phone/x", bytes(200_000), 1)
+        await bob.published.get()
+        await eventually(lambda: shares.held_by("bob") == 0)
+        halves[1].writer.close()
+        await eventually(lambda: shares.held_by("ada") == 100_000)
+        halves[0].writer.write(large[100_000:])
+        await halves[0].read_until(lambda: bool(halves[0].of(PacketType.PUBACK)))
+        for each in halves:
+            each.writer.close()
+        await eventually(lambda: shares.used == 0)
+        await bob.close()
+
+
+async def test_strangers_that_send_half_a_connect_have_the_share_of_their_address() -> None:
+    settings = Settings(incomplete_bytes_per_user_max=50_000)
+    async with Platform().listening(settings) as platform:
+        port = platform.server.endpoint.port
+        head = b"\x10\xb0\xea\x01\0\4MQTT\4\x84\0\0"
+        sockets = []
+        for _ in range(4):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(head + b"\x75\x30" + b"x" * 20_000)
+            sockets.append((reader, writer))
+        counters, shares = platform.server.counters, platform.server.router.accounts.incomplete
+        await eventually(lambda: counters["incomplete_beyond_share"] == 2)
+        assert 40_000 <= shares.used <= 50_000
+        bob = PahoClient(port, "other")
+        assert (await bob.connect("bob"))[0].value == 0
+        for _, writer in sockets:
+            writer.close()
+        await eventually(lambda: shares.used == 0)
+        await bob.close()
+
+
+async def test_clients_that_read_nothing_are_cut_beyond_the_share_of_their_user() -> None:
+    settings = Settings(unread_bytes_per_user_max=300_000)
+    async with Platform().listening(settings) as platform:
+        port = platform.server.endpoint.port
+        bob = PahoClient(port, "other")
+        await bob.connect("bob")
+        await bob.subscribe("devices/bob/#")
+        stalled = []
+        for number in range(8):
+            each = await RawClient.connect(port, f"e{number}")
+            each.writer.write(b"\x82\x12\0\1\0\x0ddevices/ada/#\0")
+            stalled.append(each)
+        await eventually(lambda: platform.server.gauge("connections") == 9)
+        counters, shares = platform.server.counters, platform.server.router.accounts.unread
+        sender = await RawClient.connect(port, "sender")
+        flood = encode_publish(4, "devices/ada/x", bytes(60_000), 0, False, False, 0)
+        async with asyncio.timeout(60):
+            while not counters["unread_beyond_share"]:
+                sender.writer.write(flood)
+                await sender.writer.drain()
+                await asyncio.sleep(0)
+        assert 0 < shares.held_by("ada") <= 300_000
+        bob.client.publish("devices/bob/x", b"hello", 1)
+        assert (await bob.message()).payload == b"hello"
+        for each in (*stalled, sender):
+            each.writer.transport.abort()
+        await eventually(lambda: shares.used == 0)
+        await bob.close()
+
+
 def test_aliases_do_not_hold_a_megabyte_of_topics() -> None:
     wire = Wire(new_router())
     wire.connect("e", EVE, version=5)
