@@ -72,6 +72,15 @@ class ChildProcess:
         with contextlib.suppress(ProcessLookupError):
             self._popen.terminate()
 
+    def resume(self) -> None:
+        """Have it, and what it has started itself, go on where somebody has stopped it (SIGCONT).
+
+        A process that is stopped does not hear that it is to end, and whoever waits for its answer
+        does not get one.
+        """
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.pid, signal.SIGCONT)
+
     def kill_group(self) -> None:
         """End it, and what it has started itself (SIGKILL)."""
         with contextlib.suppress(ProcessLookupError):

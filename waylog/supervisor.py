@@ -189,6 +189,11 @@ class _Process:
                     # It hangs in the kernel; the others have to be stopped all the same.
                     logger.error("%s, process %d, cannot be killed", self.spec.name, child.pid)
 
+    def resume(self) -> None:
+        """Have it go on where somebody has stopped it."""
+        if self._child is not None and not self._child.has_ended:
+            self._child.resume()
+
     def close(self) -> None:
         """Give back the socket and the log file."""
         asyncio.get_running_loop().remove_reader(self._notify)
@@ -374,6 +379,9 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop all processes, the newest first, whatever happens to one of them."""
+        for process in self._processes.values():
+            # Before any is stopped: they wait for the answers of those that are older.
+            process.resume()
         for name in reversed(self._processes):
             try:
                 await self._stop(name)

@@ -378,3 +378,40 @@ async def test_a_full_disk_is_named_once_and_ends_no_supervision(
         await supervisor.stop()
         shutil.rmtree(disk.folder / "logs")
     assert "Traceback" not in caplog.text + capfd.readouterr().err
+
+
+async def test_a_frozen_process_ends_in_order_and_no_other_waits_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    server = """
+        import pathlib, signal, sys
+        from waylog.notify import notify_ready
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended in order", flush=True)))
+        notify_ready()
+        signal.pause()
+    """
+    client = """
+        import pathlib, signal, time
+        from waylog.notify import notify_ready
+        def end(*_):
+            state = pathlib.Path("/proc/SERVER/stat")
+            deadline = time.monotonic() + 5
+            while state.read_text().split()[2] == "T" and time.monotonic() < deadline:
+                time.sleep(0.01)
+            print("the server is", state.read_text().split()[2], flush=True)
+            raise SystemExit
+        signal.signal(signal.SIGTERM, end)
+        notify_ready()
+        signal.pause()
+    """
+    supervisor.start(spec("server", server))
+    await supervisor.wait_ready("server")
+    pid = state(tmp_path, "server")["pid"]
+    supervisor.start(spec("client", client.replace("SERVER", str(pid))))
+    await supervisor.wait_ready("client")
+    os.kill(pid, signal.SIGSTOP)
+    await supervisor.stop()
+    assert "the server is T" not in (tmp_path / "logs" / "client.log").read_text()
+    assert "ended in order" in (tmp_path / "logs" / "server.log").read_text()
+    assert not caplog.messages
