@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Any, Final
 
 import msgspec
 
+from gateway.answering_process import AnsweringProcess
 from gateway.home_blur import Circle
 from gateway.pools import ShareExceeded, Turns
 
@@ -27,8 +26,7 @@ POINTS_MAX: Final = 250_000
 ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
-_IDLE_S: Final = 60.0
-_END_S: Final = 5.0
+_WRITTEN_AT_ONCE: Final = 64 * 1024
 #: Questions that wait for those before them; more are refused.
 _WAITING_MAX: Final = 256
 #: Those of one user.
@@ -77,11 +75,9 @@ class Archive:
 
     def __init__(self, history: str | None, places: str | None) -> None:
         self._urls = (history or "", places or "")
-        self._process: asyncio.subprocess.Process | None = None
+        self._process = AnsweringProcess("gateway.archive_process", *self._urls)
         self._turns = Turns(1, 1, _WAITING_EACH_MAX)
         self._waiting = 0
-        self._ending: asyncio.TimerHandle | None = None
-        self._ended: set[asyncio.Task[None]] = set()
 
     async def track(
         self,
@@ -130,11 +126,7 @@ class Archive:
 
     async def close(self) -> None:
         """End the process, if there is one."""
-        if self._ending is not None:
-            self._ending.cancel()
-        await self._end()
-        if self._ended:
-            await asyncio.wait(self._ended)
+        await self._process.close()
 
     async def _ask(self, question: Question, party: str, more: bytes = b"") -> bytes:
         if self._waiting >= _WAITING_MAX:
@@ -142,21 +134,16 @@ class Archive:
         self._waiting += 1
         try:
             async with self._turns.turn(party):
-                if self._ending is not None:
-                    self._ending.cancel()
                 try:
                     async with asyncio.timeout(_ANSWER_S):
                         return await self._exchange(question, more)
                 except BaseException as error:
                     if not isinstance(error, ArchiveRefused):
                         # Its answer may still come: the next question must not get that one.
-                        await self._end()
+                        await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
                         raise ArchiveUnavailable("the archive does not answer") from error
                     raise
-                finally:
-                    loop = asyncio.get_running_loop()
-                    self._ending = loop.call_later(_IDLE_S, self._end_idle)
         except ShareExceeded:
             raise ArchiveUnavailable(
                 "too many questions of yours to the archive wait already"
@@ -165,50 +152,19 @@ class Archive:
             self._waiting -= 1
 
     async def _exchange(self, question: Question, more: bytes) -> bytes:
-        process = await self._running()
-        assert process.stdin is not None and process.stdout is not None
-        process.stdin.write(msgspec.json.encode(question) + b"\n" + more)
-        await process.stdin.drain()
-        head = _head.decode(await process.stdout.readuntil(b"\n"))
-        if head.refused:
-            raise ArchiveRefused(head.error)
-        if head.error:
-            raise ArchiveUnavailable(head.error)
-        return await process.stdout.readexactly(head.bytes)
-
-    async def _running(self) -> asyncio.subprocess.Process:
-        if self._process is None or self._process.returncode is not None:
-            pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gateway.archive_process", *self._urls),
-                stdin=pipe,
-                stdout=pipe,
-            )
-        return self._process
-
-    def _end_idle(self) -> None:
-        task = asyncio.ensure_future(self._end_unless_asked())
-        self._ended.add(task)
-        task.add_done_callback(self._ended.discard)
-
-    async def _end_unless_asked(self) -> None:
-        if not self._waiting:
-            await self._end()
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        if process is None:
-            return
-        assert process.stdin is not None
-        # It ends when nobody can ask any more.
-        process.stdin.close()
-        try:
-            async with asyncio.timeout(_END_S):
-                await process.communicate()
-        except TimeoutError:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        async with self._process.asked() as (questions, answers):
+            questions.write(msgspec.json.encode(question) + b"\n")
+            view = memoryview(more)
+            for start in range(0, len(more), _WRITTEN_AT_ONCE):
+                questions.write(view[start : start + _WRITTEN_AT_ONCE])
+                await questions.drain()
+            await questions.drain()
+            head = _head.decode(await answers.readuntil(b"\n"))
+            if head.refused:
+                raise ArchiveRefused(head.error)
+            if head.error:
+                raise ArchiveUnavailable(head.error)
+            return await answers.readexactly(head.bytes)
 
 
 def _tuple(circles: Sequence[Circle] | None) -> tuple[Circle, ...] | None:

@@ -27,6 +27,7 @@ from gateway.mqtt.options import within_machine
 from gateway.mqtt.requests import RelayUnavailable
 from gateway.mqtt.session import Message
 from gateway.mqtt.topics import Subscription
+from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.places import START_S, Places
 from gateway.process import GatewaySettings
@@ -119,6 +120,8 @@ async def _start(
     )
     erasures.subscribe(submitter.on_erasures)
     await asyncio.wait({looking}, timeout=START_S)
+    parsing = Parsing()
+    stack.push_async_callback(parsing.close)
     server = await start_mqtt(
         settings.mqtt,
         submitter=submitter,
@@ -136,6 +139,7 @@ async def _start(
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         permissions=permissions,
         telling=Telling(friend_filter),
+        parsing=parsing,
         reuse_port=settings.share_ports,
     )
     places.on_change(server.homes_changed)

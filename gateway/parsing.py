@@ -8,12 +8,12 @@ The process starts with the first large body and ends when none came for a while
 from __future__ import annotations
 
 import asyncio
-import sys
-from contextlib import suppress
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from gateway.answering_process import AnsweringProcess
 from gateway.formats import Context, Parsed
 from gateway.pools import ShareExceeded, Turns
 
@@ -25,30 +25,37 @@ PIECE, END, FAILED = b"P", b"E", b"F"
 SIZE_BYTES: Final = 4
 
 _ANSWER_S: Final = 30.0
-_IDLE_S: Final = 60.0
-_END_S: Final = 5.0
 #: Bodies of one user that wait for their turn.
 _WAITING_EACH: Final = 8
-_WRITTEN_AT_ONCE: Final = 256 * 1024
+_WRITTEN_AT_ONCE: Final = 64 * 1024
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parsed).decode
 
 
 class Question(msgspec.Struct, array_like=True):
-    """What the process is asked: how to read a body, and what else is known of it."""
+    """What the process is asked: how to read the body that follows, and what is known of it."""
 
     format: str
     context: Context
-    body: bytes
+    body_bytes: int
 
 
 class ParsingUnavailable(Exception):
     """The body cannot be read now; the text says why."""
 
 
+class ParsingBusy(ParsingUnavailable):
+    """Too many bodies of one user wait already: the same may come again."""
+
+
 class ParsingFailed(Exception):
     """The parser has failed; the text says how."""
+
+
+def over_mqtt(source: str) -> str:
+    """The name of a format as MQTT topics have it, where nobody else's is expected."""
+    return f"mqtt {source}"
 
 
 class Parsing:
@@ -56,101 +63,67 @@ class Parsing:
 
     def __init__(self) -> None:
         self._turns = Turns(1, 1, _WAITING_EACH)
-        self._process: asyncio.subprocess.Process | None = None
-        self._ending: asyncio.TimerHandle | None = None
-        self._ended: set[asyncio.Task[None]] = set()
+        self._process = AnsweringProcess("gateway.parsing_process")
 
     async def parse(self, format_name: str, body: bytes, context: Context, party: str) -> Parsed:
         """What `gateway.paths` reads by this name. `party` is the user whose turn it is.
 
-        Raises ParsingUnavailable, ParsingFailed.
+        Raises ParsingBusy, ParsingUnavailable, ParsingFailed.
         """
+        parsed: Parsed | None = None
+
+        def take(piece: memoryview) -> None:
+            nonlocal parsed
+            decoded = _decode(piece)
+            if parsed is None:
+                parsed = decoded
+            else:
+                for name in LISTS:
+                    getattr(parsed, name).extend(getattr(decoded, name))
+
+        question = Question(format_name, context, len(body))
         try:
             async with self._turns.turn(party):
-                if self._ending is not None:
-                    self._ending.cancel()
                 try:
                     async with asyncio.timeout(_ANSWER_S):
-                        return await self._exchange(Question(format_name, context, body))
+                        await self._exchange(question, body, take)
                 except BaseException as error:
                     if not isinstance(error, ParsingFailed):
                         # Its answer may still come: the next question must not get that one.
-                        await self._end()
+                        await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
                         raise ParsingUnavailable("what reads large bodies has failed") from error
                     raise
-                finally:
-                    loop = asyncio.get_running_loop()
-                    self._ending = loop.call_later(_IDLE_S, self._end_idle)
         except ShareExceeded:
-            raise ParsingUnavailable("too many large bodies of yours wait to be read") from None
+            raise ParsingBusy("too many large bodies of yours wait to be read") from None
+        assert parsed is not None
+        return parsed
 
     async def close(self) -> None:
         """End the process, if there is one."""
-        if self._ending is not None:
-            self._ending.cancel()
-        await self._end()
-        if self._ended:
-            await asyncio.wait(self._ended)
+        await self._process.close()
 
-    async def _exchange(self, question: Question) -> Parsed:
-        process = await self._running()
-        assert process.stdin is not None and process.stdout is not None
-        asked = _encode(question)
-        process.stdin.write(len(asked).to_bytes(SIZE_BYTES, "big"))
-        for start in range(0, len(asked), _WRITTEN_AT_ONCE):
-            process.stdin.write(asked[start : start + _WRITTEN_AT_ONCE])
-            await process.stdin.drain()
-        parsed: Parsed | None = None
-        while True:
-            size = int.from_bytes(await process.stdout.readexactly(SIZE_BYTES), "big")
-            frame = await process.stdout.readexactly(size)
-            if frame[:1] == FAILED:
-                raise ParsingFailed(frame[1:].decode())
-            if frame[:1] == END:
-                assert parsed is not None
-                return parsed
-            piece = _decode(memoryview(frame)[1:])
-            if parsed is None:
-                parsed = piece
-            else:
-                for name in LISTS:
-                    getattr(parsed, name).extend(getattr(piece, name))
-            # The next piece may be here already.
-            await asyncio.sleep(0)
-
-    async def _running(self) -> asyncio.subprocess.Process:
-        if self._process is None or self._process.returncode is not None:
-            pipe = asyncio.subprocess.PIPE
-            self._process = await asyncio.create_subprocess_exec(
-                *(sys.executable, "-m", "gateway.parsing_process"), stdin=pipe, stdout=pipe
-            )
-        return self._process
-
-    def _end_idle(self) -> None:
-        process, self._process = self._process, None
-        task = asyncio.ensure_future(_ended(process))
-        self._ended.add(task)
-        task.add_done_callback(self._ended.discard)
-
-    async def _end(self) -> None:
-        process, self._process = self._process, None
-        await _ended(process)
-
-
-async def _ended(process: asyncio.subprocess.Process | None) -> None:
-    if process is None:
-        return
-    assert process.stdin is not None
-    # It ends when nobody can ask any more.
-    process.stdin.close()
-    try:
-        async with asyncio.timeout(_END_S):
-            await process.communicate()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        await process.wait()
+    async def _exchange(
+        self, question: Question, body: bytes, take: Callable[[memoryview], None]
+    ) -> None:
+        async with self._process.asked() as (questions, answers):
+            asked = _encode(question)
+            questions.write(len(asked).to_bytes(SIZE_BYTES, "big") + asked)
+            # As it is: to encode eight MiB would copy them, which takes long enough to be noticed.
+            view = memoryview(body)
+            for start in range(0, len(body), _WRITTEN_AT_ONCE):
+                questions.write(view[start : start + _WRITTEN_AT_ONCE])
+                await questions.drain()
+            while True:
+                size = int.from_bytes(await answers.readexactly(SIZE_BYTES), "big")
+                frame = await answers.readexactly(size)
+                if frame[:1] == FAILED:
+                    raise ParsingFailed(frame[1:].decode())
+                if frame[:1] == END:
+                    return
+                take(memoryview(frame)[1:])
+                # The next piece may be here already.
+                await asyncio.sleep(0)
 
 
 #: The members of Parsed that come in pieces; all others are the same in each.

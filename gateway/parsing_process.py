@@ -1,7 +1,7 @@
 """`python -m gateway.parsing_process`: reads bodies of devices, for gateway.parsing.
 
-A question on standard input is a length of four bytes and MessagePack (Question); the answer is
-frames of a length, a letter and, of a piece, MessagePack (Parsed). Ends with its input.
+A question on standard input is a length of four bytes and MessagePack (Question) and the body; the
+answer is frames of a length, a letter and, of a piece, MessagePack (Parsed). Ends with its input.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from typing import Final
 
 import msgspec
 
-from gateway.formats import Parsed, Parser, ulogger
-from gateway.parsing import END, FAILED, LISTS, PIECE, SIZE_BYTES, Question
+from gateway.formats import Parsed, Parser, owntracks, positions, ulogger
+from gateway.parsing import END, FAILED, LISTS, PIECE, SIZE_BYTES, Question, over_mqtt
 from gateway.paths import PATHS
 
 _ITEMS_A_PIECE: Final = 100
@@ -28,6 +28,8 @@ _MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 PARSERS: Final[dict[str, Parser]] = {
     **{device_format.name: device_format.parse for device_format in PATHS.values()},
     ulogger.SOURCE: ulogger.parse,
+    over_mqtt(owntracks.SOURCE): owntracks.parse,
+    over_mqtt(positions.SOURCE): positions.parse,
 }
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -56,7 +58,8 @@ def main() -> None:
     while size := questions.read(SIZE_BYTES):
         try:
             question = decoder.decode(questions.read(int.from_bytes(size, "big")))
-            parsed = PARSERS[question.format](question.body, question.context)
+            body = questions.read(question.body_bytes)
+            parsed = PARSERS[question.format](body, question.context)
             for piece in pieces(parsed):
                 answer(PIECE, _encode(piece))
             answer(END)

@@ -33,6 +33,7 @@ from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
 from gateway.mqtt.options import MqttOptions, within_machine
 from gateway.notices import Notices, OncePerMachine, event_of
+from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.pipeline import GroupLag, Pipeline
 from gateway.places import START_S, Places
@@ -132,6 +133,7 @@ class _Gateway:
         self.http_endpoint: Endpoint | None = None
         self.mqtt_endpoint: Endpoint | None = None
         self.mqtt: MqttServer | None = None
+        self.parsing = Parsing()
         self.metrics = GatewayMetrics()
         store = self.users = UserStore(settings.users)
         stack.callback(store.close)
@@ -295,6 +297,7 @@ class _Gateway:
             refusals=self.refusals,
             proxy_protocol=settings.proxy_protocol,
             mqtt=self.mqtt,
+            parsing=self.parsing,
         )
         return await start_http(
             settings.http, services, settings.client_id, reuse_port=settings.share_ports
@@ -349,6 +352,7 @@ class _Gateway:
             proxies=self._proxies if self._settings.proxy_protocol else None,
             permissions=self.permissions,
             telling=Telling(self.friend_filter),
+            parsing=self.parsing,
             reuse_port=self._settings.share_ports,
         )
         self.mqtt_endpoint = server.endpoint

@@ -116,11 +116,12 @@ class ErasureLog:
         self._thread.join(5.0)
 
     def _follow(self) -> None:
+        looked = False
         try:
-            self._look_for_topic()
             while not self._stopping.is_set():
                 try:
-                    self._take_next()
+                    if looked or (looked := self._look_for_topic()):
+                        self._take_next()
                 except Exception:
                     # Whoever asks here must not go on as if nobody had been erased since.
                     logger.exception("topic %s could not be read; trying again", ERASURE)
@@ -143,16 +144,23 @@ class ErasureLog:
         elif error.code() == KafkaError._PARTITION_EOF:
             self._loaded.set()
 
-    def _look_for_topic(self) -> None:
-        """In the log of an earlier version there is none: nobody was erased yet."""
-        while not self._stopping.is_set():
-            try:
-                topic = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE]
-            except KafkaException:
-                continue
-            if topic.error is not None:
-                self._loaded.set()
-            return
+    def _look_for_topic(self) -> bool:
+        """In the log of an earlier version there is none: nobody was erased yet.
+
+        False if the log does not say. That it refuses to, for want of rights for example, is not
+        that there is none.
+        """
+        try:
+            error = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE].error
+        except KafkaException as unreachable:
+            error = unreachable.args[0]
+        if error is None:
+            return True
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self._loaded.set()
+            return True
+        self._stopping.wait(_RETRY_S)
+        return False
 
 
 def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: int) -> None:

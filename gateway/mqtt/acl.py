@@ -29,6 +29,8 @@ _OF_FRIENDS: Final = (
     "devices/{}/+/address",
     "devices/{}/+/position",
 )
+#: Stands for a friend: no name and no filter has it.
+_ANYBODY: Final = "\0"
 #: Whose topics one subscription reaches.
 _FRIENDS_MAX: Final = 50
 
@@ -77,10 +79,9 @@ class AccessRules:
             return ()
         narrowed = [narrow(topic_filter, (root, *owned)) for root in ROOTS]
         rights = rights_of(identity)
-        allowed = list(rights.subscribe)
-        friends = sorted(rights.friends)[:_FRIENDS_MAX]
-        allowed += [pattern.format(friend) for friend in friends for pattern in _OF_FRIENDS]
-        narrowed += [intersect(topic_filter, each) for each in allowed]
+        narrowed += [intersect(topic_filter, each) for each in rights.subscribe]
+        if rights.friends:
+            narrowed += _of_friends(topic_filter, sorted(rights.friends)[:_FRIENDS_MAX])
         return tuple(dict.fromkeys(granted for granted in narrowed if granted is not None))
 
     def reaches_friends(self, identity: Identity, granted_filters: tuple[str, ...]) -> bool:
@@ -109,6 +110,21 @@ class AccessRules:
         ):
             return Sight.TOLD
         return Sight.NOTHING
+
+
+def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:
+    """What a filter matches of what may be read of friends."""
+    levels = topic_filter.split("/")
+    if len(levels) > 1 and levels[1] not in ("+", "#") and levels[0] != "#":
+        named = levels[1]
+        if named not in friends:
+            return []
+        found = [intersect(topic_filter, each.format(named)) for each in _OF_FRIENDS]
+        return [each for each in found if each is not None]
+    # The same of each: it is found out once.
+    of_anybody = [intersect(topic_filter, each.format(_ANYBODY)) for each in _OF_FRIENDS]
+    common = [each for each in of_anybody if each is not None]
+    return [each.replace(_ANYBODY, friend) for friend in friends for each in common]
 
 
 def rights_of(identity: Identity) -> Rights:

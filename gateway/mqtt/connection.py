@@ -8,6 +8,7 @@ collect until `take_outgoing`; a connection that has some, or is to be closed, p
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Final
 
 from gateway.mqtt.accounts import will_bytes
@@ -45,6 +46,10 @@ if TYPE_CHECKING:
 
 #: A connection that was told to end and does not take its last bytes is cut after so long.
 LINGER_S: Final = 5.0
+#: Of one SUBSCRIBE or UNSUBSCRIBE, before others are served.
+_FILTERS_A_STEP: Final = 4
+#: A filter costs as much as so many small packets.
+_LOOKS_A_FILTER: Final = 16
 
 
 class Connection(Link):
@@ -68,11 +73,9 @@ class Connection(Link):
             self.version = packet.version
             return True
         if isinstance(packet, Subscribe):
-            self._subscribe(packet, now)
+            self._do(self._subscribe(packet, now), len(packet.subscriptions))
         elif isinstance(packet, Unsubscribe):
-            assert self.session is not None
-            codes = [self._router.unsubscribe(self.session, name) for name in packet.topic_filters]
-            self.send(encode_unsuback(self.version, packet.packet_id, codes))
+            self._do(self._unsubscribe(packet), len(packet.topic_filters))
         elif isinstance(packet, Disconnect):
             self._disconnected(packet)
         else:
@@ -89,21 +92,50 @@ class Connection(Link):
         self._end(ReasonCode.SUCCESS, "client disconnected")
         return False
 
-    def _subscribe(self, packet: Subscribe, now: float) -> None:
-        assert self.session is not None
+    def _do(self, work: Iterator[None], filters: int) -> None:
+        self.looks_left -= _LOOKS_A_FILTER * filters
+        if filters > _FILTERS_A_STEP:
+            self.begin(work)
+        else:
+            for _ in work:
+                pass
+
+    def _subscribe(self, packet: Subscribe, now: float) -> Iterator[None]:
+        session = self.session
+        assert session is not None
         identifiers = (packet.properties or {}).get(PropertyId.SUBSCRIPTION_IDENTIFIER)
         identifier = identifiers[0] if isinstance(identifiers, list) else 0
         assert isinstance(identifier, int)
         codes: list[int] = []
         fresh = []
-        for request in packet.subscriptions:
-            code, subscription = self._router.subscribe(self.session, request, identifier)
+        for number, request in enumerate(packet.subscriptions, 1):
+            code, subscription = self._router.subscribe(session, request, identifier)
             codes.append(code)
             if subscription is not None:
                 fresh.append(subscription)
+            if not number % _FILTERS_A_STEP:
+                yield
+                if session.connection is not self:
+                    return
         self.send(encode_suback(self.version, packet.packet_id, codes))
-        for subscription in fresh:
+        for number, subscription in enumerate(fresh, 1):
             self._router.send_retained(subscription, now)
+            if not number % _FILTERS_A_STEP:
+                yield
+                if session.connection is not self:
+                    return
+
+    def _unsubscribe(self, packet: Unsubscribe) -> Iterator[None]:
+        session = self.session
+        assert session is not None
+        codes: list[int] = []
+        for number, name in enumerate(packet.topic_filters, 1):
+            codes.append(self._router.unsubscribe(session, name))
+            if not number % _FILTERS_A_STEP:
+                yield
+                if session.connection is not self:
+                    return
+        self.send(encode_unsuback(self.version, packet.packet_id, codes))
 
     def _disconnected(self, packet: Disconnect) -> None:
         assert self.session is not None
@@ -135,7 +167,7 @@ class Connection(Link):
             return True  # ended meanwhile
         if (identity.user, identity.device) != (session.identity.user, session.identity.device):
             return False
-        self._router.identify(session, identity)
+        self._router.identify(session, identity, self._last_received)
         self.route = None  # rights may be others now
         self.send(encode_auth(ReasonCode.SUCCESS, _proof(method, data)))
         return True

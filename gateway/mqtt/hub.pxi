@@ -20,6 +20,11 @@ cdef class Hub:
         self.pass_on = None
         self.counters = counters
         self.steps_left = STEPS_UNBOUNDED
+        #: Iterators, each of whose steps is short: what takes more than one turn of the loop.
+        self.work = deque()
+        self.in_turns = False
+        #: Grows whenever what a session may read is another.
+        self.rights_changes = 0
         self._publishes_in_flight_max = settings.publishes_in_flight_max
         self._topic_levels_max = settings.topic_levels_max
         self._outgoing_bytes_max = settings.outgoing_bytes_max
@@ -27,6 +32,14 @@ cdef class Hub:
     def told(self, Message message, Session session):
         """What a client gets of a message that may be another user's; None: nothing."""
         return message
+
+    def begin(self, work):
+        """Do some work step by step, where somebody takes turns with it; else now."""
+        if self.in_turns:
+            self.work.append(work)
+        else:
+            for _ in work:
+                pass
 
     cpdef publish_to(
         self, list found, Message message, Session publisher, double now, str owner=None
@@ -44,20 +57,98 @@ cdef class Hub:
             self.pass_on(message)
 
     cpdef deliver(self, Message message, list subscriptions, Session publisher, double now):
-        """Take a message to some subscriptions; overlapping ones of a client are one delivery."""
+        """Take a message to some subscriptions; overlapping ones of a client are one delivery.
+
+        To many it goes step by step. What comes meanwhile for the same topic comes after it.
+        """
+        if self.in_turns and (
+            len(subscriptions) > SPREAD_FROM
+            or (self._spreading is not None and message.topic in self._spreading)
+        ):
+            self._spread(message, subscriptions, publisher, now)
+            return
         if len(subscriptions) == 1:
             self._deliver(message, subscriptions, publisher, now)
             return
         for own in merge(subscriptions).values():
             self._deliver(message, own, publisher, now)
 
-    cdef int _deliver(
+    cdef int _spread(
         self, Message message, list subscriptions, Session publisher, double now
+    ) except -1:
+        cdef Link link = None if publisher is None else publisher.connection
+        cdef Py_ssize_t size = len(message.payload) + 8 * len(subscriptions)
+        cdef Message other
+        if self._spreading is None:
+            self._spreading = {}
+        waiting = self._spreading.get(message.topic)
+        if waiting is None:
+            waiting = self._spreading[message.topic] = deque()
+            self.work.append(self._spreading_of(message.topic, waiting))
+        elif link is None:
+            # Nobody can be asked to wait.
+            if message.latest_only and waiting:
+                other = waiting[-1][0]
+                if other.latest_only:
+                    self._spreading_bytes -= waiting.pop()[-1]
+            if self._spreading_bytes + size > SPREAD_BYTES_MAX:
+                self.counters["deliveries_dropped"] += len(subscriptions)
+                return 0
+        if link is not None:
+            link.under_way += 1
+        self._spreading_bytes += size
+        waiting.append(
+            (message, subscriptions, publisher, link, now, self.rights_changes, size)
+        )
+        return 0
+
+    def _spreading_of(self, str topic, waiting):
+        """Deliver what there is for a topic, one message after the other."""
+        cdef Link link
+        cdef Message message
+        cdef dict merged
+        cdef list own
+        cdef Subscription subscription
+        try:
+            while waiting:
+                message, subscriptions, publisher, link, now, rights, size = waiting.popleft()
+                try:
+                    merged = {}
+                    for number, subscription in enumerate(subscriptions, 1):
+                        merged.setdefault(subscription.session, []).append(subscription)
+                        if not number % MERGED_A_STEP:
+                            yield
+                    for number, own in enumerate(merged.values(), 1):
+                        own = [each for each in own if is_current(each)]
+                        if own:
+                            # What a client may read may be less than it was.
+                            self._deliver(
+                                message, own, publisher, now, rights != self.rights_changes
+                            )
+                        if not number % SPREAD_A_STEP:
+                            yield
+                finally:
+                    self._spreading_bytes -= size
+                    if link is not None:
+                        link.done()
+                yield
+        finally:
+            for *_, link, _, _, size in waiting:  # after an error
+                self._spreading_bytes -= size
+                if link is not None:
+                    link.done()
+            del self._spreading[topic]
+            if not self._spreading:
+                self._spreading = None
+
+    cdef int _deliver(
+        self, Message message, list subscriptions, Session publisher, double now,
+        bint ask=False,
     ) except -1:
         cdef Subscription subscription = subscriptions[0]
         cdef Session session = subscription.session
         cdef int qos = 0
-        cdef bint retain = False, delivered, asked = False
+        cdef bint retain = False, delivered, asked = ask
         cdef list identifiers = None
         for subscription in subscriptions:
             if session is publisher and subscription.no_local:
@@ -81,3 +172,13 @@ cdef class Hub:
         )
         self.counters["deliveries" if delivered else "deliveries_dropped"] += 1
         return 0
+
+
+cdef bint is_current(Subscription subscription) except -1:
+    """Whether a subscription that was found before is still one."""
+    cdef Session session = subscription.session
+    if subscription.elsewhere:
+        return True
+    return not session.ended and (
+        session.subscriptions.get(subscription.topic_filter) is subscription
+    )

@@ -11,17 +11,18 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Callable, Sequence
-from typing import Final
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, cast
 
 from gateway.admission import Admission, SendingNotAllowed
-from gateway.formats import Context, owntracks, positions
+from gateway.formats import Context, Parsed, owntracks, positions
 from gateway.formats.values import DEVICE_CHARACTERS_MAX, without_tokens
 from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
 from gateway.mqtt.mapping import TopicRule, headers_of
 from gateway.mqtt.packets import Properties, ReasonCode
+from gateway.parsing import Parsing, ParsingFailed, over_mqtt
 from waylog.messages import Rejected
 from waylog.topics import LOCATION
 
@@ -32,6 +33,8 @@ SOURCE: Final = "mqtt"
 #: Topics below `owntracks/<user>/<device>/` that are addressed to a client, not to the platform.
 _BETWEEN_CLIENTS: Final = frozenset({"cmd", "info"})
 
+
+_SUBMITTED_A_STEP: Final = 50
 
 Submission = tuple[int, list[Completion]]
 
@@ -137,36 +140,87 @@ class Ingest:
             return ReasonCode.SUCCESS, [
                 self.submitter.submit_message(topic, key.encode(), payload, headers)
             ]
-        context = Context(
+        try:
+            parsed = route.parse(payload, self._context(identity, route))
+        except Exception:
+            logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
+            return self._not_parsed(identity, route, payload)
+        steps = self._submit_parsed(identity, route, payload, parsed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return cast(Submission, done.value)
+
+    async def submit_in_steps(
+        self, identity: Identity, route: TopicRoute, payload: bytes, parsing: Parsing
+    ) -> Submission:
+        """The same for fixes that take long to read. Raises ParsingUnavailable as well."""
+        assert route.parse is not None
+        name = over_mqtt(owntracks.SOURCE if route.parse is owntracks.parse else positions.SOURCE)
+        try:
+            context = self._context(identity, route)
+            parsed = await parsing.parse(name, payload, context, identity.user)
+        except ParsingFailed as error:
+            logger.error("the parser of %s failed: %s", route.topic.split("/", 1)[0], error)
+            return self._not_parsed(identity, route, payload)
+        steps = self._submit_parsed(identity, route, payload, parsed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return cast(Submission, done.value)
+            await asyncio.sleep(0)
+
+    def _context(self, identity: Identity, route: TopicRoute) -> Context:
+        return Context(
             user=route.user,
             device=route.device,
             received=self._clock_ms(),
             topic=route.topic,
             encryption_key=rights_of(identity).encryption_key,
         )
+
+    def _not_parsed(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
+        # A bug of a parser must not make a phone repeat one message for ever.
+        rejected = self._rejected("the parser failed", identity, route, payload)
+        return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
+
+    def _submit_parsed(
+        self,
+        identity: Identity,
+        route: TopicRoute,
+        payload: bytes,
+        parsed: Parsed,
+    ) -> Generator[None, None, Submission]:
+        """What `submit` returns, in steps none of which takes long."""
+        before = len(parsed.fixes)
         try:
-            parsed = route.parse(payload, context)
-        except Exception:
-            # A bug of a parser must not make a phone repeat one message for ever.
-            logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
-            rejected = self._rejected("the parser failed", identity, route, payload)
-            return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
-        try:
-            beyond = self._admission.admit(identity, parsed)
+            yield from self._admission.admit_in_steps(identity, parsed)
         except SendingNotAllowed as error:
             self._counters["publishes_not_allowed"] += 1
             rejected = self._rejected(str(error), identity, route, payload)
             return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+        beyond = before - len(parsed.fixes)
         submitter = self.submitter
-        completions: list[Completion] = [submitter.submit_location(fix) for fix in parsed.fixes]
-        if parsed.events:
-            completions += [submitter.submit_event(event) for event in parsed.events]
+        completions: list[Completion] = []
+        for fix in parsed.fixes:
+            completions.append(submitter.submit_location(fix))
+            if not len(completions) % _SUBMITTED_A_STEP:
+                yield
+        for event in parsed.events:
+            completions.append(submitter.submit_event(event))
+            if not len(completions) % _SUBMITTED_A_STEP:
+                yield
         rejections = parsed.rejected
         if parsed.refused is not None:
             rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
         if rejections:
             self._counters["publishes_rejected"] += 1
-            completions += [submitter.submit_rejected(rejected) for rejected in rejections]
+            for rejected in rejections:
+                completions.append(submitter.submit_rejected(rejected))
+                if not len(completions) % _SUBMITTED_A_STEP:
+                    yield
             # What is encrypted is nothing to us, but it is to friends who have the key.
             if len(rejections) == len(completions) and b'"encrypted"' not in payload:
                 if beyond:

@@ -18,6 +18,7 @@ cdef class Link:
         self.receive_maximum = 0xFFFF
         self.packet_bytes_max = 0xFFFFFFFF  # what the client accepts
         self.blocked = False  # too many PUBLISH are not acknowledged: nothing more is looked at
+        self.looks_left = STEPS_UNBOUNDED
         self.unread = False  # the shell does not read from the transport now
         self.abort = False  # do not even wait for the last bytes to leave
         self.paused_since = None  # the transport takes nothing more
@@ -40,19 +41,23 @@ cdef class Link:
 
         A Connect is answered with `accept` or `refuse`, a Publish with `acknowledge` or `close`.
         """
-        while not self.blocked and self.held is None and (
+        while not self.blocked and self.held is None and not self.under_way and (
             self.state == STATE_CONNECTED
             or self.state == STATE_AWAITING_CONNECT
             or self.state == STATE_CHALLENGED
         ):
+            if self.looks_left <= 0:
+                return None
             try:
                 packet = self._decoder.next_packet()
                 if packet is None:
                     return None
+                self.looks_left -= 1
                 if self.state == STATE_CHALLENGED:
                     if self._challenged(packet):
                         return packet
                 elif type(packet) is Publish:
+                    self.looks_left -= len((<Publish> packet).payload) // LOOK_BYTES
                     if self._publish_arrived(<Publish> packet, now):
                         return packet
                 elif type(packet) is Acknowledgement:
@@ -283,6 +288,23 @@ cdef class Link:
         if not self._announced:
             self._announced = True
             self._router.changed.append(self)
+
+    def begin(self, work):
+        """Do what the client has asked for, in several turns; it is not listened to meanwhile."""
+        self.under_way += 1
+        self._router.begin(self._until_done(work))
+
+    def _until_done(self, work):
+        try:
+            yield from work
+        finally:
+            self.done()
+
+    cpdef done(self):
+        """Something that took several turns is done: listen to the client again."""
+        self.under_way -= 1
+        if not self.under_way:
+            self._change()
 
     cdef int go_on(self) except -1:
         """Send more of what waits in the next turn of the loop."""

@@ -18,7 +18,7 @@ from functools import partial
 from typing import Final, cast
 
 from gateway.addresses import Addresses, TrustedProxies
-from gateway.admission import Admission, QuotaExceeded
+from gateway.admission import Admission
 from gateway.guesses import Guesses, TooManyGuesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.acl import AccessRules
@@ -26,28 +26,32 @@ from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
     AddressView,
     Authenticator,
-    Completion,
     Identity,
     LocationView,
     Mechanism,
     Pusher,
     Submitter,
 )
+from gateway.mqtt.codec import Publish
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.doors import Door
 from gateway.mqtt.enhanced import EnhancedAuthentication
+from gateway.mqtt.fixes import TopicRoute
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal, SessionKey
+from gateway.mqtt.large import LargeMessages
 from gateway.mqtt.mapping import TopicRule
 from gateway.mqtt.packets import Auth, Connect, Properties, PropertyId, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
-from gateway.mqtt.router import Router, WillDue
-from gateway.mqtt.session import CONNECTED, message_of
+from gateway.mqtt.router import Router
+from gateway.mqtt.session import CONNECTED
 from gateway.mqtt.settings import Settings
-from gateway.mqtt.shell import AllOf, MqttProtocol, Shell
+from gateway.mqtt.shell import MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
 from gateway.mqtt.tls import common_name
+from gateway.mqtt.wills import Wills
+from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
@@ -58,7 +62,8 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
 _LOG_LINES_PER_S: Final = 20.0
-_WILLS_A_TURN: Final = 50
+_TURN_S: Final = 0.001  # for what is due, before others are served
+_DUE_A_STEP: Final = 4
 _GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
 
 
@@ -92,12 +97,15 @@ class MqttServer(Shell):
         proxies: TrustedProxies | None = None,
         permissions: Permissions | None = None,
         telling: Telling | None = None,
+        parsing: Parsing | None = None,
     ) -> None:
         rights = DeliveryRights(rules, permissions, telling)
         router = Router(settings, rules, loop.time(), rights)
         self.counters: Counter[str] = router.counters
         ingest = Ingest(submitter, rules, now_ms, self.counters, mapping, admission)
         super().__init__(router, ingest, loop)
+        self._large = None if parsing is None else LargeMessages(self, ingest, parsing)
+        self._wills = Wills(self, router, ingest, self._large)
         self._loop = loop
         self.settings = settings
         self.endpoint = Endpoint("", 0)
@@ -174,6 +182,8 @@ class MqttServer(Shell):
             await asyncio.sleep(0.01)
         for task in list(self._authentications):
             task.cancel()
+        if self._large is not None:
+            await self._large.close()
         goodbye = ReasonCode.SERVER_SHUTTING_DOWN
         if self.settings.other_server is not None:
             goodbye = ReasonCode.USE_ANOTHER_SERVER
@@ -181,7 +191,9 @@ class MqttServer(Shell):
             protocol.connection.close(goodbye, "the server stops", self.settings.other_server)
         self.flush()
         deadline = self.time() + _GOODBYE_S
-        while (self._protocols or self.router.wills) and self.time() < deadline:
+        while (
+            self._protocols or self.router.wills or self._wills.pending
+        ) and self.time() < deadline:
             await asyncio.sleep(0.01)
         for protocol in list(self._protocols):
             if protocol.transport is not None:
@@ -194,7 +206,14 @@ class MqttServer(Shell):
 
     def _tick(self) -> None:
         self._tick_handle = self._loop.call_later(TimerWheel.TICK_S, self._tick)
-        self.router.advance(self.time())
+        self._advance()
+
+    def _advance(self) -> None:
+        now = self.time()
+        while self.router.advance(now, _DUE_A_STEP):
+            if self.time() - now > _TURN_S:
+                self._loop.call_soon(self._advance)
+                break
         self.wake()
 
     # --- connections ----------------------------------------------------------------------------
@@ -480,42 +499,18 @@ class MqttServer(Shell):
             reason,
         )
 
-    # --- wills ----------------------------------------------------------------------------------
+    # --- for the shell --------------------------------------------------------------------------
 
-    def publish_wills(self) -> None:
+    def publish_wills(self, until: float) -> None:
         """Store the wills that are due."""
-        # When many connections end at once, some wills wait for the next turn of the loop.
-        wills = self.router.wills[:_WILLS_A_TURN]
-        del self.router.wills[:_WILLS_A_TURN]
-        for due in wills:
-            self._publish_will(due)
+        self._wills.publish(until)
 
-    def _publish_will(self, due: WillDue) -> None:
-        """Store the will of a client that went without a word, and pass it on."""
-        will = due.will
-        self.counters["wills"] += 1
-        route = self.ingest.route(due.identity, will.topic)
-        try:
-            code, completions = self.ingest.submit(due.identity, route, will.payload)
-        except QuotaExceeded:
-            self.counters["wills_beyond_quota"] += 1
-            return
-        if completions:
-            AllOf(completions).add_done_callback(partial(self._will_stored, due, code))
-        elif code == ReasonCode.SUCCESS:
-            self._forward_will(due)
-
-    def _will_stored(self, due: WillDue, code: int, completion: Completion) -> None:
-        if completion.cancelled() or completion.exception() is not None:
-            self.counters["appends_failed"] += 1
-        elif code == ReasonCode.SUCCESS:
-            self._forward_will(due)
-            self.wake()
-
-    def _forward_will(self, due: WillDue) -> None:
-        will, now = due.will, self.time()
-        message = message_of(will.topic, will.payload, will.qos, will.retain, will.properties, now)
-        self.router.publish(message, None, now, due.identity.user)
+    def read_elsewhere(self, connection: Connection, packet: Publish, route: TopicRoute) -> bool:
+        """Have a large PUBLISH read elsewhere; False if it is to be read here."""
+        if self._large is None or not self._large.is_large(route, packet.payload):
+            return False
+        self._large.take(connection, packet, route)
+        return True
 
 
 def _new_client_id() -> str:
@@ -550,12 +545,14 @@ async def start_mqtt(
     proxies: TrustedProxies | None = None,
     permissions: Permissions | None = None,
     telling: Telling | None = None,
+    parsing: Parsing | None = None,
     reuse_port: bool = False,
 ) -> MqttServer:
     """Listen for MQTT on `endpoint` (port 0: the system chooses, see `MqttServer.endpoint`).
 
     Without a journal sessions and retained messages end with the server; without `permissions`
-    rights never change, and without `telling` friends are told nothing.
+    rights never change, without `telling` friends are told nothing, and without `parsing` large
+    messages are read here, while others wait.
     """
     server = MqttServer(
         asyncio.get_running_loop(),
@@ -575,6 +572,7 @@ async def start_mqtt(
         proxies=proxies,
         permissions=permissions,
         telling=telling,
+        parsing=parsing,
     )
     await server.start(endpoint, pusher, reuse_port=reuse_port)
     return server

@@ -50,6 +50,10 @@ logger = logging.getLogger(__name__)
 ASK_AGAIN: Final = b""
 HAND_OVER_S: Final = 4.0
 
+#: Sessions, before others are served: of those that are only looked at, and of those cleared.
+_LOOKED_AT: Final = 500
+_FORGOTTEN_A_STEP: Final = 100
+
 
 class WillDue(NamedTuple):
     """A will that is to be published now, in the name of its client."""
@@ -162,7 +166,7 @@ class Router(Hub):
         if session is None:
             session = self._begin(packet.client_id, identity)
             session.epoch = epoch
-        self.identify(session, identity)
+        self.identify(session, identity, now)
         if stored is not None and self._journal is not None:
             self._restore(session, stored, self._journal)
         self._unpark(session)
@@ -208,21 +212,36 @@ class Router(Hub):
         journal.restore_waiting(session, stored)
         self.rights.keep_readable(session, session.identity)
 
-    def identify(self, session: Session, identity: Identity) -> None:
+    def identify(self, session: Session, identity: Identity, now: float) -> None:
         """Whose session it is now: by another token than before, perhaps, or with other rights."""
         if session.identity == identity:
             return
         before, session.identity = session.identity, identity
         if session.connection is not None:
             session.connection.route = None  # what it may publish is asked again
+        self.rights_changes += 1
         self.rights.keep_readable(session, before)
-        for name, subscription in session.subscriptions.items():
-            self._grant_again(subscription, split_share(name)[1])
+        if session.subscriptions:
+            self.begin(self._grant_all_again(session, identity, now))
+
+    def _grant_all_again(self, session: Session, identity: Identity, now: float) -> Iterator[None]:
+        for name, subscription in list(session.subscriptions.items()):
+            if session.ended or session.identity is not identity:
+                return
+            if session.subscriptions.get(name) is subscription:
+                self._grant_again(subscription, split_share(name)[1])
+                yield
+        session.pump(now)
 
     def _grant_again(self, subscription: Subscription, topic_filter: str) -> None:
         """Rights have changed; a filter that nothing is left of may come to match something."""
         identity = subscription.session.identity
         granted = self.rules.granted_filters(identity, topic_filter)
+        if _reach(subscription.session) + len(granted) - len(subscription.granted_filters) > (
+            self.settings.granted_filters_per_session_max
+        ):
+            # It was allowed when there were fewer friends.
+            granted = tuple(each for each in granted if each in subscription.granted_filters)
         subscription.reaches_friends = self.rules.reaches_friends(identity, granted)
         if granted == subscription.granted_filters:
             return
@@ -237,13 +256,21 @@ class Router(Hub):
 
     def rights_changed(self, users: Set[str], now: float) -> None:
         """For Permissions: apply the rights of now to the sessions of some users."""
-        for session in [each for key, each in self.sessions.items() if key[0] in users]:
+        self.begin(self._apply_rights(frozenset(users), now))
+
+    def _apply_rights(self, users: Set[str], now: float) -> Iterator[None]:
+        for number, key in enumerate(list(self.sessions), 1):
+            if not number % _LOOKED_AT:
+                yield
+            session = self.sessions.get(key) if key[0] in users else None
+            if session is None:
+                continue
             try:
                 identity = self.rights.now(session.identity)
                 if identity is None:
                     self._revoke(session)
                     continue
-                self.identify(session, identity)
+                self.identify(session, identity, now)
                 self._changed(session)
                 session.pump(now)
             except Exception:
@@ -251,6 +278,7 @@ class Router(Hub):
                 logger.exception("the rights of a client could not be applied")
                 if session.connection is not None:
                     session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
+            yield
 
     def homes_known(self, now: float) -> None:
         """Homes are known from now on: send what was withheld of friends until then."""
@@ -372,8 +400,13 @@ class Router(Hub):
         """For the journal: a device has been erased; nothing of it is retained or waits."""
         for topic in self.retained.of_device(device):
             self.retained.put(Message(topic, b""))
-        for session in list(self.sessions.values()):
+        self.begin(self._forget_waiting(device))
+
+    def _forget_waiting(self, device: str) -> Iterator[None]:
+        for number, session in enumerate(list(self.sessions.values()), 1):
             forget_owner(session, device)
+            if session.queue is not None or not number % _FORGOTTEN_A_STEP:
+                yield
 
     def _expiry_interval(self, packet: Connect) -> int:
         if packet.version == 5:
@@ -441,13 +474,18 @@ class Router(Hub):
         self.timers.cancel(session)
         self.sessions.pop((session.identity.user, session.client_id), None)
 
-    def advance(self, now: float) -> None:
-        """Do what is due: keep-alive and other time-outs, delayed wills, expiry of sessions."""
-        for timer in self.timers.advance(now):
+    def advance(self, now: float, most: int | None = None) -> bool:
+        """Do what is due: keep-alive and other time-outs, delayed wills, expiry of sessions.
+
+        Returns whether there may be more, of which `most` are done.
+        """
+        due = self.timers.advance(now, most)
+        for timer in due:
             if isinstance(timer, Session):
                 self._session_due(timer, now)
             else:
                 self._connection_due(timer, now)
+        return len(due) == most
 
     def _session_due(self, session: Session, now: float) -> None:
         if session.connection is not None:
@@ -494,8 +532,12 @@ class Router(Hub):
             return ReasonCode.QUOTA_EXCEEDED, None
         size = subscription_bytes(request.topic_filter)
         filters = sum(map(len, session.subscriptions)) + len(request.topic_filter)
+        reach = _reach(session) + len(granted)
+        if existing is not None:
+            reach -= len(existing.granted_filters)
         if (
-            filters > self.settings.filter_bytes_per_session_max
+            reach > self.settings.granted_filters_per_session_max
+            or filters > self.settings.filter_bytes_per_session_max
             or not self.accounts.subscriptions.take(session.identity.user, size)
         ):
             self.counters["subscriptions_beyond_share"] += 1
@@ -569,7 +611,11 @@ class Router(Hub):
         return ReasonCode.SUCCESS
 
     def send_retained(self, subscription: Subscription, now: float) -> None:
-        """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it."""
+        """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it.
+
+        What still waits of an earlier subscription is among it.
+        """
+        subscription.session.forget_retained(subscription.topic_filter)
         self._await(subscription, self._retained(subscription.granted_filters))
         subscription.session.pump(now)
         if self.ask_retained is not None:
@@ -626,3 +672,8 @@ class Router(Hub):
         for session in list(self.sessions.values()):
             if session.connection is not None:
                 session.connection.close(reason_code, text)
+
+
+def _reach(session: Session) -> int:
+    """How many filters the subscriptions of a session stand for: one to many friends is many."""
+    return sum(len(each.granted_filters) for each in session.subscriptions.values())

@@ -109,6 +109,11 @@ cdef class Hub:
     cdef public object pass_on
     cdef readonly object counters
     cdef public int steps_left      # of what waits for clients, in this turn of the loop
+    cdef public object work         # iterators: what takes more than one turn of the loop
+    cdef public bint in_turns       # whether somebody else goes on with it
+    cdef public long long rights_changes
+    cdef dict _spreading            # topic -> what is to be delivered there, in order; or None
+    cdef Py_ssize_t _spreading_bytes
     cdef int _publishes_in_flight_max
     cdef int _topic_levels_max
     cdef Py_ssize_t _outgoing_bytes_max
@@ -118,6 +123,10 @@ cdef class Hub:
         self, list found, Message message, Session publisher, double now, str owner=*
     )
     cdef int _deliver(
+        self, Message message, list subscriptions, Session publisher, double now,
+        bint ask=*,
+    ) except -1
+    cdef int _spread(
         self, Message message, list subscriptions, Session publisher, double now
     ) except -1
 
@@ -152,6 +161,8 @@ cdef class Link:
     cdef public long long timer_tick
     cdef public long long number    # among those that have published something, from 1 on
     cdef public bint blocked
+    cdef public int under_way       # of what the client has asked for and takes several turns
+    cdef public int looks_left      # how much of what it has sent is looked at before others
     cdef public bint unread
     cdef public bint abort
     cdef bint more                  # waits for this client than it is sent in one turn of the loop
@@ -171,6 +182,7 @@ cdef class Link:
     cdef bint _writable(self)
     cpdef send(self, bytes data)
     cpdef _change(self)
+    cpdef done(self)
     cdef int go_on(self) except -1
     cpdef bytes take_outgoing(self, double now)
     cpdef send_acknowledgement(self, int packet_type, int packet_id, int reason_code=*)

@@ -140,6 +140,10 @@ class Hub:
     pass_on: Callable[[Message], None] | None
     counters: Counter[str]
     steps_left: int
+    work: deque[Iterator[None]]
+    in_turns: bool
+    rights_changes: int
+    def begin(self, work: Iterator[None]) -> None: ...
     def __init__(
         self,
         settings: Settings,
@@ -184,6 +188,9 @@ class Link:
     topic_aliases_max: int
     timer_tick: int
     blocked: bool
+    held: tuple[Any, Publish] | None
+    under_way: int
+    looks_left: int
     unread: bool
     abort: bool
     _router: Any
@@ -201,6 +208,8 @@ class Link:
     def pause_writing(self, now: float) -> None: ...
     def resume_writing(self, now: float) -> None: ...
     def send(self, data: bytes) -> None: ...
+    def begin(self, work: Iterator[None]) -> None: ...
+    def done(self) -> None: ...
     def _change(self) -> None: ...
     def take_outgoing(self, now: float) -> bytes: ...
     def send_acknowledgement(

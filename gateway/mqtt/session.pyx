@@ -43,6 +43,11 @@ cdef enum:
     # What one client is sent of what has waited for it, in a turn of the loop: others wait, too.
     STEPS_A_TURN = 256
     STEPS_UNBOUNDED = 0x7FFFFFFF  # until a shell says how many
+    SPREAD_FROM = 32  # subscribers: to fewer a message goes at once
+    SPREAD_A_STEP = 32
+    MERGED_A_STEP = 1_000
+    SPREAD_BYTES_MAX = 16 * 1024 * 1024  # of what waits for a message before it, in one process
+    LOOK_BYTES = 512  # as much payload costs as much as a packet
     STEPS_A_SEARCH = 16  # among topics that do not match
     RELEASES_MAX = 1000  # QoS 2 of MQTT 3 clients, which know no Receive Maximum
 

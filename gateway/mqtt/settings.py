@@ -41,6 +41,8 @@ class Settings:
     offline_sessions_max: int = 100_000
     session_expiry_max_s: int = 7 * 24 * 3600
     subscriptions_per_session_max: int = 200
+    #: What they are narrowed to, together: a filter that reaches fifty friends counts fifty times.
+    granted_filters_per_session_max: int = 1_000
     #: Tell MQTT 5 clients that a subscription is refused for want of rights (0x87) rather than
     #: without a reason (0x80), which is all that MQTT 3 clients, and some of MQTT 5, understand.
     refusals_explained: bool = True

@@ -27,7 +27,7 @@ cdef class Shell:
     cpdef wake(self)
     cdef int _publish(self, Link connection, Publish packet, double now) except -1
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
-    cdef int _hold(self, Link connection, Publish packet, double seconds) except -1
+    cdef int _work(self, double until) except -1
     cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
     cdef int _stored(self, PendingPublish pending, completion) except -1
     cdef int _give_back(self, Account account, Publish packet) except -1
@@ -45,6 +45,7 @@ cdef class MqttProtocol:
     cdef readonly Shell server
     cdef public object transport
     cdef public str address     # of the client; None: that of the transport
+    cdef bint waits             # it has had its part of this turn of the loop
     cdef public bint counted    # among the connections of its address
     cdef Py_ssize_t _incomplete # bytes of a packet that is not whole, of the share of
     cdef str _incomplete_of     # this user or address

@@ -2,6 +2,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 
 from gateway.mqtt.application import Completion
+from gateway.mqtt.codec import Publish
 from gateway.mqtt.connection import Connection
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.router import Router
@@ -17,6 +18,19 @@ class Shell:
     in_flight_bytes: int
     stalled: dict[MqttProtocol, None]
     def __init__(self, router: Router, ingest: Ingest, loop: asyncio.AbstractEventLoop) -> None: ...
+    draining: bool
+    def answer_when_stored(
+        self,
+        connection: Connection,
+        packet: Publish,
+        code: int,
+        completions: list[Completion],
+        now: float,
+    ) -> None: ...
+    def beyond_quota(
+        self, connection: Connection, packet: Publish, retry_after_s: float, now: float
+    ) -> None: ...
+    def hold(self, connection: Connection, packet: Publish, seconds: float) -> None: ...
     def relieve(self) -> None: ...
     def wake(self) -> None: ...
     def flush(self) -> None: ...

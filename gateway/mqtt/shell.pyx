@@ -5,6 +5,8 @@ of them belong to. No task, timer or buffer per connection; all that a turn of t
 to one client leaves in one write at its end.
 """
 
+import logging
+
 cimport cython
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from libc.stdint cimport int64_t
@@ -22,6 +24,7 @@ from gateway.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
 from gateway.mqtt.accounts import party_of_connection
 from gateway.mqtt.packets import ReasonCode
+from gateway.parsing import READ_HERE_BYTES_MAX as READ_HERE
 from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
@@ -30,11 +33,19 @@ cdef enum:
     PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
     UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most come whole
     HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
+    LOOKS = 32  # at packets of one client, before the time is looked at
 
+#: What one client, and what takes several turns, may have of one: others are served in between.
+cdef double TURN_S = 0.001
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
 cdef str SUBMIT_LOCATION = "Submitter.submit_location"
 cdef str POSITIONS = positions.SOURCE
 cdef str OWNTRACKS = owntracks.SOURCE
+
+
+logger = logging.getLogger(__name__)
+
+cdef Py_ssize_t READ_HERE_BYTES_MAX = READ_HERE
 
 
 # Its receipt holds it until the log has answered, and then nobody does.
@@ -50,12 +61,14 @@ cdef class PendingPublish:
 cdef class Shell:
     """The base of `gateway.mqtt.listener.MqttServer`, which authenticates, refuses and stops.
 
-    It has `authenticate(connection, packet)`, `perform()` for the wills of a turn, `end(protocol)`,
-    and `opened`, `closed` and `beyond_share` for protocols.
+    It has `authenticate(connection, packet)`, `read_elsewhere(connection, packet, route)`,
+    `publish_wills(until)`, `end(protocol, now)`, and `opened`, `closed` and `beyond_share` for
+    protocols.
     """
 
     def __init__(self, Hub router, ingest, loop):
         self.router = router
+        router.in_turns = True
         self.ingest = ingest
         if isinstance(ingest.submitter, FixAppender):
             self._appender = ingest.submitter
@@ -76,6 +89,11 @@ cdef class Shell:
         self.router.counters["publishes"] += 1
         if route is None or route.topic != packet.topic:
             route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
+        if (
+            len(packet.payload) > READ_HERE_BYTES_MAX
+            and self.read_elsewhere(connection, packet, route)
+        ):
+            return 0
         if self._appender is not None:
             if not connection.number:
                 self._publishers += 1
@@ -93,23 +111,24 @@ cdef class Shell:
                 connection.session.identity, route, packet.payload, packet.properties
             )
         except QuotaExceeded as error:
-            self.router.counters["publishes_beyond_quota"] += 1
-            if connection.version == 5 and packet.qos:
-                connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
-            else:
-                # There is no word for it: the client waits for its turn.
-                self._hold(connection, packet, error.retry_after_s)
+            self.beyond_quota(connection, packet, error.retry_after_s, now)
             return 0
         finally:
             if self._appender is not None:
                 self._appender.repeated = False
+        self.answer_when_stored(connection, packet, code, completions, now)
+        return 0
+
+    def answer_when_stored(
+        self, Link connection, Publish packet, int code, list completions, double now
+    ):
+        """Acknowledge a packet when the log has all that it held."""
         if not completions:
             connection.acknowledge(packet, code, now)
         elif len(completions) == 1:
             self._wait(connection, packet, code, completions[0])
         else:
             self._wait(connection, packet, code, AllOf(completions))
-        return 0
 
     cdef Receipt _append(self, TopicRoute route, bytes payload, double now):
         """Append an ordinary fix; None to have it looked at more closely.
@@ -143,11 +162,19 @@ cdef class Shell:
             None,
         )
 
-    cdef int _hold(self, Link connection, Publish packet, double seconds) except -1:
+    def beyond_quota(self, Link connection, Publish packet, double retry_after_s, double now):
+        """A user sends more than it may."""
+        self.router.counters["publishes_beyond_quota"] += 1
+        if connection.version == 5 and packet.qos:
+            connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
+        else:
+            # There is no word for it: the client waits for its turn.
+            self.hold(connection, packet, retry_after_s)
+
+    def hold(self, Link connection, Publish packet, double seconds):
         """Look at a packet, and at whatever follows it on its connection, later."""
         timer = self._call_later(min(seconds, HELD_S_MAX), self.look_again, connection)
         connection.held = (timer, packet)
-        return 0
 
     def look_again(self, Link connection):
         """It is time for the packet that was held."""
@@ -214,13 +241,12 @@ cdef class Shell:
         if account.waiting is not None and account.held <= account.pool.each // 2:
             waiting, account.waiting = account.waiting, None
             for protocol in waiting:
-                protocol.process(self.time())
+                (<Link> protocol.connection)._change()
         return 0
 
     def relieve(self):
         """Read again from those who had to wait for the log, if it has caught up enough."""
         cdef MqttProtocol protocol
-        cdef double now
         if (
             self.draining
             or self.in_flight > self._in_flight_max // 2
@@ -229,15 +255,17 @@ cdef class Shell:
             return
         self.saturated = False
         stalled, self.stalled = self.stalled, {}
-        now = self.time()
         for protocol in stalled:
-            protocol.process(now)
+            (<Link> protocol.connection)._change()
+        self.wake()
 
     # --- effects --------------------------------------------------------------------------------
 
     cpdef wake(self):
         """Have the effects of this turn of the loop carried out at its end."""
-        if not self._flush_scheduled and (self.router.changed or self.router.wills):
+        if not self._flush_scheduled and (
+            self.router.changed or self.router.wills or self.router.work
+        ):
             self._flush_scheduled = True
             self._call_soon(self.flush)
 
@@ -247,16 +275,39 @@ cdef class Shell:
         cdef MqttProtocol protocol
         cdef double now = self.time()
         cdef list changed = self.router.changed
+        cdef Py_ssize_t index
         self._flush_scheduled = False
         self.router.steps_left = STEPS_A_TURN
         self.router.changed = []
-        for connection in changed:
+        for index, connection in enumerate(changed):
+            if index and self.time() - now > TURN_S:
+                # The others in the next turn, before whatever comes now.
+                self.router.changed = changed[index:] + self.router.changed
+                break
             protocol = connection.owner
             if protocol is not None:
                 protocol.flush(now)
         if self.router.wills:
-            self.publish_wills()
+            self.publish_wills(self.time() + TURN_S)
+        if self.router.work:
+            self._work(self.time() + TURN_S)
         self.wake()
+
+    cdef int _work(self, double until) except -1:
+        """Go on with what takes several turns, one step of each after the other."""
+        work = self.router.work
+        while work:
+            each = work.popleft()
+            try:
+                next(each)
+                work.append(each)
+            except StopIteration:
+                pass
+            except Exception:
+                logger.exception("what takes several turns could not be done")
+            if self.time() > until:
+                break
+        return 0
 
 
 cdef class MqttProtocol:
@@ -312,14 +363,22 @@ cdef class MqttProtocol:
         """Look at what has arrived, as far as there is room for it."""
         cdef Shell server = self.server
         cdef Link connection = self.connection
-        while not server.saturated and not is_crowded(connection):
+        self.waits = False
+        connection.looks_left = LOOKS
+        while not self.waits and not server.saturated and not is_crowded(connection):
             event = connection.next_event(now)
-            if event is None:
-                break
             if type(event) is Publish:
                 server._publish(connection, <Publish> event, now)
-            else:
+            elif event is not None:
                 server.authenticate(connection, event)
+            elif connection.looks_left > 0:
+                break
+            if connection.looks_left <= 0:
+                connection.looks_left = LOOKS
+                if server.time() - now > TURN_S:
+                    # Whatever else it has sent: others are served before.
+                    self.waits = True
+                    connection._change()
         self._adapt_reading()
         server.wake()
 
@@ -343,6 +402,8 @@ cdef class MqttProtocol:
         cdef bint pause = (
             saturated
             or crowded
+            or self.waits
+            or connection.under_way
             or connection.blocked
             or connection.held is not None
             or connection.paused_since is not None

@@ -46,8 +46,11 @@ class TimerWheel:
                 del self._slots[timer.timer_tick]
         timer.timer_tick = 0
 
-    def advance(self, now: float) -> list[Timer]:
-        """What is due at `now`; it is not scheduled any more."""
+    def advance(self, now: float, most: int | None = None) -> list[Timer]:
+        """What is due at `now`; it is not scheduled any more.
+
+        With `most` no more than so many: the rest is still scheduled, and due.
+        """
         due: list[Timer] = []
         last = int(now / self.TICK_S)
         if last - self._tick > len(self._slots):
@@ -55,9 +58,17 @@ class TimerWheel:
         else:
             ticks = list(range(self._tick + 1, last + 1))
         for tick in ticks:
-            for timer in self._slots.pop(tick, ()):
+            slot = self._slots.get(tick)
+            if slot is None:
+                continue
+            while slot:
+                if len(due) == most:
+                    self._tick = max(self._tick, tick - 1)
+                    return due
+                timer = slot.pop()
                 timer.timer_tick = 0
                 due.append(timer)
+            del self._slots[tick]
         self._tick = max(self._tick, last)
         return due
 

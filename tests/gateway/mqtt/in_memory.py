@@ -20,6 +20,7 @@ from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.packets import PacketType
 from gateway.mqtt.router import Router
 from gateway.mqtt.settings import Settings
+from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
@@ -186,6 +187,7 @@ class Platform:
         rules: AccessRules | None = None,
         permissions: Permissions | None = None,
         telling: Telling | None = None,
+        parsing: Parsing | None = None,
     ) -> AsyncIterator[Platform]:
         self.server = await start_mqtt(
             Endpoint("127.0.0.1", 0),
@@ -199,11 +201,14 @@ class Platform:
             rules=rules,
             permissions=permissions,
             telling=telling,
+            parsing=parsing,
         )
         try:
             yield self
         finally:
             await self.server.close()
+            if parsing is not None:
+                await parsing.close()
 
 
 async def eventually(condition: Callable[[], bool]) -> None:

@@ -1,0 +1,82 @@
+"""A process of our own that answers questions: it reads them from its input, one after the other.
+
+It starts with the first question and ends when none came for a while.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+_IDLE_S: Final = 60.0
+_END_S: Final = 5.0
+
+
+class AnsweringProcess:
+    """`python -m MODULE ARGUMENTS`. Whoever asks sees to it that nobody else does meanwhile."""
+
+    def __init__(self, module: str, *arguments: str) -> None:
+        self._command = (sys.executable, "-m", module, *arguments)
+        self._process: asyncio.subprocess.Process | None = None
+        self._ending: asyncio.TimerHandle | None = None
+        self._ended: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def asked(
+        self,
+    ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
+        """Where to write a question and where to read its answer. Raises OSError."""
+        if self._ending is not None:
+            self._ending.cancel()
+        try:
+            process = await self._running()
+            assert process.stdin is not None and process.stdout is not None
+            yield process.stdin, process.stdout
+        finally:
+            self._ending = asyncio.get_running_loop().call_later(_IDLE_S, self._end_idle)
+
+    async def end(self) -> None:
+        """End it now; the next question starts another."""
+        process, self._process = self._process, None
+        await _ended(process)
+
+    async def close(self) -> None:
+        """End it for good, if it runs."""
+        if self._ending is not None:
+            self._ending.cancel()
+        await self.end()
+        if self._ended:
+            await asyncio.wait(self._ended)
+
+    async def _running(self) -> asyncio.subprocess.Process:
+        if self._process is None or self._process.returncode is not None:
+            pipe = asyncio.subprocess.PIPE
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command, stdin=pipe, stdout=pipe
+            )
+        return self._process
+
+    def _end_idle(self) -> None:
+        # Whoever asks from here on has another process.
+        process, self._process = self._process, None
+        task = asyncio.ensure_future(_ended(process))
+        self._ended.add(task)
+        task.add_done_callback(self._ended.discard)
+
+
+async def _ended(process: asyncio.subprocess.Process | None) -> None:
+    if process is None:
+        return
+    assert process.stdin is not None
+    # It ends when nobody can ask any more.
+    process.stdin.close()
+    try:
+        async with asyncio.timeout(_END_S):
+            await process.communicate()
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await process.wait()

@@ -1,0 +1,287 @@
+"""What one MQTT client asks for is as expensive as it can be: others do not wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import socket
+import struct
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+
+from gateway import auth
+from gateway.mqtt.settings import Settings
+from gateway.parsing import Parsing
+from gateway.rights import USUAL_RIGHTS, Rights
+from tests.attacks.turns import TURN_MS_MAX, Turns, measured_turns
+from tests.gateway.mqtt.in_memory import Platform, Users, eventually
+
+PAYLOAD_BYTES = 250_000
+CLIENTS = 1_000
+FRIENDS = Rights(friends={f"friend{number}": 0 for number in range(50)})
+
+
+class People(Users):
+    """Everybody is who they say."""
+
+    async def authenticate(  # type: ignore[override]
+        self, user: str, password: str, address: str = ""
+    ) -> auth.Identity | None:
+        return auth.Identity(user, rights=FRIENDS if user == "bob" else USUAL_RIGHTS)
+
+
+def text(value: bytes | str) -> bytes:
+    data = value.encode() if isinstance(value, str) else value
+    return struct.pack(">H", len(data)) + data
+
+
+def packet(first: int, body: bytes) -> bytes:
+    size, length = len(body), b""
+    while True:
+        size, digit = size >> 7, size & 0x7F
+        length += bytes([digit | (0x80 if size else 0)])
+        if not size:
+            return bytes([first]) + length + body
+
+
+def publish(topic: str, payload: bytes, qos: int = 1) -> bytes:
+    identifier = b"\0\1" if qos else b""
+    return packet(0x30 | qos << 1, text(topic) + identifier + payload)
+
+
+def subscribe(*filters: str) -> bytes:
+    return packet(0x82, b"\0\1" + b"".join(text(each) + b"\0" for each in filters))
+
+
+def unsubscribe(*filters: str) -> bytes:
+    return packet(0xA2, b"\0\1" + b"".join(map(text, filters)))
+
+
+class Client:
+    """A client that blocks, for a thread."""
+
+    def __init__(
+        self, port: int, user: str, name: str, keep_alive: int = 0, will: bytes | None = None
+    ) -> None:
+        self._socket = socket.create_connection(("127.0.0.1", port), timeout=60)
+        self._file = self._socket.makefile("rb")
+        flags = 0xC2 if will is None else 0xC6
+        body = text("MQTT") + bytes([4, flags]) + struct.pack(">H", keep_alive) + text(name)
+        if will is not None:
+            body += text(f"devices/{user}/phone/position") + text(will)
+        self.ask(packet(0x10, body + text(user) + text("x")), 2)
+
+    def send(self, data: bytes) -> None:
+        self._socket.sendall(data)
+
+    def ask(self, data: bytes, answer: int) -> None:
+        """Send something, and wait for a packet of this type."""
+        self.send(data)
+        self.wait(answer)
+
+    def wait(self, kind: int) -> None:
+        while True:
+            first = self._file.read(1)
+            assert first, "the server has closed the connection"
+            size, shift = 0, 0
+            while True:
+                digit = self._file.read(1)[0]
+                size |= (digit & 0x7F) << shift
+                shift += 7
+                if digit < 0x80:
+                    break
+            self._file.read(size)
+            if first[0] >> 4 == kind:
+                return
+
+    def close(self) -> None:
+        self._file.close()
+        self._socket.close()
+
+
+class Bench:
+    """A server, and the figures of what it is asked."""
+
+    def __init__(self, platform: Platform, turns: Turns) -> None:
+        self.platform = platform
+        self.server = platform.server
+        self._turns = turns
+        self.figures: dict[str, float] = {}
+
+    async def client(self, user: str, name: str, **options: bytes | int) -> Client:
+        port = self.server.endpoint.port
+        return await asyncio.to_thread(Client, port, user, name, **options)  # type: ignore[arg-type]
+
+    async def clients(self, user: str, count: int, keep_alive: int = 0) -> list[Client]:
+        port = self.server.endpoint.port
+        return await asyncio.to_thread(
+            lambda: [Client(port, user, f"c{n}", keep_alive) for n in range(count)]
+        )
+
+    async def measure(self, name: str, act: Callable[..., object], *arguments: object) -> None:
+        """Have something done in a thread, and note the longest turn meanwhile."""
+        await asyncio.sleep(0.02)
+        self._turns.worst()
+        await asyncio.to_thread(act, *arguments)
+        await asyncio.sleep(0.05)  # and what follows from it
+        self.figures[name] = self._turns.worst()
+
+    def check(self) -> None:
+        print({name: round(each, 1) for name, each in self.figures.items()})
+        assert {name: each for name, each in self.figures.items() if each > TURN_MS_MAX} == {}
+
+
+@asynccontextmanager
+async def bench(settings: Settings | None = None) -> AsyncIterator[Bench]:
+    platform = Platform(users=People())
+    async with platform.listening(settings, parsing=Parsing()):
+        with measured_turns() as turns:
+            yield Bench(platform, turns)
+
+
+def filled(item: Callable[[int], Mapping[str, object]]) -> bytes:
+    """A list as long as a packet may be."""
+    items: list[bytes] = []
+    size = 0
+    while size < PAYLOAD_BYTES:
+        items.append(json.dumps(item(len(items)), separators=(",", ":")).encode())
+        size += len(items[-1]) + 1
+    return b"[" + b",".join(items) + b"]"
+
+
+def position(number: int) -> dict[str, object]:
+    return {"lat": 1.5, "lon": 2.5, "time": int(time.time() * 1000) - number}
+
+
+def location(number: int) -> dict[str, object]:
+    seconds = int(time.time()) - number
+    return {"_type": "location", "lat": 1.5, "lon": 2.5, "tst": seconds}
+
+
+PAYLOADS: dict[str, Callable[[], bytes]] = {
+    "positions": lambda: filled(position),
+    "objects": lambda: b"[" + b",".join([b"{}"] * (PAYLOAD_BYTES // 3)) + b"]",
+    "numbers": lambda: b"[" + b",".join([b"1"] * (PAYLOAD_BYTES // 2)) + b"]",
+    "deep": lambda: b"[" * PAYLOAD_BYTES,
+    "a long string": lambda: b'{"lat":"' + b"x" * PAYLOAD_BYTES + b'"}',
+    "locations": lambda: filled(location),
+}
+
+
+async def test_no_payload_keeps_others_waiting() -> None:
+    async with bench() as server:
+        eve = await server.client("eve", "e")
+        for topic in ("devices/eve/phone/position", "owntracks/eve/phone"):
+            for name, make in PAYLOADS.items():
+                said = publish(topic, make())
+                await server.measure(f"{topic}: {name}", eve.ask, said, 4)
+        assert len(server.platform.log.fixes) > 5_000
+        eve.close()
+        server.check()
+
+
+async def test_what_is_read_elsewhere_stays_in_order_and_is_stored() -> None:
+    async with bench() as server:
+        eve = await server.client("eve", "e")
+        topic = "devices/eve/phone/position"
+        large, small = filled(position), json.dumps(position(-1)).encode()
+        await asyncio.to_thread(eve.send, publish(topic, large) + publish(topic, small))
+        await asyncio.to_thread(eve.wait, 4)
+        await asyncio.to_thread(eve.wait, 4)
+        fixes = server.platform.log.fixes
+        assert len(fixes) == len(json.loads(large)) + 1
+        assert fixes[-1].time == json.loads(small)["time"]
+        eve.close()
+
+
+async def test_no_will_keeps_others_waiting() -> None:
+    async with bench() as server:
+        will = filled(position)[:60_000].rpartition(b",{")[0] + b"]"
+        clients = [await server.client("eve", f"e{n}", will=will) for n in range(5)]
+
+        def go() -> None:
+            for each in clients:
+                each.close()
+
+        await server.measure("wills", go)
+        expected = 5 * len(json.loads(will))
+        await eventually(lambda: len(server.platform.log.fixes) == expected)
+        server.check()
+
+
+async def test_no_packets_of_one_client_keep_others_waiting() -> None:
+    """As many of the smallest as arrive at once."""
+    async with bench() as server:
+        eve = await server.client("eve", "e")
+        pings = b"\xc0\0" * 100_000
+
+        def ping() -> None:
+            # What is not read would stop the server from reading.
+            for start in range(0, len(pings), 20_000):
+                eve.send(pings[start : start + 20_000])
+                for _ in range(10_000):
+                    eve.wait(13)
+
+        await server.measure("pings", ping)
+        flood = publish("devices/eve/a/b", b"", 0) * 8_000
+        await server.measure("messages", lambda: eve.ask(flood + b"\xc0\0", 13))
+        asked = subscribe("owntracks/+/+") * 2_000
+        bob = await server.client("bob", "b")
+        await server.measure("subscriptions", lambda: bob.ask(asked + b"\xc0\0", 13))
+        for each in (eve, bob):
+            each.close()
+        server.check()
+
+
+async def test_no_filters_keep_others_waiting() -> None:
+    """200 in a packet, of somebody with 50 friends."""
+    async with bench() as server:
+        filters = {
+            "one level each": [f"owntracks/+/d{n}" for n in range(200)],
+            "long": [f"owntracks/+/{'x' * 1_000}{n}" for n in range(200)],
+            "deep": ["+/" * 100 + str(n) for n in range(200)],
+            "shared": [f"$share/g{n}/#" for n in range(200)],
+        }
+        for name, asked in filters.items():
+            bob = await server.client("bob", name)
+            await server.measure(f"{name}: subscribe", bob.ask, subscribe(*asked), 9)
+            await server.measure(f"{name}: again", bob.ask, subscribe(*asked), 9)
+            await server.measure(f"{name}: unsubscribe", bob.ask, unsubscribe(*asked), 11)
+            await asyncio.to_thread(bob.ask, subscribe(*asked), 9)
+            await server.measure(f"{name}: goodbye", bob.close)
+        server.check()
+
+
+async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
+    """One message to all of them; then they are silent for too long, all at once."""
+    async with bench(Settings(connections_per_user_max=2 * CLIENTS)) as server:
+        crowd = await server.clients("eve", CLIENTS, keep_alive=8)
+        publisher = await server.client("eve", "e")
+        topic = "devices/eve/phone/sign"
+
+        def subscribe_all() -> None:
+            for each in crowd:
+                each.ask(subscribe(topic), 9)
+
+        def say() -> None:
+            for number in range(3):
+                publisher.ask(publish(topic, b"%d" % number * 200), 4)
+            for each in crowd:
+                for _ in range(3):
+                    each.wait(3)
+
+        await asyncio.to_thread(subscribe_all)
+        await server.measure("fan-out", say)
+        ended = server.server.counters
+
+        def be_silent() -> None:
+            deadline = time.monotonic() + 60
+            while ended["connections_ended"] < CLIENTS and time.monotonic() < deadline:
+                time.sleep(0.05)
+
+        await server.measure("time-outs", be_silent)
+        assert ended["connections_ended"] == CLIENTS
+        for each in (*crowd, publisher):
+            each.close()
+        server.check()
