@@ -14,7 +14,7 @@ from gateway.formats import Parsed, positions
 from gateway.formats.plain_positions import PlainRecords
 from gateway.formats.plain_positions import answer as plain_answer
 from gateway.formats.values import live_time
-from gateway.limits import OVERHEAD_BYTES
+from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES
 from gateway.request_head import RequestHead
 from waylog.kafka import AppendError
 
@@ -78,9 +78,9 @@ class Exchange:
         self.answer: bytes | None = None
         self.status = 0
 
-    def begin(self, body_bytes: int) -> bool:
+    def begin(self, body_bytes: int, records: int) -> bool:
         """Take what is sent out of the user's share of what may be under way; False: too much."""
-        size = body_bytes + OVERHEAD_BYTES
+        size = body_bytes + OVERHEAD_BYTES + records * RECORD_BYTES
         if not self._connection.server.services.under_way.take(self._identity.user, size):
             return False
         self._size = size

@@ -413,7 +413,7 @@ class FrontConnection(asyncio.Protocol):
             records = self._plain.records(body, received)
             if records is not None:
                 exchange = Exchange(self, head, identity, _NOTHING)
-                if not exchange.begin(len(body)):
+                if not exchange.begin(len(body), len(records)):
                     self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
                     return True
                 self._exchanges.append(exchange)
@@ -448,7 +448,7 @@ class FrontConnection(asyncio.Protocol):
             self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
             return True
         exchange = Exchange(self, head, identity, parsed)
-        if not exchange.begin(len(body)):
+        if not exchange.begin(len(body), parsed.count):
             self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
             return True
         self._exchanges.append(exchange)

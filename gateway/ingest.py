@@ -31,10 +31,10 @@ from gateway.auth import Identity
 from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
-from gateway.limits import OVERHEAD_BYTES, TOO_MUCH_UNDER_WAY
+from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.paths import AT_ROOT, PATHS, Format
-from gateway.pools import ShareExceeded, Shares
+from gateway.pools import Hold, ShareExceeded, Shares
 from gateway.services import Services
 from waylog.kafka import AppendError
 from waylog.telemetry import now_ms
@@ -80,16 +80,22 @@ class Ingest:
             raise
         body = await self.read_body(request, identity)
         try:
-            with self._services.under_way.hold(identity.user, len(body) + OVERHEAD_BYTES):
-                parsed = await self._parse(device_format, body, self.context(request, identity))
-                if parsed.refused is not None:
-                    raise Refused(413, parsed.refused)
-                if parsed.malformed is not None:
-                    raise Refused(400, parsed.malformed)
-                trace = request.headers.get("traceparent")
-                await self.store(parsed, identity, trace, device_format)
+            hold = Hold(self._services.under_way, identity.user, len(body) + OVERHEAD_BYTES)
         except ShareExceeded:
             raise unavailable(TOO_MUCH_UNDER_WAY) from None
+        try:
+            parsed = await self._parse(device_format, body, self.context(request, identity))
+            if parsed.refused is not None:
+                raise Refused(413, parsed.refused)
+            if parsed.malformed is not None:
+                raise Refused(400, parsed.malformed)
+            hold.grow(parsed.count * RECORD_BYTES)
+            trace = request.headers.get("traceparent")
+            await self.store(parsed, identity, trace, device_format, hold)
+        except ShareExceeded:
+            raise unavailable(TOO_MUCH_UNDER_WAY) from None
+        finally:
+            hold.release()
         if device_format.tells_address:
             await self.address_of(parsed)
         answer = device_format.answer(Receiving(parsed, identity, self._services))
@@ -175,8 +181,12 @@ class Ingest:
         identity: Identity,
         traceparent: str | None = None,
         device_format: Format | None = None,
+        hold: Hold | None = None,
     ) -> None:
-        """Append everything, and wait until the log has it; raises Refused (403, 429, 503)."""
+        """Append everything, and wait until the log has it; raises Refused (403, 429, 503).
+
+        What is held is held until the log has answered, whoever gives up waiting for that.
+        """
         steps = self._services.admission.admit_in_steps(identity, parsed)
         with refusals(device_format):
             for _ in steps:
@@ -191,6 +201,8 @@ class Ingest:
         )
         while part := list(itertools.islice(submissions, _SUBMITTED_AT_ONCE)):
             futures += part
+            if hold is not None:
+                hold.keep_until(part)
             if len(part) == _SUBMITTED_AT_ONCE:
                 # Ten thousand fixes of one must not keep the others waiting.
                 await asyncio.sleep(0)

@@ -11,6 +11,9 @@ MEBIBYTE: Final = 1024 * 1024
 
 #: What a request under way takes beside its body, about.
 OVERHEAD_BYTES: Final = 1024
+#: What a record takes in the log's queue beyond its part of the body: the key, the trace, members
+#: that the body had no words for.
+RECORD_BYTES: Final = 512
 
 #: Why a request is refused whose user has too many under way.
 TOO_MUCH_UNDER_WAY: Final = "too much that you have sent waits for the log"

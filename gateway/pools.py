@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from typing import Any
 
 
 class ShareExceeded(Exception):
@@ -65,6 +66,40 @@ class Shares:
             yield
         finally:
             self.give_back(party, amount)
+
+
+class Hold:
+    """What a party holds of a pool for one piece of work, until the log has answered all of it."""
+
+    def __init__(self, shares: Shares, party: str, amount: int) -> None:
+        """Raises ShareExceeded."""
+        self._shares = shares
+        self._party = party
+        self._amount = 0
+        self._waiting = 0
+        self.grow(amount)
+
+    def grow(self, amount: int) -> None:
+        """Hold so much more. Raises ShareExceeded."""
+        if not self._shares.take(self._party, amount):
+            raise ShareExceeded
+        self._amount += amount
+
+    def keep_until(self, futures: Iterable[asyncio.Future[Any]]) -> None:
+        """Let go only when all of these are done, whoever gives up waiting for them."""
+        for future in futures:
+            self._waiting += 1
+            future.add_done_callback(self._one_done)
+
+    def _one_done(self, _: asyncio.Future[Any]) -> None:
+        self._waiting -= 1
+        self.release()
+
+    def release(self) -> None:
+        """Let go, unless the log has still to answer."""
+        if not self._waiting and self._amount:
+            amount, self._amount = self._amount, 0
+            self._shares.give_back(self._party, amount)
 
 
 class Turns:

@@ -15,12 +15,14 @@ from typing import Any, Final
 from aiohttp import web
 
 from gateway.access import Credentials, credentials_of, verify
-from gateway.answers import Refused, json_answer
+from gateway.answers import Refused, json_answer, unavailable
 from gateway.auth import Identity
 from gateway.formats import Context, ulogger
 from gateway.formats.values import Unacceptable
 from gateway.ingest import Ingest
+from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
 from gateway.paths import PHONETRACK_ROOTS
+from gateway.pools import Hold, ShareExceeded
 from gateway.services import Services
 from waylog.telemetry import now_ms
 
@@ -70,7 +72,19 @@ class UloggerSessions:
             return answer
         context = self._ingest.context(request, identity)
         parsed = ulogger.parse(body, context)
-        await self._ingest.store(parsed, identity, request.headers.get("traceparent"))
+        try:
+            hold = Hold(
+                self._services.under_way,
+                identity.user,
+                len(body) + OVERHEAD_BYTES + parsed.count * RECORD_BYTES,
+            )
+        except ShareExceeded:
+            raise unavailable(TOO_MUCH_UNDER_WAY) from None
+        trace = request.headers.get("traceparent")
+        try:
+            await self._ingest.store(parsed, identity, trace, hold=hold)
+        finally:
+            hold.release()
         members: dict[str, Any] = {"error": False}
         if action == "addtrack":
             members["trackid"] = ulogger.track_id(context.received)

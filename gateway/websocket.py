@@ -38,7 +38,7 @@ from gateway.auth import ANONYMOUS, Identity
 from gateway.browsers import same_origin
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions, PlainRecords
-from gateway.limits import OVERHEAD_BYTES, TokenBucket
+from gateway.limits import RECORD_BYTES, TokenBucket
 from gateway.live_events import EVENT_NAMES, websocket_of
 from gateway.log_range import LogRanges
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
@@ -224,13 +224,14 @@ class _Connection:
         if plain is not None and not submitter.is_sample():
             records = plain.records(body, received)
             if records is not None:
-                if not self._admit(len(records)):
+                size = len(body) + len(records) * RECORD_BYTES
+                if not self._admit(len(records), size):
                     self._not_stored(own_ids(records), _FLOOD)
                 else:
                     receipt = submitter.submit_records(records, positions.SOURCE, None)
-                    receipt.add_done_callback(partial(self._stored_records, records))
+                    receipt.add_done_callback(partial(self._stored_records, records, size))
                 return None
-        for _ in self._submit(positions.parse(body, self._context(received))):
+        for _ in self._submit(positions.parse(body, self._context(received)), len(body)):
             pass  # it is small
         return None
 
@@ -245,7 +246,7 @@ class _Connection:
             retry = isinstance(error, ParsingUnavailable)
             self._answer({"type": "error", "reason": str(error), "retry": retry})
             return
-        for _ in self._submit(parsed):
+        for _ in self._submit(parsed, len(body)):
             await asyncio.sleep(0)
 
     def _context(self, received: int) -> Context:
@@ -256,27 +257,27 @@ class _Connection:
             any_user=self._identity.admin or self._services.authenticator.open_mode,
         )
 
-    def _submit(self, parsed: Parsed) -> Iterator[None]:
+    def _submit(self, parsed: Parsed, body_bytes: int) -> Iterator[None]:
         """Have what was read appended, in steps none of which takes long."""
         submitter = self._services.submitter
         ids = [name for name in parsed.client_ids if name is not None]
         if parsed.refused is not None:
             self._answer({"type": "error", "reason": parsed.refused, "retry": False})
             return
-        if not self._admit(len(parsed.fixes)):
+        sent, size = len(parsed.fixes), body_bytes + parsed.count * RECORD_BYTES
+        if not self._admit(sent, size):
             self._not_stored(ids, _FLOOD)
             return
-        sent = len(parsed.fixes)
         try:
             yield from self._services.admission.admit_in_steps(self._identity, parsed)
         except NotAdmitted as error:
-            self._landed(sent)
+            self._landed(sent, size)
             self._not_stored(ids, str(error))
             return
-        self._landed(sent - len(parsed.fixes))
+        self._landed(sent - len(parsed.fixes), 0)
         # Submitted here and now, so that a device's fixes keep their order.
         waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
-        waiting.add_done_callback(partial(self._stored, parsed))
+        waiting.add_done_callback(partial(self._stored, parsed, size))
         for number, fix in enumerate(parsed.fixes, 1):
             submitter.submit_location(fix).add_done_callback(waiting.one_done)
             if not number % _STEP_FIXES:
@@ -298,9 +299,8 @@ class _Connection:
                 self._plain = PlainPositions(identity.user, identity.device, admits)
         return self._plain
 
-    def _admit(self, count: int) -> bool:
-        """Count fixes that are under way; False if the client floods."""
-        size = count * OVERHEAD_BYTES
+    def _admit(self, count: int, size: int) -> bool:
+        """Count fixes that are under way, and their bytes; False if the client floods."""
         if not self._services.under_way.take(self._identity.user, size):
             return False
         if not self._rate.take(count):
@@ -311,8 +311,8 @@ class _Connection:
             self._room.clear()
         return True
 
-    def _landed(self, count: int) -> None:
-        self._services.under_way.give_back(self._identity.user, count * OVERHEAD_BYTES)
+    def _landed(self, count: int, size: int) -> None:
+        self._services.under_way.give_back(self._identity.user, size)
         self._in_flight -= count
         if self._in_flight <= IN_FLIGHT_MAX:
             self._room.set()
@@ -320,8 +320,8 @@ class _Connection:
     def _not_stored(self, ids: list[str], reason: str) -> None:
         self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
 
-    def _stored_records(self, records: PlainRecords, receipt: Receipt) -> None:
-        self._landed(len(records))
+    def _stored_records(self, records: PlainRecords, size: int, receipt: Receipt) -> None:
+        self._landed(len(records), size)
         error = receipt.exception()
         if error is not None:
             self._not_stored(own_ids(records), f"not stored: {error}")
@@ -329,8 +329,8 @@ class _Connection:
         self._answers.append(ack(records))
         self._viewer.wake.set()
 
-    def _stored(self, parsed: Parsed, receipt: Receipt) -> None:
-        self._landed(len(parsed.fixes))
+    def _stored(self, parsed: Parsed, size: int, receipt: Receipt) -> None:
+        self._landed(len(parsed.fixes), size)
         ids = [name for name in parsed.client_ids if name is not None]
         error = receipt.exception()
         if error is not None:

@@ -33,8 +33,9 @@ from waylog.record_batch import Partition, RecordAccumulator, RecordBatch, monot
 
 logger = logging.getLogger(__name__)
 
-#: Records that wait and records under way, together.
-BYTES_MAX: Final = 64 * 1024 * 1024
+#: Records that wait and records under way, together. No less than what whoever appends lets in of
+#: all its users, so that it is them who are refused by their shares, and nobody for others.
+BYTES_MAX: Final = 144 * 1024 * 1024
 _REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
 _DELIVERY_TIMEOUT_MS: Final = 30_000
 #: How long a broker may wait for the replicas, and we for the broker.

@@ -133,7 +133,7 @@ def producer_config(bootstrap_servers: str, client_id: str, **more: Any) -> dict
             "retry_backoff_max_ms": 500,
             "batch_num_messages": 10_000,
             "queue_buffering_max_messages": 200_000,
-            "queue_buffering_max_kbytes": 128 * 1024,
+            "queue_buffering_max_kbytes": 144 * 1024,
         }
         | more,
     )

@@ -52,6 +52,11 @@ class Parsed(msgspec.Struct):
     #: too, for channels that know no refusal.
     malformed: str | None = None
 
+    @property
+    def count(self) -> int:
+        """How many records it makes."""
+        return len(self.fixes) + len(self.events) + len(self.rejected)
+
 
 Parser: TypeAlias = Callable[[bytes, Context], Parsed]
 

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+import aiohttp
 import pytest
 from aiohttp import web
 
 from gateway.admission import REGISTRATIONS_PER_MINUTE
 from gateway.arrivals import Arrival
+from gateway.http import start_http
+from gateway.limits import RECORD_BYTES, HttpLimits
 from gateway.users import TooManyTokens, UserStore
 from gateway.web_push import Subscription, WebPush
 from tests.consumers.running import Broker
+from tests.gateway.parts import parts
+from tests.gateway.records import MemoryLog
 from tests.gateway.running import Gateway, Login, json_of
 from tests.gateway.test_web_push import Browser
+from waylog.config import Endpoint
 from waylog.free_ports import free_ports
 
 
@@ -114,7 +121,7 @@ async def test_questions_of_one_user_to_the_geocoder_leave_room_for_others(
         await until(lambda: sum(task.done() for task in asking) == 90 - 8 - 16)
         refused = [await json_of(task.result(), 503) for task in asking if task.done()]
         assert all("too many of your questions" in each["error"] for each in refused)
-        assert service.waiting == 8
+        await until(lambda: service.waiting == 8)
         async with victim.get("/search?q=fast") as answer:
             assert answer.status == 201
         service.end.set()
@@ -145,3 +152,80 @@ def test_devices_have_so_many_tokens_together(tmp_path: Path) -> None:
     # An operator may.
     store.add_token("ada", "phone0")
     store.close()
+
+
+def batch(user: str, number: int, count: int) -> bytes:
+    """An Overland batch of places where nobody has been before."""
+    return json.dumps(
+        {
+            "locations": [
+                {
+                    "type": "Feature",
+                    "geometry": {"type": "Point", "coordinates": [2, 1]},
+                    "properties": {
+                        "timestamp": 1_761_994_800 + 1000 * number + each,
+                        "device_id": user,
+                        "battery_level": 0.5,
+                    },
+                }
+                for each in range(count)
+            ]
+        }
+    ).encode()
+
+
+async def test_a_user_fills_his_share_of_the_logs_queue_and_no_more_while_it_does_not_answer(
+    tmp_path: Path,
+) -> None:
+    log = MemoryLog()
+    limits = HttpLimits(
+        append_timeout_s=0.3, under_way_bytes_max=10_000_000, under_way_bytes_each_max=500_000
+    )
+    async with parts(tmp_path, log=log, limits=limits) as services:
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        async with aiohttp.ClientSession(f"http://{server.endpoint}") as session:
+
+            async def send(user: str, body: bytes) -> int:
+                headers = {"Authorization": aiohttp.encode_basic_auth(user, "x")}
+                async with session.post("/overland", data=body, headers=headers) as answer:
+                    await answer.read()
+                    return answer.status
+
+            refused = [await send("eve", batch("eve", number, 300)) for number in range(8)]
+            assert set(refused) == {503}
+            # Whoever gives up waiting leaves his records in the queue, and his share taken.
+            assert len(log.deliveries) == 2 * 300
+            assert services.under_way.held_by("eve") > 2 * 300 * RECORD_BYTES
+            victim = asyncio.create_task(send("ada", batch("ada", 0, 1)))
+            await until(lambda: len(log.deliveries) == 2 * 300 + 1)
+            log.acknowledge()
+            assert await victim == 200
+            await until(lambda: services.under_way.used == 0)
+            # The same once more is known, and acknowledged.
+            assert await send("eve", batch("eve", 0, 300)) == 200
+        await server.close()
+
+
+async def test_a_websocket_holds_what_it_has_sent_and_not_a_number_of_fixes(
+    tmp_path: Path,
+) -> None:
+    log = MemoryLog()
+    limits = HttpLimits(under_way_bytes_max=10_000_000, under_way_bytes_each_max=100_000)
+    async with parts(tmp_path, log=log, limits=limits) as services:
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        async with (
+            aiohttp.ClientSession(f"http://{server.endpoint}") as session,
+            session.ws_connect("/v1/ws") as socket,
+        ):
+            for number in range(20):
+                fix = {"lat": 1, "lon": 2, "time": 1_761_994_800_000 + number}
+                await socket.send_json(fix | {"id": str(number), "attributes": {"x": "y" * 9_000}})
+            refused = 0
+            async with asyncio.timeout(20):
+                while refused < 10:
+                    answer = await socket.receive_json()
+                    refused += answer.get("retry") is True
+            assert len(log.deliveries) == 10
+            log.acknowledge()
+            await until(lambda: services.under_way.used == 0)
+        await server.close()
