@@ -430,10 +430,13 @@ class Session(Generic[StateT]):
         if error.fatal():
             self._fatal = error
         elif error.code() == KafkaError._ALL_BROKERS_DOWN:
-            now = time.monotonic()
-            if now - self._down_said > self._settings.report_interval_s:
-                self._down_said = now
-                logger.warning("no broker can be reached; waiting for one")
+            self._nobody_answers()
+
+    def _nobody_answers(self) -> None:
+        now = time.monotonic()
+        if now - self._down_said > self._settings.report_interval_s:
+            self._down_said = now
+            logger.warning("no broker can be reached; waiting for one")
 
     def _check_fatal(self) -> None:
         if self._fatal is not None:
@@ -444,7 +447,11 @@ class Session(Generic[StateT]):
         names = (self._topic, self._processor.state_topic)
         said = False
         while not self._stopping.is_set():
-            counts = [self._partition_count(name) for name in names]
+            try:
+                counts = [self._partition_count(name) for name in names]
+            except KafkaException:
+                self._nobody_answers()
+                continue
             if all(counts):
                 if counts[0] != counts[1]:
                     raise TopicsDiffer(
@@ -459,10 +466,8 @@ class Session(Generic[StateT]):
         return False
 
     def _partition_count(self, topic: str) -> int:
-        try:
-            metadata = self._consumer.list_topics(topic, timeout=2.0).topics.get(topic)
-        except KafkaException:
-            return 0
+        """0 where there is no such topic; raises KafkaException."""
+        metadata = self._consumer.list_topics(topic, timeout=2.0).topics.get(topic)
         return 0 if metadata is None or metadata.error is not None else len(metadata.partitions)
 
     def _lag(self) -> int:

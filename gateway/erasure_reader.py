@@ -9,7 +9,8 @@ from typing import Protocol
 
 from confluent_kafka import KafkaException
 
-from waylog.kafka import LogReader, LogUnreachable, ensure_topics
+from gateway.log_topics import await_topics
+from waylog.kafka import LogReader, LogUnreachable
 from waylog.kafka_errors import said_by
 from waylog.topics import ERASURE, TOPICS
 
@@ -50,7 +51,7 @@ async def open_erasures(bootstrap_servers: str, client_id: str) -> AsyncIterator
     # A log that was set up by an earlier version has no such topic.
     own = [topic for topic in TOPICS if topic.name == ERASURE]
     try:
-        await asyncio.to_thread(ensure_topics, bootstrap_servers, own)
+        await await_topics(bootstrap_servers, own)
     except (KafkaException, LogUnreachable) as error:
         raise OSError(f"topic {ERASURE} could not be created: {said_by(error)}") from error
     erasures = ErasureReader()

@@ -1,4 +1,4 @@
-"""The life of a gateway process, whatever it serves: start, run until it is told to stop, end."""
+"""The life of a process of this package: start, run until it is told to stop, end."""
 
 from __future__ import annotations
 
@@ -31,6 +31,8 @@ async def serve_until_stopped(
     bootstrap_servers: str,
     client_id: str,
     start: Callable[[KafkaTelemetry, AsyncExitStack], Awaitable[Started]],
+    *,
+    name: str = "gateway",
 ) -> int:
     """Run until SIGTERM or SIGINT (0), or until the process cannot go on (1).
 
@@ -64,7 +66,7 @@ async def serve_until_stopped(
         stopping.cancel()
         producer, where = starting.result()
         notify_ready()
-        logger.info("gateway ready %s", where)
+        logger.info("%s ready %s", name, where)
         while not stop.is_set():
             if producer.fatal is not None:
                 # The supervisor starts another process, with a producer that can.

@@ -11,10 +11,11 @@ from typing import Any, Final
 from confluent_kafka import KafkaException
 
 from gateway.erasure_reader import ErasureReader
+from gateway.log_topics import await_topics
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
-from waylog.kafka import AppendError, LogReader, LogUnreachable, ensure_topics
+from waylog.kafka import AppendError, LogReader, LogUnreachable
 from waylog.kafka_errors import said_by
 from waylog.sealing import LogProducer, opener
 from waylog.telemetry import now_ms
@@ -35,7 +36,7 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
     if not topics:
         return
     try:
-        await asyncio.to_thread(ensure_topics, bootstrap_servers, topics)
+        await await_topics(bootstrap_servers, topics)
     except (KafkaException, LogUnreachable) as error:
         names = ", ".join(topic.name for topic in topics)
         raise OSError(f"the topics {names} could not be created: {said_by(error)}") from error
