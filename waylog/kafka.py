@@ -57,6 +57,9 @@ _ASK_AGAIN_S: Final = 3.0
 _ASK_S: Final = 2.0
 #: librdkafka tells so often at least that all brokers are down.
 _DOWN_S: Final = 5.0
+#: librdkafka repeats in silence what a broker refuses for now, as one whose disk is full. A leader
+#: that is gone is replaced in less.
+_SILENT_S: Final = 1.5
 #: A view asks for this much, or for what has come within this time: else the log would answer it
 #: once for every append to any partition.
 FETCH_MIN_BYTES: Final = 16 * 1024
@@ -257,6 +260,9 @@ class Producer:
         self._gathered: deque[_Gathered] = deque()
         self._gathering_since = 0.0
         self._closing = False
+        # When the log has acknowledged something last, or nothing was missing.
+        self._heard_at = loop.time()
+        self._acknowledged = 0
         self._idle = True
         self._timer = loop.call_later(_IDLE_POLL_S, self._poll)
 
@@ -287,6 +293,7 @@ class Producer:
         gathered.append((topic, value, key, headers, on_delivery))
         if self._idle:
             self._idle = False
+            self._heard_at = self._loop.time()
             self._timer.cancel()
             self._timer = self._loop.call_later(_POLL_S, self._poll)
 
@@ -311,8 +318,14 @@ class Producer:
 
     @property
     def trouble(self) -> str | None:
-        """Why nothing can be appended now, as far as known; librdkafka tells of broken clusters."""
-        return None if self._down_since is None else "no broker can be reached"
+        """Why nothing can be appended now, as far as known; librdkafka tells of clusters that are
+        away, and that nothing is acknowledged is seen here.
+        """
+        if self._down_since is not None:
+            return "no broker can be reached"
+        if not self._idle and self._loop.time() - self._heard_at > _SILENT_S:
+            return "the log acknowledges nothing: its disk may be full"
+        return None
 
     async def close(self, timeout_s: float = 10.0) -> int:
         """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
@@ -333,6 +346,9 @@ class Producer:
         except Exception:
             logger.exception("records could not be given to librdkafka")
         self._idle = not len(self)
+        if self._idle or self._producer.acknowledged != self._acknowledged:
+            self._acknowledged = self._producer.acknowledged
+            self._heard_at = self._loop.time()
         self._timer = self._loop.call_later(_IDLE_POLL_S if self._idle else _POLL_S, self._poll)
 
     def _is_due(self) -> bool:

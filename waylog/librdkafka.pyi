@@ -8,6 +8,8 @@ class Delivery:
 class RecordProducer:
     """Takes records and says how each fared."""
 
+    acknowledged: int
+
     def __init__(
         self, properties: Mapping[str, object], on_error: Callable[[int, str], None]
     ) -> None: ...

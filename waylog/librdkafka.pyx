@@ -186,6 +186,7 @@ cdef class RecordProducer:
     cdef void* _queue
     cdef dict _topics  # name -> address of librdkafka's handle
     cdef object _on_error
+    cdef readonly long long acknowledged  # records that the log has
 
     def __init__(self, properties: Mapping[str, object], on_error):
         """Raises KafkaException for properties that are none."""
@@ -334,6 +335,8 @@ cdef class RecordProducer:
                             break
                         callback = <object> <PyObject*> message.opaque
                         Py_DECREF(callback)
+                        if not message.error:
+                            self.acknowledged += 1
                         report(
                             callback,
                             message.error,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -11,6 +13,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from broker_core.config import BrokerConfig
 from broker_core.server.runtime import start_broker
+from tests.small_disk import small_disk
 from waylog.kafka import AppendError, Producer
 
 
@@ -46,6 +49,43 @@ async def test_records_of_a_key_are_acknowledged_in_the_order_they_were_given(
     assert [position.offset for position in positions] == list(range(25_000))
     assert len({position.partition for position in positions}) == 1
     assert len(producer) == 0
+
+
+async def test_a_log_that_refuses_to_store_is_told_of_soon_and_no_more_when_there_is_room(
+    tmp_path: Path,
+) -> None:
+    """librdkafka itself says nothing for as long as it tries again."""
+    with small_disk(tmp_path / "disk", 16 * 1024 * 1024) as disk:
+        properties = {
+            "listeners": "PLAINTEXT://127.0.0.1:0",
+            "log.dirs": str(disk.folder / "logs"),
+            "log.flush.interval.messages": "1",
+        }
+        broker = await start_broker(BrokerConfig.from_properties(properties))
+        broker.create_topic("t", 1, {})
+        producer = Producer(str(broker.endpoint), "test", asyncio.get_running_loop())
+        try:
+            async with asyncio.timeout(30):
+                await producer.append("t", b"first")
+            assert producer.trouble is None
+            disk.fill()
+            waiting = producer.append("t", os.urandom(65_536))
+            started = time.monotonic()
+            async with asyncio.timeout(30):
+                while producer.trouble is None:
+                    assert not waiting.done()
+                    await asyncio.sleep(0.01)
+            assert "its disk may be full" in producer.trouble
+            assert time.monotonic() - started > 1
+            disk.free()
+            async with asyncio.timeout(30):
+                await waiting
+            async with asyncio.timeout(30):
+                while producer.trouble is not None:
+                    await asyncio.sleep(0.01)
+        finally:
+            await producer.close(0)
+            await broker.close()
 
 
 async def test_a_record_that_is_refused_fails_alone(producer: Producer) -> None:
