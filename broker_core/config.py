@@ -272,7 +272,7 @@ class BrokerConfig:
         "group.consumer.heartbeat.interval.ms", 5_000, int, low=1
     )
     group_consumer_max_size: int = _setting("group.consumer.max.size", 2**31 - 1, int, low=1)
-    #: Whether groups change over to the consumer protocol, and back, while members are in them.
+    #: Groups may change over to the consumer protocol, and back, while members are in them.
     group_consumer_migration_policy: MigrationPolicy = _setting(  # noqa: RUF009
         "group.consumer.migration.policy", MigrationPolicy.BIDIRECTIONAL, _migration_policy
     )
@@ -326,10 +326,10 @@ class BrokerConfig:
         "producer.id.expiration.ms", 24 * _HOUR_MS, int, low=1
     )
 
-    #: Whether this node has a vote about the metadata too. Nodes that are controllers only are not
-    #: served: a broker costs little beside it.
+    #: Of this node; a controller has a vote about the metadata. Nodes that are controllers only are
+    #: not served: a broker costs little beside it.
     roles: frozenset[str] = _setting("process.roles", frozenset({"broker"}), _roles)
-    #: Who keeps the metadata; with none, this broker is a cluster of its own.
+    #: The nodes that keep the metadata; with none, this broker is a cluster of its own.
     voters: Voters = _setting("controller.quorum.voters", Voters(), _voters)  # noqa: RUF009
     controller_listener: ListenerConfig | None = None
     #: `ssl.*` properties of connections to controllers; None: they are not encrypted.
@@ -439,12 +439,12 @@ class BrokerConfig:
 
     @property
     def is_controller(self) -> bool:
-        """Whether this node has a vote about the metadata."""
+        """Tell whether this node has a vote about the metadata."""
         return "controller" in self.roles
 
     @property
     def selects_replicas_by_rack(self) -> bool:
-        """Whether consumers are sent to replicas in their own rack."""
+        """Tell whether consumers are sent to replicas in their own rack."""
         return self.replica_selector is not None
 
     @property

@@ -21,7 +21,7 @@ _JAAS_USER: Final = re.compile(r'\buser_([^\s="]+)\s*=\s*"((?:[^"\\]|\\.)*)"')
 
 
 class SecurityProtocol(Enum):
-    """Whether a listener encrypts, and whether clients log in."""
+    """Tell whether a listener encrypts, and whether clients log in."""
 
     PLAINTEXT = "PLAINTEXT"
     SSL = "SSL"
@@ -30,12 +30,12 @@ class SecurityProtocol(Enum):
 
     @property
     def uses_tls(self) -> bool:
-        """Whether the connection is encrypted."""
+        """Tell whether the connection is encrypted."""
         return self in {SecurityProtocol.SSL, SecurityProtocol.SASL_SSL}
 
     @property
     def uses_sasl(self) -> bool:
-        """Whether clients log in with a user name."""
+        """Tell whether clients log in with a user name."""
         return self in {SecurityProtocol.SASL_PLAINTEXT, SecurityProtocol.SASL_SSL}
 
 

@@ -41,7 +41,7 @@ class ErasedRecords:
         return key is not None and self._erasures.covers(key.decode("utf-8", "replace"), written)
 
     def has(self, output: OutputRecord) -> bool:
-        """Whether a result is the address of a fix that is erased."""
+        """Tell whether a result is the address of a fix that is erased."""
         if not self._erasures or output.topic != self._state_topic or output.key is None:
             return False
         device = output.key.decode("utf-8", "replace")

@@ -350,7 +350,7 @@ def from_arguments(
     logger.info("points without an address are sent to %s", name)
     store = None
     if bootstrap_servers is not None and os.environ.get(ENVIRONMENT):
-        # Who asks about a place has somebody there, and nothing says whose the answer is.
+        # Whoever asks about a place has somebody there, and nothing says whose the answer is.
         logger.info("answers of %s are not kept: the log's values are sealed", name)
     elif bootstrap_servers is not None:
         from geoservice.answer_log import AnswerLog

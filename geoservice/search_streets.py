@@ -98,7 +98,7 @@ class _Texts:
 class StreetSearch:
     """The objects of an index of streets."""
 
-    #: Who imported an extract looks for something there first.
+    #: Somebody who imported an extract looks for something there first.
     bonus: float = 0.3
 
     def __init__(self, geocoder: Geocoder) -> None:

@@ -43,7 +43,7 @@ class Published(NamedTuple):
 
 
 def is_published(history: HistoryReader) -> bool:
-    """Whether there is a table to keep up to date."""
+    """Tell whether there is a table to keep up to date."""
     return bool(history.storage.list_files(_LOG))
 
 

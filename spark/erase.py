@@ -123,7 +123,7 @@ def mark_erased(history: str, erased: Mapping[str, int], *, rewritten: bool = Fa
 
 
 def has_history(history: str) -> bool:
-    """Whether there is one, with fixes or without."""
+    """Tell whether there is one, with fixes or without."""
     storage = Storage(history)
     begun = storage.exists(ERASED) or storage.exists(LOCK)
     return begun or bool(HistoryReader(history).files())

@@ -91,7 +91,7 @@ class _Packing:
             self._manifest.commit(results)
             keep_published(self._reader)
             if not self._arguments.grace:
-                # Who lists folders sees fixes twice until then.
+                # Whoever lists folders sees fixes twice until then.
                 self._manifest.delete_superseded()
             for result in results:
                 self._tell(result)

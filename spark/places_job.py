@@ -190,7 +190,7 @@ class _PlacesRun:
         return written
 
     def _went_back(self, state: PlacesState) -> bool:
-        """Whether the history has less than what was read of it."""
+        """Tell whether the history has less than what was read of it."""
         ends: dict[int, int] = defaultdict(int)
         for span in self._history.spans():
             ends[span.partition] = max(ends[span.partition], span.last + 1)

@@ -136,7 +136,7 @@ def decode_records(
 
 
 def _is_plausible(fix: StoredFix) -> bool:
-    """Whether the fix may have its time; a `received` that means nothing is no witness."""
+    """Tell whether the fix may have its time; a `received` that means nothing is no witness."""
     return fix.time >= _PLAUSIBLE_MIN_MS and not (
         fix.time > fix.received + _FUTURE_MAX_MS and fix.received >= _PLAUSIBLE_MIN_MS
     )

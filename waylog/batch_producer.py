@@ -383,7 +383,7 @@ class BatchProducer:
             backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
 
     def _is_settled(self) -> bool:
-        """Whether everything that waits could be sent."""
+        """Tell whether everything that waits could be sent."""
         records = self.accumulator
         if records.refusing is not None:
             return True

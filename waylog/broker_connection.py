@@ -49,7 +49,7 @@ class BrokerConnection(asyncio.Protocol):
 
     @property
     def is_open(self) -> bool:
-        """Whether requests can be sent."""
+        """Tell whether requests can be sent."""
         return self._transport is not None and not self._transport.is_closing()
 
     @property

@@ -60,7 +60,7 @@ class ChildProcess:
 
     @property
     def has_ended(self) -> bool:
-        """Whether its exit status is known."""
+        """Tell whether its exit status is known."""
         return self._ended.done()
 
     async def wait(self) -> int:

@@ -1,4 +1,4 @@
-"""Who was erased, as topic `erasure` has it: the record that every writer and reader honours.
+"""Erased devices, as topic `erasure` has them: the record that every writer and reader honours.
 
 A record says that nothing of a device counts any more that it sent, or was, until then. The topic
 is compacted and keeps the newest record of each device for good: a log that is read again, a phone
@@ -66,7 +66,7 @@ class Erasures:
         return True
 
     def covers(self, device: str, *times_ms: int) -> bool:
-        """Whether something of a device is erased that has any of these times."""
+        """Tell whether something of a device is erased that has any of these times."""
         before = self._before.get(device)
         return before is not None and any(time_ms <= before for time_ms in times_ms)
 

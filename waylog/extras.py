@@ -24,7 +24,7 @@ def install_command(extra: str) -> str:
 
 
 def is_installed(extra: str) -> bool:
-    """Whether every module of an extra can be imported."""
+    """Tell whether every module of an extra can be imported."""
     return all(find_spec(module) is not None for module in EXTRAS[extra])
 
 

@@ -102,7 +102,7 @@ class Manifest(msgspec.Struct, frozen=True):
         return month if month in self.dates else date
 
     def covers(self, date: str, span: OffsetSpan) -> bool:
-        """Whether compacted files hold all rows of a date within a span."""
+        """Tell whether compacted files hold all rows of a date within a span."""
         period = self.period_of(date)
         compacted = self.dates.get(period)
         return compacted is not None and any(

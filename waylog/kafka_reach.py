@@ -1,6 +1,6 @@
-"""Is there a Kafka cluster at an address, and if not, what is there instead?
+"""Finds out if there is a Kafka cluster at an address, and if not, what is there instead.
 
-librdkafka tells a connection that is refused from one that breaks, and no more. Who starts a
+librdkafka tells a connection that is refused from one that breaks, and no more. Whoever starts a
 command wants to know whether the port is wrong, or a login is missing: that is asked by hand.
 """
 

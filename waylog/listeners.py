@@ -1,4 +1,4 @@
-"""Who listens on a port, as far as this account may know (Linux's /proc)."""
+"""Finds the process that listens on a port, as far as this account may know (Linux's /proc)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Whether the log answers a process that only reads it: told in its log and to its supervisor."""
+"""Tells the log and the supervisor when no broker answers a process that only reads."""
 
 from __future__ import annotations
 

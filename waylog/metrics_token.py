@@ -43,7 +43,7 @@ def ensure_metrics_token(path: Path) -> str:
 
 
 def is_metrics_token(secret: str, token: str | None) -> bool:
-    """Whether a secret is the token; nothing is where there is none."""
+    """Tell whether a secret is the token; nothing is where there is none."""
     return token is not None and hmac.compare_digest(
         secret.encode("utf-8", "surrogatepass"), token.encode()
     )

@@ -11,7 +11,7 @@ _OTHERS_ENTER = stat.S_IXGRP | stat.S_IXOTH
 
 
 def is_read_by_others(descriptor: int, journal: str | None = None) -> bool:
-    """Whether an open file goes where others read: a log file, or systemd's journal.
+    """Tell whether an open file goes where others read: a log file, or systemd's journal.
 
     `journal` is $JOURNAL_STREAM (systemd.exec(5)). A terminal is its owner's, and what reads a pipe
     was started together with us.

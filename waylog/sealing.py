@@ -1,4 +1,4 @@
-"""Whether values of the log are sealed, and what opens them: the part that costs nothing when not.
+"""Seals and opens values of the log where that is wanted: the part that costs nothing when not.
 
 What sealing is stands in waylog.value_encryption, and is loaded only where a master key is set.
 """
@@ -44,7 +44,7 @@ Opened = Callable[[Sequence["Message"]], "list[Message]"]
 
 
 def is_sealed_topic(topic: str) -> bool:
-    """Whether values of a topic are sealed, where any are."""
+    """Tell whether values of a topic are sealed, where any are."""
     return topic not in _PLAIN_TOPICS
 
 
@@ -71,7 +71,7 @@ def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None
 
 
 def is_device(owner: str) -> bool:
-    """Whether an owner is a device, `user/device`."""
+    """Tell whether an owner is a device, `user/device`."""
     return "/" in owner and not owner.startswith("$")
 
 
@@ -89,7 +89,7 @@ def owner_of_mqtt_topic(topic: str) -> str:
 
 
 def is_sealed(value: bytes | None) -> bool:
-    """Whether a value is one of ours that needs a key."""
+    """Tell whether a value is one of ours that needs a key."""
     return value is not None and value.startswith(MAGIC)
 
 

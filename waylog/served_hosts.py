@@ -43,7 +43,7 @@ class ServedHosts:
         }
 
     def serves(self, authority: str | None) -> bool:
-        """Whether a request with this Host is for us. One without Host comes from no browser."""
+        """True if a request with this Host is for us. One without Host comes from no browser."""
         if authority is None:
             return True
         host = host_of(authority)
@@ -55,7 +55,7 @@ class ServedHosts:
             return False
 
     def is_own_origin(self, origin: str, authority: str) -> bool:
-        """Whether an Origin (RFC 6454) is that of our page, asked for as `authority`.
+        """Tell whether an Origin (RFC 6454) is that of our page, asked for as `authority`.
 
         A proxy may have put its own idea into Host; the names we were told of count as well.
         """

@@ -125,7 +125,7 @@ class Storage:
             _flush(f"{self._base}/{name}")
 
     def exists(self, name: str) -> bool:
-        """Whether there is such a file."""
+        """Tell whether there is such a file."""
         info = self._files.get_file_info(f"{self._base}/{name}")
         return bool(info.type == fs.FileType.File)
 

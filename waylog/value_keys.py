@@ -194,7 +194,7 @@ class KeyRing:
                 try:
                     self._follow_once()
                 except Exception:
-                    # Who waits for a key would wait for ever.
+                    # Whoever waits for a key would wait for ever.
                     logger.exception("keys of %s could not be taken", VALUE_KEY)
                     self._stopping.wait(_PAUSE_S)
         finally:

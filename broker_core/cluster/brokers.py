@@ -44,7 +44,7 @@ class BrokerControl:
         self._heard = {
             broker.id: now for broker in writer.image.brokers.values() if not broker.fenced
         }
-        # Who is not connected here, or has not yet been heard by this controller.
+        # Whoever is not connected here, or has not yet been heard by this controller.
         self._disconnected = set(self._heard)
 
     @property
@@ -92,7 +92,7 @@ class BrokerControl:
             ),
             body["rack"],
         )
-        # Who knows the former process's epoch has all that it wrote (KIP-966).
+        # Whoever knows the former process's epoch has all that it wrote (KIP-966).
         is_lossy = present is None or body["previous_broker_epoch"] != present.epoch
         self._writer.write([registration, *self._partitions.without(broker_id, is_lossy=is_lossy)])
         epoch = image.brokers[broker_id].epoch
@@ -163,7 +163,7 @@ class BrokerControl:
             self._lost(broker_id, "its address refuses connections")
 
     def is_missing(self, broker_id: int) -> bool:
-        """Whether a broker that should be there has not been heard since it was disconnected."""
+        """True if a broker that should be there has not been heard since it was disconnected."""
         return broker_id in self._disconnected
 
     def disconnected(self, broker_id: int) -> None:

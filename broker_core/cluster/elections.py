@@ -1,4 +1,4 @@
-"""Who leads a partition when something has changed, and what is recorded about it.
+"""Elects the leader of a partition when something has changed, and records it.
 
 Clean: the leader comes from the ISR, whose members have every committed record, or where none of
 them is there from the eligible leader replicas (KIP-966): those that left the ISR when it became
@@ -90,7 +90,7 @@ class PartitionTarget:
         self.isr = isr or elr or self.partition.isr
 
     def _keep_eligible(self) -> None:
-        """Who left the ISR has every committed record until there are enough in sync again."""
+        """Replicas that left the ISR have all committed records until enough are in sync again."""
         self.elr = ()
         if len(self.isr) < min(self.min_insync_replicas, len(self.replicas)):
             left_out = {*self.isr, self.lossy}

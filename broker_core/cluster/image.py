@@ -65,7 +65,7 @@ class BrokerImage:
 
     @property
     def is_active(self) -> bool:
-        """Whether it may become a leader, or part of an ISR."""
+        """Tell whether it may become a leader, or part of an ISR."""
         return not self.fenced and not self.in_controlled_shutdown
 
     def address(self, listener: str) -> ListenerAddress | None:
@@ -96,12 +96,12 @@ class PartitionImage:
 
     @property
     def is_under_replicated(self) -> bool:
-        """Whether a replica is not in sync."""
+        """Tell whether a replica is not in sync."""
         return len(self.isr) < len(self.replicas)
 
     @property
     def is_reassigning(self) -> bool:
-        """Whether it is on its way to other brokers."""
+        """Tell whether it is on its way to other brokers."""
         return bool(self.adding or self.removing)
 
     def after(self, change: PartitionChange) -> PartitionImage:
@@ -183,7 +183,7 @@ class ClusterImage:
                 yield topic, index, partition
 
     def is_active(self, broker_id: int) -> bool:
-        """Whether a broker may become a leader, or part of an ISR."""
+        """Tell whether a broker may become a leader, or part of an ISR."""
         broker = self.brokers.get(broker_id)
         return broker is not None and broker.is_active
 

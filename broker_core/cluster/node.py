@@ -61,7 +61,7 @@ class MetadataNode:
 
     @property
     def is_caught_up(self) -> bool:
-        """Whether everything is applied that is known to be committed."""
+        """Tell whether everything is applied that is known to be committed."""
         return self.replica.high_watermark == self.image.offset
 
     def take_changes(self) -> ImageChanges | None:

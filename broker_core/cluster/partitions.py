@@ -41,7 +41,7 @@ class PartitionControl:
         return self._writer.image
 
     def allows_unclean(self, topic: str) -> bool:
-        """Whether a replica that is not in sync may lead."""
+        """Tell whether a replica that is not in sync may lead."""
         value = self._configured(topic, _UNCLEAN)
         if value is not None:
             return value.lower() == "true"

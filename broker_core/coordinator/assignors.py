@@ -1,4 +1,4 @@
-"""Who of a group's members gets which partitions, decided by the broker (KIP-848)."""
+"""Gives partitions to the members of a group, as the broker decides (KIP-848)."""
 
 from __future__ import annotations
 

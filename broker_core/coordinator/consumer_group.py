@@ -84,7 +84,7 @@ class ConsumerGroup(GroupOffsets):
         return wanted.most_common(1)[0][0] if wanted else _DEFAULT_ASSIGNOR
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads a topic."""
+        """Tell whether a member reads a topic."""
         return any(
             topic in member.topic_names
             or (member.topic_regex and compile_regex(member.topic_regex).fullmatch(topic))
@@ -163,7 +163,7 @@ class ConsumerGroup(GroupOffsets):
         return self.members.get(self._static_members.get(instance_id, ""))
 
     def expect(self, member_id: str, instance_id: str | None) -> ConsumerMember:
-        """Who says to be a member; raises UnknownMemberId or FencedInstanceId."""
+        """The member of this name; raises UnknownMemberId or FencedInstanceId."""
         known = self.members.get(member_id)
         if instance_id is not None:
             known = self.static_member(instance_id)
@@ -336,7 +336,7 @@ class ConsumerGroup(GroupOffsets):
         return after
 
     def waits_for_others(self, member: ConsumerMember) -> bool:
-        """Whether somebody still has what a member is to get."""
+        """Tell whether somebody still has what a member is to get."""
         missing = self.target.get(member.member_id, NO_PLACES) - member.assigned
         return any(place in self._owners for place in missing)
 
@@ -386,7 +386,7 @@ class ConsumerGroup(GroupOffsets):
     # ------------------------------------------------------------------------------------ offsets
 
     def check_commit(self, member_id: str, instance_id: str | None, epoch: int, now: Moment) -> int:
-        """Whether offsets may be committed; returns an error code."""
+        """Tell whether offsets may be committed; returns an error code."""
         if epoch < 0 and not self.members:
             return errors.NONE
         return self.check_member(member_id, epoch)
@@ -394,7 +394,7 @@ class ConsumerGroup(GroupOffsets):
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, epoch: int
     ) -> int:
-        """Whether a transaction may commit offsets; returns an error code."""
+        """Tell whether a transaction may commit offsets; returns an error code."""
         if epoch < 0 and not member_id and instance_id is None:
             return errors.NONE
         code = self.check_member(member_id, epoch)

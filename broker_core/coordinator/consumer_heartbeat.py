@@ -29,7 +29,7 @@ class ConsumerHeartbeat:
 
     @property
     def is_full(self) -> bool:
-        """Whether the member says all there is to say, so that it wants to know all as well."""
+        """True if the member says all there is to say, so that it wants to know all as well."""
         return self.epoch == 0 or (
             self.rebalance_timeout_ms != -1
             and (self.topic_names is not None or self.topic_regex is not None)

@@ -61,7 +61,7 @@ class ConsumerMember:
         return self.assigned | self.pending_revocation
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has what the group's target assignment gives it."""
+        """Tell whether it has what the group's target assignment gives it."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
     def reconcile(

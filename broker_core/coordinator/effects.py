@@ -45,7 +45,7 @@ class Append:
     stabilises: int | None = None
     #: Producer id and epoch of the transaction that decides about the offsets.
     producer: tuple[int, int] | None = None
-    #: Whether what the records say holds only when they are stored; otherwise it holds already.
+    #: What the records say holds only when they are stored; otherwise it holds already.
     is_awaited: bool = True
 
 
@@ -61,7 +61,7 @@ class StoreTransaction:
     #: None removes the id.
     transaction: Transaction | None
     responses: list[Respond] = field(default_factory=list)
-    #: Whether the state holds only when it is stored; otherwise it holds already.
+    #: Says whether the state holds only when it is stored; otherwise it holds already.
     is_awaited: bool = True
 
 

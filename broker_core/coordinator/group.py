@@ -445,7 +445,7 @@ class Group(GroupOffsets):
     def check_commit(
         self, member_id: str, instance_id: str | None, generation: int, now: Moment
     ) -> int:
-        """Whether offsets may be committed; returns an error code."""
+        """Tell whether offsets may be committed; returns an error code."""
         if generation < 0 and self.state is GroupState.EMPTY:
             # A consumer that assigns its partitions itself uses the group as a place for offsets.
             return errors.NONE
@@ -462,7 +462,7 @@ class Group(GroupOffsets):
     def check_transactional_commit(
         self, member_id: str, instance_id: str | None, generation: int
     ) -> int:
-        """Whether a transaction may commit offsets; returns an error code.
+        """Tell whether a transaction may commit offsets; returns an error code.
 
         A producer that does not say whose offsets it commits (before KIP-447) is believed.
         """
@@ -471,7 +471,7 @@ class Group(GroupOffsets):
         return self.roster.check(member_id, instance_id) or self._check_generation(generation)
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads a topic, or might."""
+        """Tell whether a member reads a topic, or might."""
         return self.roster.is_subscribed(topic)
 
     # ------------------------------------------------------------------------------------- shared

@@ -104,7 +104,7 @@ def _holdings(
 
 
 def is_classic_without(group: ConsumerGroup, member: ConsumerMember) -> bool:
-    """Whether nobody of the consumer protocol is left when a member goes, but somebody is."""
+    """Tell whether nobody of the consumer protocol is left when a member goes, but somebody is."""
     return (
         member.classic is None
         and len(group.members) > 1

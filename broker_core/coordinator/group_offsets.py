@@ -18,7 +18,7 @@ class GroupOffsets:
 
     @property
     def has_offsets(self) -> bool:
-        """Whether there is something that somebody may still ask for."""
+        """Tell whether there is something that somebody may still ask for."""
         return bool(self.offsets or self.pending_offsets)
 
     def take_offsets(self, other: GroupOffsets) -> None:
@@ -26,7 +26,7 @@ class GroupOffsets:
         self.offsets, self.pending_offsets = other.offsets, other.pending_offsets
 
     def is_unstable(self, place: Place) -> bool:
-        """Whether a transaction that is not decided has a newer offset of a partition."""
+        """Tell whether a transaction that is not decided has a newer offset of a partition."""
         return any(place in offsets for offsets in self.pending_offsets.values())
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:

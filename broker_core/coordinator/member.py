@@ -34,7 +34,7 @@ class Member:
 
     @property
     def waiting(self) -> bool:
-        """Whether a request of the member is parked here."""
+        """Tell whether a request of the member is parked here."""
         return self.join_token is not None or self.sync_token is not None
 
     @property

@@ -43,7 +43,7 @@ class MemberDeadlines:
         return min((end for ends in self._ends.values() for end in ends.values()), default=None)
 
     def due(self, now_ms: int) -> list[tuple[str, Wait]]:
-        """Who has waited too long."""
+        """The members that have waited too long."""
         return [
             (member_id, wait)
             for wait, ends in self._ends.items()

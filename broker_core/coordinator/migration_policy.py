@@ -15,10 +15,10 @@ class MigrationPolicy(Enum):
 
     @property
     def allows_upgrade(self) -> bool:
-        """Whether the first member of the consumer protocol takes a classic group over."""
+        """Tell whether the first member of the consumer protocol takes a classic group over."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.UPGRADE}
 
     @property
     def allows_downgrade(self) -> bool:
-        """Whether a group becomes classic when its last member of the consumer protocol goes."""
+        """True if a group becomes classic when its last member of the consumer protocol goes."""
         return self in {MigrationPolicy.BIDIRECTIONAL, MigrationPolicy.DOWNGRADE}

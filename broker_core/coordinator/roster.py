@@ -11,7 +11,7 @@ from broker_core.coordinator.subscription import subscribed_topics
 
 
 class Roster:
-    """Who is in a group. It knows nothing of generations and rebalances."""
+    """The members of a group. It knows nothing of generations and rebalances."""
 
     def __init__(self) -> None:
         self.protocol_type: str | None = None
@@ -61,7 +61,7 @@ class Roster:
         return errors.NONE
 
     def supports(self, request: JoinRequest) -> bool:
-        """Whether who asks to join has a protocol that all others have."""
+        """Tell whether who asks to join has a protocol that all others have."""
         if not request.protocol_type or not request.protocols:
             return False
         if not self.members:
@@ -90,7 +90,7 @@ class Roster:
         return max((each.rebalance_timeout_ms for each in self.members.values()), default=0)
 
     def all_joined(self) -> bool:
-        """Whether every member waits for the next generation."""
+        """Tell whether every member waits for the next generation."""
         return all(member.join_token is not None for member in self.members.values())
 
     def deadlines(self) -> list[int]:
@@ -103,7 +103,7 @@ class Roster:
         return alive + list(self.pending.values())
 
     def is_subscribed(self, topic: str) -> bool:
-        """Whether a member reads a topic, or might: metadata that cannot be read could say so."""
+        """True if a member reads a topic, or might: metadata that cannot be read could say so."""
         for member in self.members.values():
             topics = subscribed_topics(member.protocols[0][1] if member.protocols else b"")
             if topics is None or topic in topics:

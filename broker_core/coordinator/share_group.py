@@ -97,7 +97,7 @@ class ShareGroup:
 
     @property
     def state(self) -> GroupState:
-        """Whether there is anybody."""
+        """Tell whether there is anybody."""
         return GroupState.STABLE if self.members else GroupState.EMPTY
 
     def heartbeat(

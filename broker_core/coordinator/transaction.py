@@ -84,7 +84,7 @@ class TransactionSettings(NamedTuple):
 
 
 class Producer(NamedTuple):
-    """Who a transactional request says it is."""
+    """The producer that a transactional request names."""
 
     transactional_id: str
     producer_id: int
@@ -113,16 +113,16 @@ class Transaction:
 
     @property
     def is_exhausted(self) -> bool:
-        """Whether the producer id has no epoch left for its client."""
+        """Tell whether the producer id has no epoch left for its client."""
         return self.epoch >= EPOCH_MAX - 1
 
     @property
     def has_epoch_per_transaction(self) -> bool:
-        """Whether ending the transaction has changed the epoch."""
+        """Tell whether ending the transaction has changed the epoch."""
         return self.version >= EPOCH_PER_TRANSACTION
 
     def may_continue(self, expected: tuple[int, int] | None) -> bool:
-        """Whether who names a producer id and epoch has the transactional id, or had it last."""
+        """True if this producer id and epoch have the transactional id, or had it last."""
         if expected is None or expected[0] == self.producer_id:
             return True
         return expected[0] == self.previous_producer_id and expected[1] == self.last_epoch

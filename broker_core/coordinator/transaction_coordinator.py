@@ -223,7 +223,7 @@ class TransactionCoordinator:
         self._store(after, [done])
 
     def verify(self, producer: Producer, place: Place) -> int:
-        """Whether a partition belongs to the producer's transaction; returns an error code."""
+        """Tell whether a partition belongs to the producer's transaction; returns an error code."""
         found = self._find(producer)
         if isinstance(found, int):
             return found
@@ -403,7 +403,7 @@ class TransactionCoordinator:
         self._effects.append(effect)
 
     def is_marking(self, effect: WriteMarkers) -> bool:
-        """Whether the markers of an effect are still to be written from here."""
+        """Tell whether the markers of an effect are still to be written from here."""
         return self._marking.get(effect.transaction.transactional_id) is effect
 
     def markers_written(self, effect: WriteMarkers, now: Moment) -> None:

@@ -112,12 +112,12 @@ class LogConfig:
 
     @property
     def deletes(self) -> bool:
-        """Whether old segments are deleted."""
+        """Tell whether old segments are deleted."""
         return "delete" in self._policies
 
     @property
     def compacts(self) -> bool:
-        """Whether only the newest record of a key is kept."""
+        """Tell whether only the newest record of a key is kept."""
         return "compact" in self._policies
 
     @property
@@ -129,7 +129,7 @@ class LogConfig:
 
     @property
     def uses_log_append_time(self) -> bool:
-        """Whether the broker's clock replaces the producer's timestamps."""
+        """Tell whether the broker's clock replaces the producer's timestamps."""
         return self.message_timestamp_type == "LogAppendTime"
 
     @classmethod

@@ -105,7 +105,7 @@ class ProducerState:
         return list(self._producers.values())
 
     def is_in_transaction(self, producer_id: int) -> bool:
-        """Whether a transaction of the producer is open in this log."""
+        """Tell whether a transaction of the producer is open in this log."""
         return producer_id in self._open
 
     def first_open_offset(self) -> int | None:

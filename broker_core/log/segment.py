@@ -118,7 +118,7 @@ class Segment:
 
     @property
     def is_open(self) -> bool:
-        """Whether it holds a file open."""
+        """Tell whether it holds a file open."""
         return self._handle is not None
 
     @property
@@ -362,7 +362,7 @@ class Segment:
     # --- reading ---
 
     def has_indexes(self) -> bool:
-        """Whether the index files of a closed segment are there and can be whole, by their size."""
+        """Tell by their size whether a closed segment has index files that can be whole."""
         index_size, time_index_size = (
             self.disk.size(segment_path(self.directory, self.base_offset, suffix))
             for suffix in (INDEX_SUFFIX, TIME_INDEX_SUFFIX)

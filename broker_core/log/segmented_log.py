@@ -246,7 +246,7 @@ class SegmentedLog:
 
     @property
     def has_closed_segments_to_flush(self) -> bool:
-        """Whether a whole segment waits to become durable: a crash would have to read it again."""
+        """True if a whole segment waits to become durable: a crash would have to read it again."""
         return len(self._unsynced) > 1
 
     @property

@@ -32,7 +32,7 @@ Part = Buffer | Unread
 
 
 class RequestHeader(NamedTuple):
-    """Who asks for what. `version` may be one that `api` does not serve (ApiVersions only)."""
+    """The head of a request. `version` may be one that `api` does not serve (ApiVersions only)."""
 
     api: Api
     version: int

@@ -72,7 +72,7 @@ class Field:
 
     @property
     def is_array(self) -> bool:
-        """Whether the value is a list."""
+        """Tell whether the value is a list."""
         return self.type.startswith("[]")
 
     @property
@@ -183,11 +183,11 @@ class Api:
         return parse_fields(self.response)
 
     def is_flexible(self, version: int) -> bool:
-        """Whether the version has compact lengths and tagged fields."""
+        """Tell whether the version has compact lengths and tagged fields."""
         return self.flexible_from is not None and version >= self.flexible_from
 
     def serves(self, version: int) -> bool:
-        """Whether a request of this version can be decoded and answered."""
+        """Tell whether a request of this version can be decoded and answered."""
         return self.versions[0] <= version <= self.versions[1]
 
     def request_plan(self, version: int) -> Plan:

@@ -73,7 +73,7 @@ Request = (
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """Who leads, in the newest epoch that the answering replica knows."""
+    """The leader, in the newest epoch that the answering replica knows."""
 
     epoch: int
     leader_id: int | None

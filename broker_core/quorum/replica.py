@@ -108,7 +108,7 @@ class QuorumReplica:
 
     @property
     def leader_id(self) -> int | None:
-        """Who leads in this epoch, as far as known."""
+        """The leader of this epoch, as far as known."""
         role = self.role
         if isinstance(role, Leader):
             return self.key.node_id
@@ -121,7 +121,7 @@ class QuorumReplica:
 
     @property
     def voters(self) -> Voters:
-        """Who votes: as the newest entry about it says, committed or not."""
+        """The voters: as the newest entry about it says, committed or not."""
         return self._voters.newest
 
     @property

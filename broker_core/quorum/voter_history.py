@@ -1,4 +1,4 @@
-"""Who votes, as the log says from offset to offset."""
+"""The voters, as the log says from offset to offset."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class VoterHistory:
 
     @property
     def newest(self) -> frozenset[ReplicaKey]:
-        """Who votes now."""
+        """The voters of now."""
         return self._changes[-1][1]
 
     @property
@@ -36,7 +36,7 @@ class VoterHistory:
         return self._changes[-1][0]
 
     def before(self, offset: int) -> frozenset[ReplicaKey]:
-        """Who voted by the entries before `offset`."""
+        """The voters by the entries before `offset`."""
         return next(voters for changed, voters in reversed(self._changes) if changed < offset)
 
     def appended(self, offset: int, entries: Iterable[Entry]) -> None:

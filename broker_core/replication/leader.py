@@ -28,7 +28,7 @@ class FollowerProgress:
     leader_end_offset: int = 0  # when it fetched last
 
     def is_caught_up(self, leader_end_offset: int, now_ms: int, lag_ms: int) -> bool:
-        """Whether it has everything, or had not long ago."""
+        """Tell whether it has everything, or had not long ago."""
         return self.log_end_offset == leader_end_offset or now_ms - self.caught_up_ms <= lag_ms
 
 
@@ -104,7 +104,7 @@ class PartitionLeader:
         return min(min_insync_replicas, len(self._followers) + 1)
 
     def is_under_min_isr(self, min_insync_replicas: int) -> bool:
-        """Whether the ISR, as the controller knows it, is too small to commit anything."""
+        """Tell whether the ISR, as the controller knows it, is too small to commit anything."""
         return len(self.image.isr) < self.required_in_sync(min_insync_replicas)
 
     def committed_offset(

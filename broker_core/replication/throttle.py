@@ -70,7 +70,7 @@ def throttled_replicas(text: str) -> frozenset[tuple[int, int]] | None:
 
 
 def is_throttled(text: str, index: int, broker_id: int) -> bool:
-    """Whether a setting names the replica of a partition on a broker."""
+    """Tell whether a setting names the replica of a partition on a broker."""
     if not text:
         return False
     replicas = throttled_replicas(text)

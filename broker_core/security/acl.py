@@ -56,7 +56,7 @@ class Operation(IntEnum):
 
 
 class Permission(IntEnum):
-    """Whether it is allowed."""
+    """Tell whether it is allowed."""
 
     ANY = 1
     DENY = 2
@@ -175,7 +175,7 @@ class AclFilter(NamedTuple):
             raise InvalidRequest(f"Invalid filter: {error}") from None
 
     def fits(self, acl: Acl) -> bool:
-        """Whether a rule is meant."""
+        """Tell whether a rule is meant."""
         return (
             self.resource_type in {ResourceType.ANY, acl.resource_type}
             and self._fits_name(acl)

@@ -23,7 +23,7 @@ from broker_core.security.acl import (
 from broker_core.security.principal import Principal
 
 _EVERY_PRINCIPAL: Final = "User:*"
-#: Who may do one of these may describe as well.
+#: The right to one of these is the right to describe as well.
 _IMPLY_DESCRIBE: Final = frozenset(
     {Operation.READ, Operation.WRITE, Operation.DELETE, Operation.ALTER}
 )
@@ -109,7 +109,7 @@ class Authorizer:
         resource_type: ResourceType,
         name: str,
     ) -> bool:
-        """Whether somebody at an address may do something with a resource."""
+        """Tell whether somebody at an address may do something with a resource."""
         key = (principal, host, operation, resource_type, name)
         decision = self._decisions.get(key)
         if decision is None:
@@ -152,7 +152,7 @@ class Authorizer:
     def allows_any(
         self, principal: Principal, host: str, operation: Operation, resource_type: ResourceType
     ) -> bool:
-        """Whether there may be a resource of the type with which somebody may do something."""
+        """Tell whether there may be a resource of the type with which somebody may do something."""
         if principal in self._super_users:
             return True
         mine = [
@@ -214,7 +214,7 @@ def _covers(given: Operation, wanted: Operation) -> bool:
 
 
 def _dominates(deny: Acl, allow: Acl) -> bool:
-    """Whether a rule that denies leaves nothing of one that allows."""
+    """Tell whether a rule that denies leaves nothing of one that allows."""
     if deny.pattern_type is PatternType.PREFIXED:
         return allow.resource_name.startswith(deny.resource_name)
     return allow.pattern_type is deny.pattern_type and allow.resource_name == deny.resource_name

@@ -1,4 +1,4 @@
-"""Who a client is, and how the name in a certificate becomes one."""
+"""The principal of a client, and how the name in a certificate becomes one."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ class PrincipalMapper:
                 position += 1
 
     def principal(self, name: str) -> Principal:
-        """Who has this name; nobody in particular when no rule fits."""
+        """The principal of this name; nobody in particular when no rule fits."""
         for rule in self._rules:
             mapped = name if rule is None else rule.apply(name)
             if mapped is not None:

@@ -84,9 +84,9 @@ class ClientQuotas:
         self._window_s = window_s
         self._quotas: dict[Entity, dict[str, float]] = {}
         self._rates: dict[tuple[str, Entity], Rate] = {}
-        #: Whether a quota of some client exists at all.
+        #: Says whether a quota of some client exists at all.
         self.active = False
-        #: Whether some address has a rate of connections.
+        #: Says whether some address has a rate of connections.
         self.limits_ips = False
 
     # ------------------------------------------------------------------------------------ settings
@@ -121,7 +121,7 @@ class ClientQuotas:
                 yield entity, values
 
     def check(self, entity: list[dict[str, Any]], operations: list[dict[str, Any]]) -> Entity:
-        """Whether a change is possible; returns the entity. Raises InvalidRequest."""
+        """Tell whether a change is possible; returns the entity. Raises InvalidRequest."""
         names = {each["entity_type"]: each["entity_name"] for each in entity}
         types = set(names)
         if len(names) < len(entity) or not types:

@@ -135,5 +135,5 @@ class SaslAuthentication:
         return self._session_ms if self._exchange is None else 0
 
     def is_expired(self, now_ms: int) -> bool:
-        """Whether the client has to authenticate again first."""
+        """Tell whether the client has to authenticate again first."""
         return self.expires_ms is not None and now_ms >= self.expires_ms

@@ -44,7 +44,7 @@ class ReloadableContext:
         return stamps
 
     def reload_if_changed(self) -> bool:
-        """Whether there are new certificates. Raises ConfigError, and then the old ones stay."""
+        """True if there are new certificates. Raises ConfigError, and then the old ones stay."""
         stamps = self._look()
         if stamps == self._stamps:
             return False

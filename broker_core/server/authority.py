@@ -1,4 +1,4 @@
-"""Who decides about topics and settings: this broker alone, or the cluster's controller.
+"""The one that decides about topics and settings: this broker alone, or the cluster's controller.
 
 Handlers say what they want by `Broker.administer`, and answer when it is durable.
 """

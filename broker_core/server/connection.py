@@ -72,7 +72,7 @@ class Connection(asyncio.BufferedProtocol):
         self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
         self._pending: deque[Request] = deque()
         self._transport: asyncio.Transport | None = None
-        # Whether we take further requests, and whether the client takes our responses.
+        # We take further requests, and the client takes our responses.
         self._reading = True
         self._writable = True
         self._closing = False
@@ -86,7 +86,7 @@ class Connection(asyncio.BufferedProtocol):
         self._answered_bytes = 0
         # Sends the response that was last begun, if that has parts of files.
         self._sender: FileSender | None = None
-        #: Whether responses may have parts that are sent from files.
+        #: Says whether responses may have parts that are sent from files.
         self.sends_files = False
         # Bytes of the buffer of a request that is not complete.
         self._reserved = 0
@@ -94,7 +94,7 @@ class Connection(asyncio.BufferedProtocol):
         self.opened_at = 0.0
         #: Since when a request is not complete; None while there is none.
         self.frame_since: float | None = None
-        #: Whether there has been a request.
+        #: Says whether there has been a request.
         self.served = False
         self.peer: tuple[Any, ...] = ("?", 0)
         #: Called when the connection is gone.
@@ -369,7 +369,7 @@ class Connection(asyncio.BufferedProtocol):
 
     @property
     def waiting(self) -> bool:
-        """Whether a request has no answer yet, or not all of it."""
+        """Tell whether a request has no answer yet, or not all of it."""
         return bool(self._pending) or self._sender is not None
 
     def overdue(self, now: float, *, idle_s: float, setup_s: float) -> str | None:

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-#: Whether the handler is to be called; if not, the request has its answer.
+#: Says whether the handler is to be called; if not, the request has its answer.
 Gate = Callable[["Broker", Request], bool]
 
 _TRANSACTIONS_IN_BATCHES_FROM: Final = 4
@@ -249,6 +249,6 @@ _GATES: Final[dict[int, Gate]] = {
 
 
 def is_coordinated_here(broker: Broker, request: Request) -> bool:
-    """Whether the handler is to be called; if not, the request has its answer."""
+    """Tell whether the handler is to be called; if not, the request has its answer."""
     gate = _GATES.get(request.header.api.key)
     return gate is None or gate(broker, request)

@@ -37,7 +37,7 @@ class CoordinatorShards:
 
     @property
     def is_loading(self) -> bool:
-        """Whether something is not known yet."""
+        """Tell whether something is not known yet."""
         return bool(self._loading)
 
     def refusal(self, key: str) -> int:

@@ -70,7 +70,7 @@ class DynamicConfig:
         return BrokerConfig.from_properties({**self._static.properties, **cluster, **own})
 
     def check(self, properties: Mapping[str, str], *, for_all: bool) -> None:
-        """Whether these may take the place of what is set; raises InvalidRequest."""
+        """Tell whether these may take the place of what is set; raises InvalidRequest."""
         unknown = sorted(set(properties) - DYNAMIC)
         if unknown:
             raise InvalidRequest(f"Cannot update these configs dynamically: {', '.join(unknown)}")

@@ -100,6 +100,6 @@ class Flusher:
             try:
                 partition.advance()
             except Exception as failure:
-                # Who waits for this partition is told; the others must not wait because of it.
+                # Whoever waits for this partition is told; the others must not wait because of it.
                 logger.exception("the appends to %s could not be acknowledged", partition)
                 self._on_failure(partition, KafkaStorageError(f"{partition}: {failure}"))

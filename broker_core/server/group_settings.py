@@ -109,7 +109,7 @@ class GroupSettings:
         )
 
     def check(self, properties: Mapping[str, str]) -> None:
-        """Whether these may be set; raises InvalidConfig."""
+        """Tell whether these may be set; raises InvalidConfig."""
         for name, text in properties.items():
             if name not in self._known:
                 raise errors.InvalidConfig(f"Unknown group config name: {name}")
@@ -137,7 +137,7 @@ class GroupSettings:
         return str(self._value(group_id, "share.auto.offset.reset"))
 
     def reads_committed(self, group_id: str) -> bool:
-        """Whether a share group reads records of committed transactions alone."""
+        """Tell whether a share group reads records of committed transactions alone."""
         return bool(self._value(group_id, "share.isolation.level") == READ_COMMITTED)
 
     def of_consumers(self, group_id: str) -> ConsumerGroupSettings:

@@ -1,4 +1,4 @@
-"""Who a log directory belongs to: Kafka's `meta.properties`."""
+"""Says to which broker a log directory belongs: Kafka's `meta.properties`."""
 
 from __future__ import annotations
 

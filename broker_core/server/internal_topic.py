@@ -44,7 +44,7 @@ class InternalTopic:
         creates: bool = True,
     ) -> None:
         self.name = name
-        #: Whether this broker creates it, and has all of it.
+        #: Says whether this broker creates it, and has all of it.
         self.creates = creates
         self._topics = topics
         self._partitions = partitions

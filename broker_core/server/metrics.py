@@ -136,7 +136,7 @@ class _Collector:
         if self._broker.replication is None:
             return
         replicas = self._broker.replication.replicas
-        # Who does not hear of the controller does not know who is in sync any more.
+        # Whoever does not hear of the controller does not know who is in sync any more.
         is_known = "controller" not in self._broker.problems()
         for name, text, value in (
             ("led_partitions", "Partitions that this broker leads.", replicas.led),

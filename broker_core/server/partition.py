@@ -40,7 +40,7 @@ class FetchWaiter(Protocol):
 
 
 class Verification:
-    """Whether a transaction goes on in a partition, as its coordinator has been asked (KIP-890).
+    """The answer of its coordinator: a transaction goes on in a partition, or not (KIP-890).
 
     What the coordinator says holds for the moment in which it said so. If the transaction's marker
     is in the log before the answer is here, what was asked for must not follow it: nobody would
@@ -163,12 +163,12 @@ class Partition:
 
     @property
     def waits_for_others(self) -> bool:
-        """Whether other brokers have to have an append before it is committed."""
+        """Tell whether other brokers have to have an append before it is committed."""
         return False
 
     @property
     def commits_on_append(self) -> bool:
-        """Whether nobody has to be waited for."""
+        """Tell whether nobody has to be waited for."""
         return not self.acknowledges_after_flush
 
     def append(

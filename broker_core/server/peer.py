@@ -135,7 +135,7 @@ class Peer:
 
     @property
     def is_connected(self) -> bool:
-        """Whether the connection is open."""
+        """Tell whether the connection is open."""
         return self._connection is not None
 
     def send(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> None:
@@ -218,7 +218,7 @@ class Peer:
         connection.transport.writelines(unsent)
 
     def _look(self) -> None:
-        """Whether what was asked first is still what waits: then nothing will be answered.
+        """Tell whether what was asked first is still what waits: then nothing will be answered.
 
         A machine that loses its power closes no connection, and back again it knows of none; who
         only waits would never hear so. A slow answer to one request holds up all behind it.

@@ -202,7 +202,7 @@ class ReplicaFetcher:
         )
 
     def _holds(self, key: _Key, partition: ReplicatedPartition) -> bool:
-        """Whether a replica that catches up has had its share: it is asked for later."""
+        """Tell whether a replica that catches up has had its share: it is asked for later."""
         if not self._is_throttled(partition):
             return False
         wait_s = self._quota.wait_s(self._loop.time())

@@ -51,7 +51,7 @@ class _Followed:
 
     @property
     def is_behind(self) -> bool:
-        """Whether the follower knows another high watermark or log start."""
+        """Tell whether the follower knows another high watermark or log start."""
         return self.sent != (self.partition.high_watermark, self.partition.log.log_start_offset)
 
 
@@ -198,7 +198,7 @@ class ReplicaSession:
         )
 
     def _holds(self, followed: _Followed) -> bool:
-        """Whether a follower that catches up has had its share: it is told later."""
+        """Tell whether a follower that catches up has had its share: it is told later."""
         quota = self._sessions.quota
         if quota is None or not self._is_throttled(followed.partition):
             return False
@@ -351,7 +351,7 @@ class ReplicaSessions:
         self._next_id = 1
         self._loop = asyncio.get_running_loop()
         self._pace = AnswerPace(broker.config.replica_fetch_linger_ms / 1000)
-        #: Whether what is appended waits for more, to be told together.
+        #: Says whether what is appended waits for more, to be told together.
         self.is_gathering = False
         self._telling: asyncio.Handle | None = None
         self._tell_at = 0.0

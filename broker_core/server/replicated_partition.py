@@ -55,7 +55,7 @@ class IsrControl(Protocol):
         """Time for durations."""
 
     def is_eligible(self, broker_id: int, broker_epoch: int) -> bool:
-        """Whether a broker may be in sync, in the life that an epoch stands for."""
+        """Tell whether a broker may be in sync, in the life that an epoch stands for."""
 
     def propose(self, partition: ReplicatedPartition, proposal: IsrProposal) -> None:
         """Ask the controller for another ISR."""
@@ -169,7 +169,7 @@ class ReplicatedPartition(Partition):
 
     @property
     def is_under_min_isr(self) -> bool:
-        """Whether too few replicas are in sync for an append with acks=all."""
+        """Tell whether too few replicas are in sync for an append with acks=all."""
         leader = self.leader
         return leader is not None and leader.is_under_min_isr(self.log.config.min_insync_replicas)
 
@@ -180,7 +180,7 @@ class ReplicatedPartition(Partition):
 
     @property
     def is_led(self) -> bool:
-        """Whether this broker leads it."""
+        """Tell whether this broker leads it."""
         return self.leader is not None
 
     def check_is_led(self) -> None:

@@ -37,11 +37,11 @@ class ResponseSink(Protocol):
 
     @property
     def session(self) -> ClientSession:
-        """Who the client is."""
+        """The client's principal."""
 
     @property
     def sends_files(self) -> bool:
-        """Whether a response may have parts that nobody has read (`Unread`)."""
+        """Tell whether a response may have parts that nobody has read (`Unread`)."""
 
 
 class Request:
@@ -114,12 +114,12 @@ class Request:
 
     @property
     def sends_files(self) -> bool:
-        """Whether the response may have parts that nobody has read (`Unread`)."""
+        """Tell whether the response may have parts that nobody has read (`Unread`)."""
         return self._sink.sends_files
 
     @property
     def principal(self) -> Principal:
-        """Who asks."""
+        """The principal that asks."""
         return self._sink.session.principal
 
     @property

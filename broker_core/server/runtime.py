@@ -382,7 +382,7 @@ class Broker:
         self._throttling.after(request, time.perf_counter() - began)
 
     def _is_registered(self, broker_id: int) -> bool:
-        """Whether there is another broker with an id."""
+        """Tell whether there is another broker with an id."""
         return self.cluster is not None and broker_id in self.cluster.image.brokers
 
     # ------------------------------------------------------------------------------------- inside

@@ -1,4 +1,4 @@
-"""Who is on a connection: nobody in particular, the owner of a certificate, or a user."""
+"""The principal of a connection: nobody in particular, the owner of a certificate, or a user."""
 
 from __future__ import annotations
 
@@ -46,18 +46,18 @@ class ClientSession:
 
     @property
     def principal(self) -> Principal:
-        """Who it is."""
+        """The principal."""
         if self.sasl is not None and self.sasl.principal is not None:
             return self.sasl.principal
         return self._principal
 
     @property
     def is_authenticated(self) -> bool:
-        """Whether other requests than those of the login are answered."""
+        """Tell whether other requests than those of the login are answered."""
         return self.sasl is None or self.sasl.principal is not None
 
     def must_renew(self, now_ms: int) -> bool:
-        """Whether the login has expired."""
+        """Tell whether the login has expired."""
         return self.sasl is not None and self.sasl.is_expired(now_ms)
 
     @property

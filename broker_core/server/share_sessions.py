@@ -87,7 +87,7 @@ class ShareSessions:
         return session
 
     def has_group(self, group_id: str) -> bool:
-        """Whether a member of a group has a session."""
+        """Tell whether a member of a group has a session."""
         return any(each == group_id for each, _ in self._sessions)
 
     def close(self, session: ShareSession) -> bool:
@@ -100,5 +100,5 @@ class ShareSessions:
 
 
 def is_opening(epoch: int) -> bool:
-    """Whether a request with this epoch begins a session."""
+    """Tell whether a request with this epoch begins a session."""
     return epoch == _OPENS

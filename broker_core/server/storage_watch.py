@@ -1,4 +1,4 @@
-"""Whether the broker's folder can be written, for probes and in one line of the log each time."""
+"""Tells probes, and the log in one line, when the broker's folder cannot be written."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ class Topic:
 
     @property
     def is_internal(self) -> bool:
-        """Whether it is the broker's own."""
+        """Tell whether it is the broker's own."""
         return self.name in INTERNAL_TOPICS
 
     @property
@@ -161,7 +161,7 @@ class TopicRegistry:
         return None if topic is None else topic.get(index)
 
     def has_partition(self, name: str, index: int) -> bool:
-        """Whether there is such a partition, wherever its replicas are."""
+        """Tell whether there is such a partition, wherever its replicas are."""
         topic = self._topics.get(name)
         return topic is not None and 0 <= index < topic.partition_count
 
@@ -223,7 +223,7 @@ class TopicRegistry:
         return LogConfig.from_properties(overrides, self.defaults)
 
     def check_new(self, name: str, partitions: int, overrides: Mapping[str, str]) -> LogConfig:
-        """Whether a topic could be created; raises BrokerError."""
+        """Tell whether a topic could be created; raises BrokerError."""
         check_new_name(name, self._topics)
         if partitions < 1:
             raise errors.InvalidPartitions("Number of partitions must be larger than 0.")

@@ -235,7 +235,7 @@ class Transactions:
         return self._topic.name, self._topic.index_of(transactional_id)
 
     def coordinates(self, transactional_id: str) -> bool:
-        """Whether this broker is the coordinator of an id."""
+        """Tell whether this broker is the coordinator of an id."""
         return self._remote is None or not self.shards.refusal(transactional_id)
 
     def admit(

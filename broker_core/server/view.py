@@ -1,4 +1,4 @@
-"""Who leads what, and where it is, as clients are told: for a broker alone, and in a cluster."""
+"""The leaders and their addresses, as clients are told: for a broker alone, and in a cluster."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class PartitionState(NamedTuple):
 
     @property
     def error_code(self) -> int:
-        """Whether it can be used."""
+        """Tell whether it can be used."""
         return errors.LeaderNotAvailable.code if self.leader_id == NO_LEADER else errors.NONE
 
 
@@ -59,7 +59,7 @@ class ClusterView(Protocol):
         """All partitions of a topic."""
 
     def leader(self, place: tuple[str, int], request: Request) -> Node | None:
-        """Who leads a partition; None if nobody, or nobody knows."""
+        """The leader of a partition; None if nobody, or nobody knows."""
 
 
 class LocalView:

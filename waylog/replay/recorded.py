@@ -33,7 +33,7 @@ Reader = Callable[[Source, Skipped], Iterator[RecordedFix]]
 
 
 def on_earth(lat: float, lon: float) -> bool:
-    """Whether these are coordinates (False for NaN, too)."""
+    """Tell whether these are coordinates (False for NaN, too)."""
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
 
 

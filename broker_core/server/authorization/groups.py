@@ -106,7 +106,7 @@ def offset_fetch(guard: Guard) -> bool:
         groups = response["groups"] if in_batches else [response]
         for group in groups:
             group_id = group["group_id"]
-            # Who asked for everything sees what is allowed; who named a topic hears of it.
+            # Whoever asked for everything sees what is allowed; who named a topic hears of it.
             group["topics"] = [
                 *(topic for topic in group["topics"] if _shown(guard, topic)),
                 *(_no_offset(topic) for topic in hidden.get(group_id, ())),

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 Entry = dict[str, Any]
 
-#: Whether the handler is to be called.
+#: Says whether the handler is to be called.
 Rule = Callable[["Guard"], bool]
 
 _NO_ID: Final = bytes(16)
@@ -32,30 +32,30 @@ class Guard:
         self._authorizer = authorizer
 
     def may(self, operation: Operation, resource_type: ResourceType, name: str) -> bool:
-        """Whether the client may do that."""
+        """Tell whether the client may do that."""
         request = self.request
         return self._authorizer.allows(
             request.principal, request.host, operation, resource_type, name
         )
 
     def may_topic(self, operation: Operation, name: str) -> bool:
-        """Whether the client may do that with a topic."""
+        """Tell whether the client may do that with a topic."""
         return self.may(operation, ResourceType.TOPIC, name)
 
     def may_group(self, operation: Operation, name: str) -> bool:
-        """Whether the client may do that with a group."""
+        """Tell whether the client may do that with a group."""
         return self.may(operation, ResourceType.GROUP, name)
 
     def may_transact(self, operation: Operation, name: str) -> bool:
-        """Whether the client may do that with a transactional id."""
+        """Tell whether the client may do that with a transactional id."""
         return self.may(operation, ResourceType.TRANSACTIONAL_ID, name)
 
     def may_cluster(self, operation: Operation) -> bool:
-        """Whether the client may do that with the cluster."""
+        """Tell whether the client may do that with the cluster."""
         return self.may(operation, ResourceType.CLUSTER, CLUSTER_NAME)
 
     def may_any(self, operation: Operation, resource_type: ResourceType) -> bool:
-        """Whether there may be a resource with which the client may do that."""
+        """Tell whether there may be a resource with which the client may do that."""
         request = self.request
         return self._authorizer.allows_any(
             request.principal, request.host, operation, resource_type

@@ -138,7 +138,7 @@ RULES: Final[dict[int, Rule]] = {
 
 
 def authorize(broker: Broker, request: Request) -> bool:
-    """Whether the handler is to be called; if not, the request has its answer."""
+    """Tell whether the handler is to be called; if not, the request has its answer."""
     authorizer = broker.authorizer
     if authorizer is None:
         return True
@@ -147,7 +147,7 @@ def authorize(broker: Broker, request: Request) -> bool:
 
 
 def may_read(broker: Broker, request: Request, topic: str) -> bool:
-    """Whether the client may read a topic's records at this moment."""
+    """Tell whether the client may read a topic's records at this moment."""
     authorizer = broker.authorizer
     return authorizer is None or authorizer.allows(
         request.principal, request.host, Operation.READ, ResourceType.TOPIC, topic

@@ -109,7 +109,7 @@ class ControllerChannel:
 
     @property
     def is_closed(self) -> bool:
-        """Whether nothing is sent any more."""
+        """Tell whether nothing is sent any more."""
         return self._closed
 
     def attempt(

@@ -39,7 +39,7 @@ class ControllerService:
 
     @staticmethod
     def serves(api: Api) -> bool:
-        """Whether brokers ask controllers this."""
+        """Tell whether brokers ask controllers this."""
         return api.key in _METHODS
 
     def perform(self, api: Api, body: Body, reply: Reply) -> None:

@@ -62,7 +62,7 @@ class BrokerLifecycle:
 
     @property
     def is_fenced(self) -> bool:
-        """Whether the controller believes that this broker does not serve."""
+        """Tell whether the controller believes that this broker does not serve."""
         return not self._unfenced.is_set()
 
     @property

@@ -94,12 +94,12 @@ class Cluster:
                 listeners=(config.controller_listener,),
                 apis=CONTROLLER_APIS,
             )
-        #: Who follows the image; nobody is told before `join` has returned the first.
+        #: Followers of the image; nobody is told before `join` has returned the first.
         self.subscribers: list[Subscriber] = []
         self._creating: set[str] = set()
         #: How long clients are told of a broker that has gone.
         self.farewell_s = _FAREWELL_S
-        # Who serves, and when others have stopped to, as seen from here.
+        # Whoever serves, and when others have stopped to, as seen from here.
         self._serving: set[int] = set()
         self._gone_at: dict[int, float] = {}
         self._progress = asyncio.Event()
@@ -186,7 +186,7 @@ class Cluster:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node's controller is the active one."""
+        """Tell whether this node's controller is the active one."""
         return self._shell.is_active
 
     @property
@@ -315,7 +315,7 @@ class Cluster:
     # ---------------------------------------------------------------------------- requests
 
     def forwards(self, request: Request) -> bool:
-        """Whether the request is the controller's, and has been passed on."""
+        """Tell whether the request is the controller's, and has been passed on."""
         if request.header.api.key not in FORWARDED or self.is_active:
             return False
         forward(self.channel, request)

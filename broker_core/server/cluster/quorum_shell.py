@@ -151,12 +151,12 @@ class QuorumShell:
 
     @property
     def is_active(self) -> bool:
-        """Whether this node's controller is."""
+        """Tell whether this node's controller is."""
         return self.node.controller is not None and not self._closed
 
     @property
     def has_ended(self) -> bool:
-        """Whether this node takes part no longer: it was closed, or its log failed."""
+        """Tell whether this node takes part no longer: it was closed, or its log failed."""
         return self._closed
 
     def start(self) -> None:

@@ -24,7 +24,7 @@ _PAUSE_LONGEST_S: Final = 0.5
 
 
 async def is_refused(host: str, port: int) -> bool:
-    """Whether a machine is there, and says that nobody listens at a port."""
+    """Tell whether a machine is there, and says that nobody listens at a port."""
     try:
         async with asyncio.timeout(_CONNECT_TIMEOUT_S):
             _, writer = await asyncio.open_connection(host, port)

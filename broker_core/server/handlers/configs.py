@@ -79,7 +79,7 @@ def _topic(broker: Broker, name: str) -> Topic:
 
 
 def _is_for_all(broker: Broker, asked: dict[str, Any]) -> bool:
-    """Whether all brokers are meant, not this one; raises InvalidRequest for anything else."""
+    """Tell whether all brokers are meant, not this one; raises InvalidRequest for anything else."""
     _check_broker_type(asked)
     name = asked["resource_name"]
     if name not in {"", str(broker.node_id)}:

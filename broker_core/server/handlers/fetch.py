@@ -251,7 +251,7 @@ class _Fetch:
         self._request.reply(response)
 
     def may_gather(self, size: int) -> bool:
-        """Whether the client was told something a moment ago, and this is little."""
+        """Tell whether the client was told something a moment ago, and this is little."""
         return size < _GATHER_BYTES and self._loop.time() < self._due
 
     @property

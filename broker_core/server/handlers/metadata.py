@@ -44,7 +44,7 @@ _COORDINATED: Final = frozenset({_GROUP, _TRANSACTION})
 _ENDPOINTS_OF_BROKERS: Final = 1
 _NO_COORDINATOR: Final = {"node_id": -1, "host": "", "port": -1}
 
-#: Who asks for more topics that do not exist is no client: nobody else should wait for the answer.
+#: A client does not ask for more topics that do not exist: nobody else should wait for the answer.
 _MISSING_MAX: Final = 20_000
 
 

@@ -43,7 +43,7 @@ class _Acknowledgement:
 
     def __init__(self, broker: Broker, request: Request, response: dict[str, Any]) -> None:
         self._broker = broker
-        #: Whether a partition's answer is an error.
+        #: Says whether a partition's answer is an error.
         self.has_failed = False
         self._request = request
         self._response = response

@@ -262,7 +262,7 @@ class _ShareFetch:
         """Look for records, and wait for them if there are none."""
         body = self._request.body
         is_found = self._wants_records and self._acquire()
-        # Who has acknowledged something wants to hear of it.
+        # Whoever has acknowledged something wants to hear of it.
         if is_found or not self._wants_records or body["max_wait_ms"] <= 0 or self._results:
             self._finish()
             return
@@ -339,7 +339,7 @@ class _ShareFetch:
             left_records -= sum(each.last_offset - each.first_offset + 1 for each in acquired)
             session.served(place)
             if is_opening(self._request.body["share_session_epoch"]):
-                # Who has just come leaves the other partitions to those who come with it; Kafka
+                # Whoever has just come leaves the other partitions to those who come with it; Kafka
                 # has them ready one after the other, with the same effect.
                 left_records = 0
             self._results[place] = {

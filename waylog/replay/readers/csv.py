@@ -57,7 +57,7 @@ class _Columns(NamedTuple):
 
 
 def has_header(head: bytes) -> bool:
-    """Whether the first line names latitude, longitude and time."""
+    """Tell whether the first line names latitude, longitude and time."""
     line = head.split(b"\n", 1)[0].decode("utf-8-sig", "replace")
     names = next(csv.reader([line], delimiter=_delimiter(line)), [])
     return _columns(names) is not None
