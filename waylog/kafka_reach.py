@@ -126,6 +126,8 @@ def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str 
             if not more:
                 break
             received += more
+            if received.startswith(_TLS_ALERT):
+                break  # shorter than the head of an answer, and not every server hangs up then
     except TimeoutError:
         return "it accepts connections and says nothing; is that the port of a Kafka broker?"
     except ConnectionError:
