@@ -46,6 +46,13 @@ def test_a_snapshot_that_is_far_behind_leaves_a_gap() -> None:
     assert planned.gaps == {0: (20, 995)}
 
 
+def test_what_the_log_has_lost_is_no_gap_any_more() -> None:
+    saved = SavedTopic("c t", {0: 100, 1: 100}, {0: (20, 60), 1: (20, 60)})
+    planned = plan(saved, extent((40, 100), (70, 100)), tail=5, behind_max=80)
+    assert planned.starts == {0: 100, 1: 100}
+    assert planned.gaps == {0: (40, 60)}
+
+
 def test_another_topic_of_the_name_and_a_shorter_log_are_told_apart() -> None:
     saved = SavedTopic("c t", {0: 100})
     assert fits(saved, extent((0, 100)))
