@@ -7,8 +7,6 @@ Errors have its form: `{"error_code": 40401, "message": ..}`.
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any, Final
@@ -26,9 +24,10 @@ from confluent_kafka import (
 
 from gateway.access import known_user
 from gateway.admission import QuotaExceeded, SendingNotAllowed
-from gateway.answers import Refused, json_answer
+from gateway.answers import Refused, json_answer, unavailable
 from gateway.auth import Identity
 from gateway.ingest import Ingest
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
 from gateway.rest_consumers import (
     BEGINNING,
     END,
@@ -38,14 +37,16 @@ from gateway.rest_consumers import (
     TooManyInstances,
     UnknownInstance,
 )
+from gateway.rest_records import Produced, RecordsRefused, read_records, shown_records
 from gateway.services import Services
 from waylog.kafka import consumer_config, producer_config
 from waylog.topics import LOCATION
 
 _TIMEOUT_S: Final = 10.0
 _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
-_RECORDS_BYTES_MAX: Final = 8 * 1024 * 1024
-_RECORDS_PER_REQUEST_MAX: Final = 10_000
+#: Of one answer; who wants more asks again.
+_RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
+_COMMAND_BYTES_MAX: Final = 64 * 1024
 _MEDIA_TYPE: Final = "application/vnd.kafka.{}.v2+json"
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 
@@ -60,16 +61,6 @@ class RestError(Exception):
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)
         self.code = code
-
-
-class _Record(msgspec.Struct):
-    value: Any = None
-    key: Any = None
-    partition: int | None = None
-
-
-class _Records(msgspec.Struct):
-    records: list[_Record]
 
 
 class _Partition(msgspec.Struct):
@@ -160,7 +151,7 @@ class KafkaRest:
             request[_IDENTITY] = identity
             try:
                 return await handler(request)
-            except RestError as error:
+            except (RestError, RecordsRefused) as error:
                 return _error(error.code, str(error))
             except UnknownInstance:
                 return _error(40403, "Consumer instance not found.")
@@ -225,26 +216,27 @@ class KafkaRest:
 
     async def _produce(self, request: web.Request) -> web.Response:
         format_ = _format_of(request.content_type)
-        body = msgspec.json.decode(
-            await self._ingest.read_body(request, request[_IDENTITY]), type=_Records
-        )
-        if not 0 < len(body.records) <= _RECORDS_PER_REQUEST_MAX:
-            raise RestError(42202, f"1 to {_RECORDS_PER_REQUEST_MAX} records are expected")
+        identity = request[_IDENTITY]
+        body = await self._ingest.read_body(request, identity)
+        records = await self._read(body, format_, identity.user)
         await self._described(request)
         topic = request.match_info["topic"]
         in_path = request.match_info.get("partition")
-        records = [
-            (
-                _bytes_of(record.key, format_),
-                _bytes_of(record.value, format_),
-                record.partition if in_path is None else _number(in_path),
-            )
-            for record in body.records
-        ]
         if topic == LOCATION:
-            self._admit(request[_IDENTITY], len(records))
-        offsets = await asyncio.to_thread(self._append, topic, records)
+            self._admit(identity, len(records))
+        partition = None if in_path is None else _number(in_path)
+        offsets = await asyncio.to_thread(self._append, topic, records, partition)
         return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": offsets})
+
+    async def _read(self, body: bytes, format_: str, user: str) -> list[Produced]:
+        if len(body) <= READ_HERE_BYTES_MAX:
+            return read_records(body, format_)
+        try:
+            return await self._services.parsing.records(body, format_, user)
+        except ParsingUnavailable as error:
+            raise unavailable(str(error)) from error
+        except ParsingFailed as error:
+            raise RestError(50003, f"the body could not be read: {error}") from error
 
     def _admit(self, identity: Identity, fixes: int) -> None:
         try:
@@ -255,7 +247,7 @@ class KafkaRest:
             raise Refused(403, str(error)) from error
 
     def _append(
-        self, topic: str, records: list[tuple[bytes | None, bytes | None, int | None]]
+        self, topic: str, records: list[Produced], in_path: int | None
     ) -> list[dict[str, Any]]:
         if self._producer is None:
             self._producer = Producer(
@@ -276,7 +268,8 @@ class KafkaRest:
                 "error": None if error is None else error.str(),
             }
 
-        for index, (key, value, partition) in enumerate(records):
+        for index, (key, value, in_record) in enumerate(records):
+            partition = in_record if in_path is None else in_path
             self._producer.produce(
                 topic,
                 value,
@@ -293,12 +286,17 @@ class KafkaRest:
         return self._consumers.instance(request.match_info["group"], request.match_info["instance"])
 
     async def _decoded(self, request: web.Request, type_: Any) -> Any:
-        return msgspec.json.decode(
-            await self._ingest.read_body(request, request[_IDENTITY]), type=type_
-        )
+        return msgspec.json.decode(await self._command(request), type=type_)
+
+    async def _command(self, request: web.Request) -> bytes:
+        """The body of what is no record: names, partitions and offsets."""
+        body = await self._ingest.read_body(request, request[_IDENTITY])
+        if len(body) > _COMMAND_BYTES_MAX:
+            raise Refused(413, f"{len(body)} bytes; {_COMMAND_BYTES_MAX} are allowed here")
+        return body
 
     async def _create(self, request: web.Request) -> web.Response:
-        body = await self._ingest.read_body(request, request[_IDENTITY])
+        body = await self._command(request)
         asked = msgspec.json.decode(body or b"{}", type=_NewInstance)
         if asked.format not in ("json", "binary"):
             raise RestError(42204, "format is json or binary")
@@ -381,16 +379,20 @@ class KafkaRest:
         instance = self._instance(request)
         timeout_ms = min(_number(request.query.get("timeout", "1000")), _RECORDS_TIMEOUT_MS_MAX)
         bytes_max = _number(request.query.get("max_bytes", str(_RECORDS_BYTES_MAX)))
-        messages = await self._consumers.run(
-            instance, instance.records, timeout_ms / 1000, min(bytes_max, _RECORDS_BYTES_MAX)
+        bytes_max = min(bytes_max, _RECORDS_BYTES_MAX)
+
+        def read() -> bytes:
+            messages = instance.records(timeout_ms / 1000, bytes_max)
+            return shown_records(messages, instance.format)
+
+        return web.Response(
+            body=await self._consumers.run(instance, read),
+            content_type=_MEDIA_TYPE.format(instance.format),
         )
-        answer = _answer([_record_of(message, instance.format) for message in messages])
-        answer.content_type = _MEDIA_TYPE.format(instance.format)
-        return answer
 
     async def _commit(self, request: web.Request) -> web.Response:
         instance = self._instance(request)
-        body = await self._ingest.read_body(request, request[_IDENTITY])
+        body = await self._command(request)
         offsets = None
         if body.strip() not in (b"", b"{}"):
             # The offset of the last record, says the interface; Kafka's is the next one's.
@@ -472,38 +474,3 @@ def _format_of(content_type: str) -> str:
     raise RestError(
         41501, f"Content-Type is {_MEDIA_TYPE.format('json')} or {_MEDIA_TYPE.format('binary')}"
     )
-
-
-def _bytes_of(value: Any, format_: str) -> bytes | None:
-    if value is None:
-        return None
-    if format_ == "json":
-        return msgspec.json.encode(value)
-    if not isinstance(value, str):
-        raise RestError(42206, "keys and values of the binary format are base64")
-    try:
-        return base64.b64decode(value, validate=True)
-    except (binascii.Error, ValueError):
-        raise RestError(42206, "keys and values of the binary format are base64") from None
-
-
-def _record_of(message: Message, format_: str) -> dict[str, Any]:
-    return {
-        "topic": message.topic(),
-        "key": _shown(message.key(), format_),
-        "value": _shown(message.value(), format_),
-        "partition": message.partition(),
-        "offset": message.offset(),
-    }
-
-
-def _shown(data: bytes | None, format_: str) -> Any:
-    if data is None:
-        return None
-    if format_ == "binary":
-        return base64.b64encode(data).decode()
-    try:
-        return msgspec.json.decode(data)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        # The platform's keys are text and not JSON.
-        return data.decode("utf-8", "replace")

@@ -16,12 +16,15 @@ import msgspec
 from gateway.answering_process import AnsweringProcess
 from gateway.formats import Context, Parsed
 from gateway.pools import ShareExceeded, Turns
+from gateway.rest_records import Produced, RecordsRefused
 
 #: A body up to this size is read where it arrives.
 READ_HERE_BYTES_MAX: Final = 16 * 1024
 
 #: The first byte of a frame from the process: a piece, the end, what went wrong.
-PIECE, END, FAILED = b"P", b"E", b"F"
+PIECE, END, FAILED, REFUSED = b"P", b"E", b"F", b"R"
+#: Before a format of gateway.rest_records, whose records are wanted.
+REST: Final = "rest "
 SIZE_BYTES: Final = 4
 
 _ANSWER_S: Final = 30.0
@@ -31,14 +34,16 @@ _WRITTEN_AT_ONCE: Final = 64 * 1024
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parsed).decode
+_decode_records = msgspec.msgpack.Decoder(list[Produced]).decode
+_decode_refusal = msgspec.msgpack.Decoder(tuple[int, str]).decode
 
 
 class Question(msgspec.Struct, array_like=True):
     """What the process is asked: how to read the body that follows, and what is known of it."""
 
     format: str
-    context: Context
     body_bytes: int
+    context: Context | None = None
 
 
 class ParsingUnavailable(Exception):
@@ -81,14 +86,30 @@ class Parsing:
                 for name in LISTS:
                     getattr(parsed, name).extend(getattr(decoded, name))
 
-        question = Question(format_name, context, len(body))
+        await self._ask(Question(format_name, len(body), context), body, party, take)
+        assert parsed is not None
+        return parsed
+
+    async def records(self, body: bytes, format_: str, party: str) -> list[Produced]:
+        """What gateway.rest_records.read_records reads. Raises RecordsRefused, and as `parse`."""
+        records: list[Produced] = []
+
+        def take(piece: memoryview) -> None:
+            records.extend(_decode_records(piece))
+
+        await self._ask(Question(REST + format_, len(body)), body, party, take)
+        return records
+
+    async def _ask(
+        self, question: Question, body: bytes, party: str, take: Callable[[memoryview], None]
+    ) -> None:
         try:
             async with self._turns.turn(party):
                 try:
                     async with asyncio.timeout(_ANSWER_S):
                         await self._exchange(question, body, take)
                 except BaseException as error:
-                    if not isinstance(error, ParsingFailed):
+                    if not isinstance(error, ParsingFailed | RecordsRefused):
                         # Its answer may still come: the next question must not get that one.
                         await self._process.end()
                     if isinstance(error, TimeoutError | OSError | EOFError):
@@ -96,8 +117,6 @@ class Parsing:
                     raise
         except ShareExceeded:
             raise ParsingBusy("too many large bodies of yours wait to be read") from None
-        assert parsed is not None
-        return parsed
 
     async def close(self) -> None:
         """End the process, if there is one."""
@@ -119,6 +138,8 @@ class Parsing:
                 frame = await answers.readexactly(size)
                 if frame[:1] == FAILED:
                     raise ParsingFailed(frame[1:].decode())
+                if frame[:1] == REFUSED:
+                    raise RecordsRefused(*_decode_refusal(memoryview(frame)[1:]))
                 if frame[:1] == END:
                     return
                 take(memoryview(frame)[1:])

@@ -16,8 +16,19 @@ from typing import Final
 import msgspec
 
 from gateway.formats import Parsed, Parser, owntracks, positions, ulogger
-from gateway.parsing import END, FAILED, LISTS, PIECE, SIZE_BYTES, Question, over_mqtt
+from gateway.parsing import (
+    END,
+    FAILED,
+    LISTS,
+    PIECE,
+    REFUSED,
+    REST,
+    SIZE_BYTES,
+    Question,
+    over_mqtt,
+)
 from gateway.paths import PATHS
+from gateway.rest_records import RecordsRefused, read_records
 
 _ITEMS_A_PIECE: Final = 100
 #: Whoever sends little is served before whoever sends much.
@@ -59,10 +70,18 @@ def main() -> None:
         try:
             question = decoder.decode(questions.read(int.from_bytes(size, "big")))
             body = questions.read(question.body_bytes)
-            parsed = PARSERS[question.format](body, question.context)
-            for piece in pieces(parsed):
-                answer(PIECE, _encode(piece))
+            if question.format.startswith(REST):
+                records = read_records(body, question.format.removeprefix(REST))
+                for start in range(0, len(records), _ITEMS_A_PIECE):
+                    answer(PIECE, _encode(records[start : start + _ITEMS_A_PIECE]))
+            else:
+                assert question.context is not None
+                parsed = PARSERS[question.format](body, question.context)
+                for piece in pieces(parsed):
+                    answer(PIECE, _encode(piece))
             answer(END)
+        except RecordsRefused as refusal:
+            answer(REFUSED, _encode((refusal.code, str(refusal))))
         except Exception as error:  # a bug of a parser must not end the process
             answer(FAILED, type(error).__name__.encode())
         output.flush()

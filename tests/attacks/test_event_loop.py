@@ -7,11 +7,9 @@ machine does not count; clients are threads. On an idle machine every figure is 
 from __future__ import annotations
 
 import asyncio
-import gc
 import gzip
 import http.client
 import json
-import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -23,14 +21,13 @@ from gateway.http import HttpServer, start_http
 from gateway.services import Services
 from gateway.track_store import TrackStore
 from gateway.views import LocationView
+from tests.attacks.turns import TURN_MS_MAX, Turns, measured_turns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record
 from tests.http_session import http_session
 from waylog.config import Endpoint
 from waylog.telemetry import now_ms
 
-#: Of one turn. Before, the requests below took 50 to 900 ms.
-TURN_MS_MAX = 30.0
 MEBIBYTE = 1024 * 1024
 
 
@@ -44,43 +41,14 @@ class AcknowledgingLog(MemoryLog):
         self.appended.clear()
 
 
-class Turns:
-    """The most processor time that one turn of the loop has taken, ms."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.get_running_loop()
-        self._last = time.thread_time()
-        self.worst_ms = 0.0
-        self._next = self._loop.call_soon(self._turn)
-
-    def _turn(self) -> None:
-        now = time.thread_time()
-        self.worst_ms = max(self.worst_ms, (now - self._last) * 1000)
-        self._last = time.thread_time()
-        self._next = self._loop.call_later(0.0005, self._turn)
-
-    def worst(self) -> float:
-        """Of the time since it was last asked for."""
-        worst, self.worst_ms = self.worst_ms, 0.0
-        return worst
-
-    def close(self) -> None:
-        self._next.cancel()
-
-
 @asynccontextmanager
 async def listening(folder: Path) -> AsyncIterator[tuple[HttpServer, Services, Turns]]:
     async with parts(folder, log=AcknowledgingLog()) as services:
         server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
-        turns = Turns()
-        # The garbage of the other tests is not the gateway's.
-        gc.collect()
-        gc.disable()
         try:
-            yield server, services, turns
+            with measured_turns() as turns:
+                yield server, services, turns
         finally:
-            gc.enable()
-            turns.close()
             await server.close()
 
 
@@ -215,6 +183,42 @@ async def test_no_reading_keeps_others_waiting(tmp_path: Path) -> None:
             status, body = await asyncio.to_thread(ask, server.endpoint, "GET", path)
             figures[path] = turns.worst()
             assert status == 200, (path, body[:200])
+        print({name: round(each, 1) for name, each in figures.items()})
+        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+
+
+def rest_records(count: int, value: bytes) -> bytes:
+    return b'{"records":%b}' % many(b'{"key":"k","value":%b}' % value, count)
+
+
+async def test_no_records_of_the_rest_proxy_keep_others_waiting(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (server, services, turns):
+        figures: dict[str, float] = {}
+        token = services.users.add("root", admin=True)
+        headers = {
+            "Content_Type": "application/vnd.kafka.json.v2+json",
+            "Authorization": f"Bearer {token}",
+        }
+        for name, body in {
+            "300,000 records": rest_records(300_000, b"1"),
+            "deep": b'{"records":[{"value":' + b"[" * (8 * MEBIBYTE - 100),
+            "half a record": rest_records(100, b"1")[:-1] + b" " * (8 * MEBIBYTE - 10_000),
+        }.items():
+            await asyncio.sleep(0.02)
+            turns.worst()
+            posting = partial(ask, server.endpoint, "POST", "/topics/rest", body)
+            status, _told = await asyncio.to_thread(posting, **headers)
+            figures[name] = turns.worst()
+            assert status == 422, name
+        for name, body in {
+            "ten thousand records": rest_records(10_000, b'{"a":"%b"}' % (b"x" * 700)),
+            "one record of many objects": rest_records(1, many(b"{}", 300_000)),
+        }.items():
+            await asyncio.sleep(0.02)
+            turns.worst()
+            records = await services.parsing.records(body, "json", "root")
+            figures[name] = turns.worst()
+            assert records[0][0] == b'"k"'
         print({name: round(each, 1) for name, each in figures.items()})
         assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
 

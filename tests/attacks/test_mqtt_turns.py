@@ -127,9 +127,9 @@ class Bench:
         await asyncio.sleep(0.05)  # and what follows from it
         self.figures[name] = self._turns.worst()
 
-    def check(self) -> None:
+    def check(self, limit_ms: float = TURN_MS_MAX) -> None:
         print({name: round(each, 1) for name, each in self.figures.items()})
-        assert {name: each for name, each in self.figures.items() if each > TURN_MS_MAX} == {}
+        assert {name: each for name, each in self.figures.items() if each > limit_ms} == {}
 
 
 @asynccontextmanager
@@ -284,4 +284,4 @@ async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
         assert ended["connections_ended"] == CLIENTS
         for each in (*crowd, publisher):
             each.close()
-        server.check()
+        server.check(10.0)  # 16 before, and more with more clients

@@ -21,7 +21,7 @@ BINARY = {"Content-Type": "application/vnd.kafka.binary.v2+json"}
 @pytest.fixture
 def admin(gateway: Gateway, user: Login) -> Login:
     # A topic of their own: what these tests write is nothing that others could read.
-    ensure_topics(gateway.bootstrap_servers, [Topic("rest", 1)])
+    ensure_topics(gateway.bootstrap_servers, [Topic("rest", 1), Topic("rest-large", 1)])
     return gateway.user(f"{user.name}-admin", admin=True)
 
 
@@ -112,6 +112,36 @@ async def test_records_are_produced_and_consumed(gateway: Gateway, admin: Login)
         assert committed["offsets"] == [where | {"offset": first + 2, "metadata": ""}]
         assert (await client.delete(instance)).status == 204
         await json_of(await client.delete(instance), 404)
+
+
+async def test_large_bodies_of_records_are_stored_and_read_as_small_ones_are(
+    gateway: Gateway, admin: Login
+) -> None:
+    group = f"/consumers/{admin.name}-large"
+    async with gateway.client(admin) as client:
+        records = [{"key": n, "value": {"n": n, "text": "x" * 40}} for n in range(1_000)]
+        sent = [record | {"partition": 0} for record in records]
+        produced = await json_of(
+            await client.post("/topics/rest-large", json={"records": sent}, headers=JSON)
+        )
+        offsets = [each["offset"] for each in produced["offsets"]]
+        assert sorted(offsets) == offsets and len(offsets) == len(records)
+        asked = {"name": "l", "format": "json", "auto.offset.reset": "earliest"}
+        created = await json_of(await client.post(group, json=asked))
+        instance = created["base_uri"].removeprefix(gateway.url)
+        where = {"topic": "rest-large", "partition": 0}
+        answer = await client.post(f"{instance}/assignments", json={"partitions": [where]})
+        assert answer.status == 204
+        found = await read(client, instance, len(records))
+        assert [{name: each[name] for name in ("key", "value")} for each in found] == records
+        assert (await client.delete(instance)).status == 204
+        too_much = {"topics": ["t" * 200] * 1_000}
+        refused = await client.post(f"{instance}/subscription", json=too_much)
+        assert refused.status == 404
+        created = await json_of(await client.post(group, json=asked))
+        refused = await client.post(f"{instance}/subscription", json=too_much)
+        assert refused.status == 413
+        assert (await client.delete(instance)).status == 204
 
 
 async def test_a_subscription_reads_json(gateway: Gateway, admin: Login, user: Login) -> None:

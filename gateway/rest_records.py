@@ -1,0 +1,102 @@
+"""Records as the REST proxy is sent them and shows them: between JSON and keys and values."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import Message
+
+#: Of one request.
+RECORDS_MAX: Final = 10_000
+
+#: Key, value, partition.
+Produced = tuple[bytes | None, bytes | None, int | None]
+
+
+class RecordsRefused(Exception):
+    """What was sent are no records; `code` is the proxy's, the text says why."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class _Record(msgspec.Struct):
+    value: Any = None
+    key: Any = None
+    partition: int | None = None
+
+
+class _Records(msgspec.Struct):
+    records: list[_Record]
+
+
+class _Shown(msgspec.Struct):
+    topic: str
+    key: Any
+    value: Any
+    partition: int
+    offset: int
+
+
+_decoder = msgspec.json.Decoder(_Records)
+_raw_decoder = msgspec.json.Decoder(msgspec.Raw)
+_encode = msgspec.json.Encoder().encode
+
+
+def read_records(body: bytes, format_: str) -> list[Produced]:
+    """The records of a request in format `json` or `binary`. Raises RecordsRefused."""
+    try:
+        records = _decoder.decode(body).records
+    except (msgspec.DecodeError, RecursionError) as error:
+        raise RecordsRefused(42201, f"the body is not understood: {error}") from error
+    if not 0 < len(records) <= RECORDS_MAX:
+        raise RecordsRefused(42202, f"1 to {RECORDS_MAX} records are expected")
+    return [
+        (_bytes_of(each.key, format_), _bytes_of(each.value, format_), each.partition)
+        for each in records
+    ]
+
+
+def _bytes_of(value: Any, format_: str) -> bytes | None:
+    if value is None:
+        return None
+    if format_ == "json":
+        return _encode(value)
+    if not isinstance(value, str):
+        raise RecordsRefused(42206, "keys and values of the binary format are base64")
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise RecordsRefused(42206, "keys and values of the binary format are base64") from None
+
+
+def shown_records(messages: list[Message], format_: str) -> bytes:
+    """An answer with these records. For a thread: each record is encoded by itself."""
+    return b"[" + b",".join([_encode(_shown(each, format_)) for each in messages]) + b"]"
+
+
+def _shown(message: Message, format_: str) -> _Shown:
+    return _Shown(
+        message.topic() or "",
+        _shown_bytes(message.key(), format_),
+        _shown_bytes(message.value(), format_),
+        message.partition() or 0,
+        message.offset() or 0,
+    )
+
+
+def _shown_bytes(data: bytes | None, format_: str) -> Any:
+    if data is None:
+        return None
+    if format_ == "binary":
+        return base64.b64encode(data).decode()
+    try:
+        # As it is, once it is known to be JSON.
+        return _raw_decoder.decode(data)
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        # The platform's keys are text and not JSON.
+        return data.decode("utf-8", "replace")
