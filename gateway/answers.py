@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 from aiohttp import web
 
 _encode = msgspec.json.Encoder().encode
+
+
+#: A request that holds no fixes: names, keys, settings.
+COMMAND_BYTES_MAX: Final = 64 * 1024
 
 
 class Refused(Exception):

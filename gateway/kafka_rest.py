@@ -24,7 +24,7 @@ from confluent_kafka import (
 
 from gateway.access import known_user
 from gateway.admission import QuotaExceeded, SendingNotAllowed
-from gateway.answers import Refused, json_answer, unavailable
+from gateway.answers import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
 from gateway.auth import Identity
 from gateway.ingest import Ingest
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
@@ -46,7 +46,6 @@ _TIMEOUT_S: Final = 10.0
 _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
 #: Of one answer; who wants more asks again.
 _RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
-_COMMAND_BYTES_MAX: Final = 64 * 1024
 _MEDIA_TYPE: Final = "application/vnd.kafka.{}.v2+json"
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 
@@ -217,7 +216,7 @@ class KafkaRest:
     async def _produce(self, request: web.Request) -> web.Response:
         format_ = _format_of(request.content_type)
         identity = request[_IDENTITY]
-        body = await self._ingest.read_body(request, identity)
+        body = await self._ingest.receive_body(request, identity)
         records = await self._read(body, format_, identity.user)
         await self._described(request)
         topic = request.match_info["topic"]
@@ -228,9 +227,9 @@ class KafkaRest:
         offsets = await asyncio.to_thread(self._append, topic, records, partition)
         return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": offsets})
 
-    async def _read(self, body: bytes, format_: str, user: str) -> list[Produced]:
+    async def _read(self, body: bytes | bytearray, format_: str, user: str) -> list[Produced]:
         if len(body) <= READ_HERE_BYTES_MAX:
-            return read_records(body, format_)
+            return read_records(bytes(body), format_)
         try:
             return await self._services.parsing.records(body, format_, user)
         except ParsingUnavailable as error:
@@ -290,10 +289,7 @@ class KafkaRest:
 
     async def _command(self, request: web.Request) -> bytes:
         """The body of what is no record: names, partitions and offsets."""
-        body = await self._ingest.read_body(request, request[_IDENTITY])
-        if len(body) > _COMMAND_BYTES_MAX:
-            raise Refused(413, f"{len(body)} bytes; {_COMMAND_BYTES_MAX} are allowed here")
-        return body
+        return await self._ingest.read_body(request, request[_IDENTITY], COMMAND_BYTES_MAX)
 
     async def _create(self, request: web.Request) -> web.Response:
         body = await self._command(request)

@@ -70,7 +70,9 @@ class Parsing:
         self._turns = Turns(1, 1, _WAITING_EACH)
         self._process = AnsweringProcess("gateway.parsing_process")
 
-    async def parse(self, format_name: str, body: bytes, context: Context, party: str) -> Parsed:
+    async def parse(
+        self, format_name: str, body: bytes | bytearray, context: Context, party: str
+    ) -> Parsed:
         """What `gateway.paths` reads by this name. `party` is the user whose turn it is.
 
         Raises ParsingBusy, ParsingUnavailable, ParsingFailed.
@@ -90,7 +92,7 @@ class Parsing:
         assert parsed is not None
         return parsed
 
-    async def records(self, body: bytes, format_: str, party: str) -> list[Produced]:
+    async def records(self, body: bytes | bytearray, format_: str, party: str) -> list[Produced]:
         """What gateway.rest_records.read_records reads. Raises RecordsRefused, and as `parse`."""
         records: list[Produced] = []
 
@@ -101,7 +103,11 @@ class Parsing:
         return records
 
     async def _ask(
-        self, question: Question, body: bytes, party: str, take: Callable[[memoryview], None]
+        self,
+        question: Question,
+        body: bytes | bytearray,
+        party: str,
+        take: Callable[[memoryview], None],
     ) -> None:
         try:
             async with self._turns.turn(party):
@@ -123,7 +129,7 @@ class Parsing:
         await self._process.close()
 
     async def _exchange(
-        self, question: Question, body: bytes, take: Callable[[memoryview], None]
+        self, question: Question, body: bytes | bytearray, take: Callable[[memoryview], None]
     ) -> None:
         async with self._process.asked() as (questions, answers):
             asked = _encode(question)

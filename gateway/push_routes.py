@@ -8,7 +8,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.access import known_user
-from gateway.answers import Refused, json_answer
+from gateway.answers import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.auth import Identity
 from gateway.ingest import Ingest
 from gateway.services import Services
@@ -57,7 +57,7 @@ class PushRoutes:
         push = self._push()
         identity = await self._user(request)
         try:
-            body = await self._ingest.read_body(request, identity)
+            body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
             subscription = msgspec.json.decode(body, type=Subscription)
             await asyncio.to_thread(push.subscribe, identity.user, subscription)
         except (msgspec.DecodeError, BadSubscription) as error:
@@ -69,7 +69,7 @@ class PushRoutes:
         identity = await self._user(request)
         try:
             asked = msgspec.json.decode(
-                await self._ingest.read_body(request, identity), type=_Endpoint
+                await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX), type=_Endpoint
             )
         except msgspec.DecodeError as error:
             raise Refused(400, f"the endpoint is missing: {error}") from error

@@ -17,7 +17,7 @@ from aiohttp import web
 
 from gateway.access import known_user
 from gateway.admission import QuotaExceeded
-from gateway.answers import Refused, json_answer
+from gateway.answers import COMMAND_BYTES_MAX, Refused, json_answer
 from gateway.ingest import Ingest
 from gateway.services import Services
 from gateway.text import FORBIDDEN_IN_NAMES
@@ -54,7 +54,7 @@ class Registrations:
         if not await asyncio.to_thread(users.exists, identity.user):
             raise Refused(403, "only users of this platform can register a device")
         try:
-            body = await self._ingest.read_body(request, identity)
+            body = await self._ingest.read_body(request, identity, COMMAND_BYTES_MAX)
             asked = msgspec.json.decode(body, type=_Registration)
         except msgspec.DecodeError as error:
             raise Refused(400, f"not a registration: {error}") from error

@@ -58,10 +58,10 @@ class SessionRoutes:
             raise Refused(403, "a page of another site may not sign in here")
         if request.content_type != "application/json":
             raise Refused(415, "application/json is expected")
-        if (request.content_length or 0) > _BODY_BYTES_MAX:
-            raise Refused(413, f"{_BODY_BYTES_MAX} bytes are allowed")
         try:
-            asked = msgspec.json.decode(await self._ingest.read_body(request), type=_SignIn)
+            asked = msgspec.json.decode(
+                await self._ingest.read_body(request, bytes_max=_BODY_BYTES_MAX), type=_SignIn
+            )
         except (msgspec.DecodeError, ValueError) as error:
             raise Refused(400, f"not a sign-in: {error}") from error
         identity, secret = await self._session(request, asked)

@@ -21,6 +21,7 @@ from gateway.formats import Context, ulogger
 from gateway.formats.values import Unacceptable
 from gateway.ingest import Ingest
 from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.paths import PHONETRACK_ROOTS
 from gateway.pools import Hold, ShareExceeded
 from gateway.services import Services
@@ -50,11 +51,13 @@ class UloggerSessions:
         return [web.post(path, self._receive) for path in PATHS]
 
     async def _receive(self, request: web.Request) -> web.Response:
-        body = await self._ingest.read_body(request)
+        body = await self._ingest.receive_body(request)
+        # Large is what has a picture in it, and never what signs somebody in.
+        large = len(body) > READ_HERE_BYTES_MAX
         context = Context("", None, now_ms(), headers={"Content-Type": _content_type(request)})
         form: dict[str, str] = {}
         with suppress(Unacceptable):  # whoever has signed in will have it kept as an error
-            form = ulogger.form_of(body, context)
+            form = {} if large else ulogger.form_of(bytes(body), context)
         action = form.get("action")
         try:
             identity = await self._identity(request, form)
@@ -71,7 +74,14 @@ class UloggerSessions:
                 )
             return answer
         context = self._ingest.context(request, identity)
-        parsed = ulogger.parse(body, context)
+        if large:
+            try:
+                parsing = self._services.parsing
+                parsed = await parsing.parse(ulogger.SOURCE, body, context, identity.user)
+            except ParsingUnavailable as error:
+                raise unavailable(str(error)) from error
+        else:
+            parsed = ulogger.parse(bytes(body), context)
         try:
             hold = Hold(
                 self._services.under_way,

@@ -111,6 +111,12 @@ BODIES: dict[str, tuple[str, Callable[[], bytes], dict[str, str]]] = {
         lambda: gzip.compress(positions(10_000)),
         {"Content_Encoding": "gzip"},
     ),
+    # Of a stranger: nobody has been asked yet who it is when a form could be looked into.
+    "a form in parts": (
+        "/client/index.php",
+        lambda: b"--b\r\n\r\n" + b"x\r\n" * 2_000_000 + b"--b--\r\n",
+        {"Content_Type": "multipart/form-data; boundary=b"},
+    ),
     "a bomb": (
         "/v1/positions",
         lambda: gzip.compress(b"[" + b" " * (64 * MEBIBYTE), 9),
@@ -124,12 +130,14 @@ async def test_no_body_keeps_others_waiting(tmp_path: Path) -> None:
         figures: dict[str, float] = {}
         for name, (path, make, headers) in BODIES.items():
             body = await asyncio.to_thread(make)
+            # What is imported first is not this body's.
+            await asyncio.to_thread(ask, server.endpoint, "POST", path, b"{}")
             await asyncio.sleep(0.01)
             turns.worst()
             posting = partial(ask, server.endpoint, "POST", path, body, **headers)
             status, _body = await asyncio.to_thread(posting)
             figures[name] = turns.worst()
-            assert status in (200, 400, 413), (name, status)
+            assert status in (200, 400, 401, 413), (name, status)
         print({name: round(each, 1) for name, each in figures.items()})
         assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
 
