@@ -151,10 +151,14 @@ class SenderDevices:
 
 def _open(path: Path | None) -> sqlite3.Connection:
     connection = sqlite3.connect(path or ":memory:", timeout=_BUSY_S, isolation_level=None)
-    # Nothing here is worth waiting for a disk: what a power cut takes is counted anew.
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = OFF")
-    connection.executescript(_SCHEMA)
-    if path is not None:
-        path.chmod(0o600)
+    try:
+        # Nothing here is worth waiting for a disk: what a power cut takes is counted anew.
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = OFF")
+        connection.executescript(_SCHEMA)
+        if path is not None:
+            path.chmod(0o600)
+    except BaseException:
+        connection.close()
+        raise
     return connection

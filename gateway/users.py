@@ -117,15 +117,19 @@ class UserStore:
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
         self._lock = threading.Lock()
         self._connection = sqlite3.connect(path, timeout=10, check_same_thread=False)
-        self._connection.isolation_level = None
-        self._connection.execute("PRAGMA journal_mode = WAL")
-        self._connection.execute("PRAGMA synchronous = FULL")
-        self._connection.execute("PRAGMA foreign_keys = ON")
-        # What is deleted is overwritten: a page that is free keeps nothing.
-        self._connection.execute("PRAGMA secure_delete = ON")
-        self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
-        self.rights = RightsTable(self._connection, self._lock)
-        self.sessions = sessions.SessionTable(self._connection, self._lock)
+        try:
+            self._connection.isolation_level = None
+            self._connection.execute("PRAGMA journal_mode = WAL")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute("PRAGMA foreign_keys = ON")
+            # What is deleted is overwritten: a page that is free keeps nothing.
+            self._connection.execute("PRAGMA secure_delete = ON")
+            self._connection.executescript(_SCHEMA + scram_verifiers.SCHEMA + sessions.SCHEMA)
+            self.rights = RightsTable(self._connection, self._lock)
+            self.sessions = sessions.SessionTable(self._connection, self._lock)
+        except BaseException:
+            self._connection.close()
+            raise
 
     def close(self) -> None:
         """Close the file."""

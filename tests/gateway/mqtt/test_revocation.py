@@ -27,6 +27,20 @@ from waylog.config import Endpoint
 NOW = datetime.now(UTC)
 
 
+#: RFC 5280, section 4.2.1.3: what an authority's key is for. Python 3.13 wants it.
+_SIGNS = x509.KeyUsage(
+    digital_signature=False,
+    content_commitment=False,
+    key_encipherment=False,
+    data_encipherment=False,
+    key_agreement=False,
+    key_cert_sign=True,
+    crl_sign=True,
+    encipher_only=False,
+    decipher_only=False,
+)
+
+
 class Authority:
     """Issues certificates and revokes them."""
 
@@ -37,6 +51,7 @@ class Authority:
         self.certificate = (
             self._certificate(self._name, self._key)
             .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
+            .add_extension(_SIGNS, critical=True)
             .sign(self._key, hashes.SHA256())
         )
 
@@ -114,17 +129,16 @@ async def listening(folder: Path) -> AsyncIterator[tuple[Platform, UserStore, Au
     permissions = Permissions(store)
     platform = Platform(users=authenticator)  # type: ignore[arg-type]  # the real one
     async with contextlib.AsyncExitStack() as stack:
+        stack.callback(store.close)
+        stack.callback(authenticator.close)
         await stack.enter_async_context(platform.listening(permissions=permissions))
         await listen_with_tls(platform.server, options, stack, reuse_port=False, recheck_s=0.05)
         # As `waylog user revoke` in another process does.
         permissions.subscribe(platform.server.rights_changed)
         watching = asyncio.create_task(permissions.watch(0.05))
-        other = UserStore(folder / "users.db")
+        stack.callback(watching.cancel)
+        other = stack.enter_context(contextlib.closing(UserStore(folder / "users.db")))
         yield platform, other, authority
-        watching.cancel()
-    authenticator.close()
-    other.close()
-    store.close()
 
 
 def certified(platform: Platform, folder: Path, name: str, **options: Any) -> PahoClient:
