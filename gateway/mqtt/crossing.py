@@ -35,7 +35,8 @@ class _Question:
     def __init__(
         self, asker: Worker, number: int, asked: set[Worker], claimed: SessionKey | None = None
     ) -> None:
-        self.asker = asker
+        #: None when it has gone: a session that is handed over then goes back.
+        self.asker: Worker | None = asker
         self.number = number
         self.asked = asked
         self.claimed = claimed
@@ -81,7 +82,10 @@ class Crossing:
         del self._ids[worker]
         for number, question in list(self._questions.items()):
             if question.asker is worker:
-                self._forget(number)
+                if question.claimed is None:
+                    self._forget(number)
+                else:
+                    question.asker = None
             elif worker in question.asked:
                 self._answered(worker, number, None)
 
@@ -240,9 +244,18 @@ class Crossing:
         question.asked.discard(worker)
         if answer or not question.asked:
             self._forget(number)
+            if question.asker is None:
+                self._give_back(worker, question.claimed, answer)
+                return
             if question.claimed is not None and answer != ASK_AGAIN:
                 self._owned(question.claimed, question.asker)
             question.asker.send("answer", question.number, answer)
+
+    def _give_back(self, worker: Worker, key: SessionKey | None, record: Any) -> None:
+        """A worker has handed over a session to one that is gone."""
+        if key is not None and record is not None and record != ASK_AGAIN:
+            self._owned(key, worker)
+            worker.send("returned", *key, record)
 
     def _forget(self, number: int) -> None:
         claimed = self._questions.pop(number).claimed

@@ -106,11 +106,13 @@ class RelayClient:
                 "watch", [(name, name in self._wanted) for name in changed], False
             )
 
-    async def request(self, kind: str, *arguments: Any) -> Any:
-        """Ask the gateway; raises RelayUnavailable."""
+    async def request(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any:
+        """Ask the gateway, as Requests.ask does; raises RelayUnavailable."""
         if self._connection is None:
             raise RelayUnavailable
-        return await self._requests.ask(kind, *arguments)
+        return await self._requests.ask(kind, *arguments, late=late)
 
     @property
     def is_open(self) -> bool:

@@ -32,6 +32,7 @@ from gateway.mqtt.application import (
     Pusher,
     Submitter,
 )
+from gateway.mqtt.claims import SessionBusy
 from gateway.mqtt.codec import Publish
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.delivery_rights import DeliveryRights
@@ -65,10 +66,6 @@ _LOG_LINES_PER_S: Final = 20.0
 _TURN_S: Final = 0.001  # for what is due, before others are served
 _DUE_A_STEP: Final = 4
 _GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
-
-
-class SessionBusy(Exception):
-    """Another worker cannot hand over a session yet: its client has to come again."""
 
 
 class MqttServer(Shell):

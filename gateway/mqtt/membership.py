@@ -11,12 +11,12 @@ from typing import Any, Protocol
 
 from gateway.device_times import DeviceTimes
 from gateway.known_fixes import fix_key
+from gateway.mqtt.claims import SessionClaims
 from gateway.mqtt.crossing import Crossing
-from gateway.mqtt.journal import Journal, SessionKey
-from gateway.mqtt.listener import MqttServer, SessionBusy
+from gateway.mqtt.journal import Journal
+from gateway.mqtt.listener import MqttServer
 from gateway.mqtt.neighbours import Channel, Neighbours
-from gateway.mqtt.requests import AnswerLate, RelayUnavailable, Requests
-from gateway.mqtt.router import ASK_AGAIN
+from gateway.mqtt.requests import RelayUnavailable, Requests
 from gateway.receipts import Receipt
 from gateway.submit import Submitter
 from waylog.messages import Fix
@@ -25,7 +25,9 @@ from waylog.messages import Fix
 class AskingChannel(Channel, Protocol):
     """A channel that also takes questions."""
 
-    async def request(self, kind: str, *arguments: Any) -> Any: ...
+    async def request(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any: ...
 
 
 class LocalChannel:
@@ -44,9 +46,11 @@ class LocalChannel:
         kind, *arguments = frame
         self._crossing.on_frame(self._inbox, kind, arguments)
 
-    async def request(self, kind: str, *arguments: Any) -> Any:
-        """Ask something; raises RelayUnavailable."""
-        return await self._requests.ask(kind, *arguments)
+    async def request(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any:
+        """Ask something, as Requests.ask does; raises RelayUnavailable."""
+        return await self._requests.ask(kind, *arguments, late=late)
 
     def take(self, kind: str, arguments: list[Any]) -> None:
         """For the other end: something was said to this worker."""
@@ -158,28 +162,7 @@ def join(
     def receipt_of(device: str, fix_id: str) -> Receipt | None:
         return submitter.receipt_of(fix_key(device, fix_id))
 
-    async def claim(key: SessionKey, clean_start: bool) -> None:
-        router = server.router
-        # Of what nobody has to keep, it is enough to tell the others (Neighbours.connected).
-        if key in router.sessions or (clean_start and not journal.knows(key)):
-            return
-        if key in router.claiming:
-            raise SessionBusy
-        router.claiming.add(key)
-        try:
-            stored = await channel.request("claim", journal.owner_of(key), *key)
-        except AnswerLate as error:
-            raise SessionBusy from error
-        except RelayUnavailable:
-            return
-        finally:
-            router.claiming.discard(key)
-        if stored == ASK_AGAIN:
-            raise SessionBusy
-        if stored is not None:
-            journal.claimed(key, stored)
-
-    server.claim = claim
+    server.claim = SessionClaims(server.router, journal, channel.request).claim
     journal.writes_all = False
     return Neighbours(
         server.router,

@@ -219,6 +219,9 @@ class Neighbours:
             self._noted()
         elif kind == "came":
             self._gone_elsewhere(arguments[0])
+        elif kind == "returned":
+            user, client_id, record = arguments
+            self.router.take_back((user, client_id), record)
         elif kind == "claim":
             number, user, client_id, claimer = arguments
             self.router.hand_over(

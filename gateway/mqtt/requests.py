@@ -24,11 +24,19 @@ class Requests:
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send
         self._waiting: dict[int, asyncio.Future[Any]] = {}
+        #: Takers of answers that nobody waits for any more.
+        self._late: dict[int, Callable[[Any], object]] = {}
         self._number = 0
 
-    async def ask(self, kind: str, *arguments: Any) -> Any:
-        """The answer; raises RelayUnavailable."""
-        if len(self._waiting) >= _REQUESTS_MAX:
+    async def ask(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any:
+        """The answer; raises RelayUnavailable.
+
+        `late` takes an answer that comes after the time for it, or after the asker was cancelled;
+        None where it will never come.
+        """
+        if len(self._waiting) + len(self._late) >= _REQUESTS_MAX:
             raise RelayUnavailable
         self._number += 1
         number = self._number
@@ -38,13 +46,21 @@ class Requests:
         try:
             async with asyncio.timeout(_ANSWER_S):
                 return await future
-        except TimeoutError as error:
-            raise AnswerLate from error
+        except (TimeoutError, asyncio.CancelledError) as error:
+            if late is not None:
+                self._late[number] = late
+            if isinstance(error, TimeoutError):
+                raise AnswerLate from error
+            raise
         finally:
             self._waiting.pop(number, None)
 
     def answered(self, number: int, answer: Any) -> None:
         """An answer has come; nobody may wait for it any more."""
+        late = self._late.pop(number, None)
+        if late is not None:
+            late(answer)
+            return
         future = self._waiting.get(number)
         if future is not None and not future.done():
             future.set_result(answer)
@@ -54,3 +70,6 @@ class Requests:
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(RelayUnavailable())
+        late, self._late = self._late, {}
+        for take in late.values():
+            take(None)

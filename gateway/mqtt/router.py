@@ -366,6 +366,11 @@ class Router(Hub):
 
         session.on_settled = settled
 
+    def take_back(self, key: tuple[str, str], record: bytes) -> None:
+        """Keep a session that was handed over to a worker which is gone."""
+        if self._journal is not None and key not in self.sessions:
+            self._journal.claimed(key, record)
+
     def _handed_over(self, key: tuple[str, str], claimer: str) -> bytes | None:
         if self._journal is None:
             return None

@@ -106,8 +106,8 @@ def test_a_broker_that_hangs_is_named_at_once_and_holds_nothing_up(
         # It is asked first.
         servers = sorted(cluster.bootstrap_servers.split(","), key=hanging.bootstrap_servers.__ne__)
         asked = Terminal(",".join(servers))
-        took_s = []
-        rows = []
+        took_s: list[float] = []
+        rows: list[dict[str, Any]] = []
 
         def all_is_known() -> bool:
             began = time.monotonic()
