@@ -74,9 +74,12 @@ class SessionTable:
             self._require(user)
             self._connection.execute("DELETE FROM sign_in_codes WHERE expires <= ?", (now,))
             self._keep_newest("sign_in_codes", "expires", user, CODES_MAX - 1)
+            expires = self._after_all(
+                "sign_in_codes", "expires", user, now + int(lifetime_s * 1000), CODES_MAX
+            )
             self._connection.execute(
                 "INSERT INTO sign_in_codes (hash, user, expires) VALUES (?, ?, ?)",
-                (session_hash(code), user, now + int(lifetime_s * 1000)),
+                (session_hash(code), user, expires),
             )
         return code
 
@@ -108,13 +111,14 @@ class SessionTable:
             self._require(user)
             self._connection.execute("DELETE FROM sessions WHERE expires <= ?", (now,))
             self._keep_newest("sessions", "created", user, SESSIONS_MAX - 1)
+            created = self._after_all("sessions", "created", user, now, SESSIONS_MAX)
             try:
                 self._connection.execute(
                     "INSERT INTO sessions (hash, user, device, credential, created, expires) "
                     "VALUES (?, ?, ?, ?, ?, ?)",
                     (
                         *(session_hash(secret), user, device, credential),
-                        *(now, now + int(lifetime_s * 1000)),
+                        *(created, now + int(lifetime_s * 1000)),
                     ),
                 )
             except sqlite3.IntegrityError as error:
@@ -164,3 +168,11 @@ class SessionTable:
             f"ORDER BY {order} DESC LIMIT -1 OFFSET ?)",
             (user, count),
         )
+
+    def _after_all(self, table: str, order: str, user: str, time_ms: int, count: int) -> int:
+        """`time_ms`, or later by as much as puts a new row behind those of the same moment."""
+        (newest,) = self._connection.execute(
+            f"SELECT max({order}) FROM {table} WHERE user = ? AND {order} BETWEEN ? AND ?",  # noqa: S608
+            (user, time_ms, time_ms + count),
+        ).fetchone()
+        return time_ms if newest is None else int(newest) + 1

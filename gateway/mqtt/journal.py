@@ -160,7 +160,7 @@ class Journal:
         # Sessions cross faster than the log tells of it: what it tells may be over.
         live = 0 if self.host is None else self.host.epoch_of(key)
         # Whoever takes a session from here gives it a higher epoch than it has here.
-        if session.epoch <= live or session.epoch < self._epoch_of(key):
+        if (live and session.epoch <= live) or session.epoch < self._epoch_of(key):
             return
         if session.ended:
             self._sessions.pop(key, None)

@@ -7,10 +7,12 @@ import json
 import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
 from gateway.sessions import CODES_MAX, SESSIONS_MAX, session_hash
+from gateway.users import UserStore
 from tests.attacks.test_nobody import FIX, basic, websocket
 from tests.consumers.running import WAYLOG, Broker
 from tests.gateway.raw_http import Answer, Headers, ask, read_answer, request
@@ -130,6 +132,24 @@ async def test_a_link_is_good_for_minutes_and_made_of_nothing_that_is_stored(
     codes = [sessions.new_code(ada.name) for _ in range(CODES_MAX + 1)]
     assert sessions.redeem(codes[0]) is None
     assert [sessions.redeem(code) for code in codes[1:]] == [ada.name] * CODES_MAX
+
+
+def test_those_of_one_moment_go_in_their_order(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = time.time_ns()
+    monkeypatch.setattr(time, "time_ns", lambda: moment)
+    store = UserStore(tmp_path / "users.db")
+    try:
+        store.add("ada")
+        codes = [store.sessions.new_code("ada") for _ in range(CODES_MAX + 5)]
+        redeemed = [store.sessions.redeem(code) for code in codes]
+        assert redeemed == [None] * 5 + ["ada"] * CODES_MAX
+        begun = [session_hash(store.sessions.begin("ada")) for _ in range(SESSIONS_MAX + 5)]
+        good = [store.sessions.find(session) is not None for session in begun]
+        assert good == [False] * 5 + [True] * SESSIONS_MAX
+    finally:
+        store.close()
 
 
 async def test_a_session_looks_and_does_nothing_else(gateway: Gateway) -> None:
