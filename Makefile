@@ -4,6 +4,8 @@
 
 PYTHON := .venv/bin/python
 SOURCES := waylog broker_core gateway geoservice consumers spark load_tests tests
+# The tests start hundreds of processes, and pytest rewrites each of its files: once, if it may keep them.
+unexport PYTHONDONTWRITEBYTECODE
 
 help:  ## list the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:[^#]*## /\t/' | expand -t 14

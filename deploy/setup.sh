@@ -77,6 +77,11 @@ extensions() {
   mark_done extensions setup.py $sources
 }
 
+# The user of a service may not write where its code is, and would compile all of it at each start.
+bytecode() {
+  $venv/bin/python -m compileall -q waylog broker_core gateway geoservice consumers spark load_tests
+}
+
 world() {
   local inputs=(pyproject.toml geoservice/*.py geoservice/index.pyx gateway/web/*.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
@@ -91,4 +96,5 @@ world() {
 debian_packages
 python_packages
 extensions
+bytecode
 world

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import shlex
 import shutil
@@ -84,6 +85,14 @@ def test_the_image_runs_the_set_up_that_is_tested() -> None:
     text = (ROOT / "deploy/Containerfile").read_text()
     assert "deploy/setup.sh run" in text
     assert 'ENTRYPOINT ["waylog"]' in text
+
+
+def test_the_set_up_compiles_the_modules_for_those_who_may_not_write_beside_them() -> None:
+    packages = ("waylog", "broker_core", "gateway", "geoservice", "consumers", "spark")
+    modules = [path for name in packages for path in (ROOT / name).rglob("*.py")]
+    compiled = [Path(importlib.util.cache_from_source(str(path))) for path in modules]
+    assert len(modules) > 300
+    assert [path for path in compiled if not path.exists()] == []
 
 
 def test_the_set_up_is_valid_shell() -> None:
