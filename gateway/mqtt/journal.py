@@ -109,6 +109,10 @@ class Journal:
         self._stopped = False
         self._wall_ms = wall_ms
         self._clock = clock
+        # The wall clock may be set back, and the monotonic one stands while a machine sleeps: the
+        # later of both counts, and the greatest epoch that is known.
+        self._clock_began_ms = wall_ms() - round(1000 * clock())
+        self._latest_epoch = 0
         self._sessions: dict[SessionKey, bytes] = {}
         # Until the host has taken them: value, and when it was written (ms since 1970).
         self._retained: dict[str, tuple[bytes, int]] = {}
@@ -155,6 +159,7 @@ class Journal:
                 self._parts.pop(key, None)
             return
         session = self._decoder.decode(value)
+        self._latest_epoch = max(self._latest_epoch, session.epoch + session.ended)
         if session.worker == self.worker:
             return
         # Sessions cross faster than the log tells of it: what it tells may be over.
@@ -236,8 +241,13 @@ class Journal:
         return key in self._sessions
 
     def next_epoch(self, key: SessionKey) -> int:
-        """The epoch of a session from when this worker takes it."""
-        return max(self._wall_ms(), self._epoch_of(key) + 1)
+        """The epoch of a session from when this worker takes it: greater than of any before."""
+        return self._epoch_after(self._epoch_of(key))
+
+    def _epoch_after(self, epoch: int) -> int:
+        now = max(self._wall_ms(), self._clock_began_ms + round(1000 * self._clock()))
+        self._latest_epoch = max(now, self._latest_epoch, epoch + 1)
+        return self._latest_epoch
 
     def _epoch_of(self, key: SessionKey) -> int:
         value = self._sessions.get(key)
@@ -247,7 +257,7 @@ class Journal:
         """Another worker has handed over a session, with what waits for its client."""
         stored = self._decoder.decode(value)
         stored.worker = self.worker
-        stored.epoch = max(self._wall_ms(), stored.epoch + 1)
+        stored.epoch = self._epoch_after(stored.epoch)
         self._remember(key, msgspec.json.encode(stored))
         # What waits would be too long for one record; only an orderly stop writes all of it.
         stored.waiting = []
@@ -315,8 +325,10 @@ class Journal:
         value = self._sessions.pop(key, None)
         if value is None:
             return
+        epoch = self._decoder.decode(value).epoch
+        # It is forgotten from here on, and the next one of its client has to come after it.
+        self._epoch_after(epoch)
         if self.shared:
-            epoch = self._decoder.decode(value).epoch
             last = StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
             self._append(_key(SESSION, *key), msgspec.json.encode(last))
         self._append(_key(SESSION, *key), None)

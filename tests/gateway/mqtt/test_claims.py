@@ -1,0 +1,241 @@
+"""Clients that come to another worker while something is still under way at the one before."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.gateway.mqtt.moving_clients import Client, MovingClients
+
+
+@pytest.fixture
+def world() -> Iterator[MovingClients]:
+    """A client is at the first of three workers, which keeps a session for it.
+
+    The log has a message of QoS 2 of it, of which the client has not heard yet.
+    """
+    world = MovingClients()
+    world.come(0, 0)
+    world.quiet()
+    world.publish(0)
+    world.workers[0].log_answers()
+    yield world
+    world.quiet()
+    world.check()
+
+
+def at(world: MovingClients, client: Client) -> int:
+    """The worker that a client is connected to."""
+    assert client.connected and client.arrival is not None
+    number = world.workers.index(client.arrival.worker)
+    assert world.having(client) == [number]
+    return number
+
+
+def come_until_let_in(world: MovingClients, number: int) -> None:
+    """Try again where the server is busy; `world` sees to it that the session is there."""
+    for _ in range(2):
+        world.come(0, number)
+        world.quiet()
+        if world.clients[0].connected:
+            break
+    assert at(world, world.clients[0]) == number
+
+
+def test_two_workers_that_claim_a_session_get_it_one_after_the_other(world: MovingClients) -> None:
+    first, second = world.workers[1], world.workers[2]
+    world.come(0, 1)
+    first.tell_crossing()
+    world.come(0, 2)
+    second.tell_crossing()
+    world.quiet()
+    assert not world.clients[0].connected
+    come_until_let_in(world, 2)
+
+
+def test_a_worker_that_is_getting_a_session_says_so_when_it_is_asked_for_it(
+    world: MovingClients,
+) -> None:
+    owner, first, second = world.workers
+    world.come(0, 1)
+    first.tell_crossing()
+    owner.hear_crossing()
+    owner.tell_crossing()
+    world.come(0, 2)
+    second.tell_crossing()
+    # The session, and the question for it.
+    assert len(first.from_crossing) == 2
+    while first.hear_crossing():
+        pass
+    world.quiet()
+    come_until_let_in(world, 2)
+
+
+def test_a_session_that_was_handed_over_is_with_nobody_else(world: MovingClients) -> None:
+    owner, first, _ = world.workers
+    world.come(0, 1)
+    first.tell_crossing()
+    owner.hear_crossing()
+    assert world.having(world.clients[0]) == []
+
+
+def test_a_client_that_comes_back_to_its_worker_meanwhile_stays_there(
+    world: MovingClients,
+) -> None:
+    world.publish(0)
+    world.come(0, 1)
+    world.cross()
+    world.come(0, 0)
+    world.cross()
+    assert at(world, world.clients[0]) == 0
+    world.quiet()
+    assert at(world, world.clients[0]) == 0
+    assert not world.clients[0].pending
+
+
+def test_a_clean_session_that_was_begun_meanwhile_is_not_handed_over(
+    world: MovingClients,
+) -> None:
+    world.publish(0)
+    world.come(0, 1)
+    world.cross()
+    world.come(0, 0, clean=True)
+    world.cross()
+    world.quiet()
+    assert at(world, world.clients[0]) == 0
+
+
+def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: MovingClients) -> None:
+    world.publish(0)
+    world.come(0, 1)
+    world.cross()
+    assert not world.clients[0].connected
+    # Its end has not been noticed.
+    assert world.left
+    world.workers[0].log_answers()
+    world.cross()
+    assert at(world, world.clients[0]) == 1
+
+
+def test_a_session_that_comes_too_late_is_found_where_it_has_stayed(world: MovingClients) -> None:
+    world.publish(0)
+    world.come(0, 1)
+    world.cross()
+    world.wait_no_longer(1)
+    world.workers[0].log_answers()
+    world.cross()
+    come_until_let_in(world, 2)
+    assert not world.clients[0].pending
+
+
+def test_a_session_that_was_claimed_by_a_worker_that_has_died_is_kept(
+    world: MovingClients,
+) -> None:
+    client = world.clients[0]
+    world.publish(0)
+    world.come(0, 1)
+    world.cross()
+    world.die(1)
+    client.kept = True
+    world.workers[0].log_answers()
+    world.cross()
+    come_until_let_in(world, 1)
+
+
+def test_a_session_is_found_though_nobody_knows_any_more_who_has_asked_for_it(
+    world: MovingClients,
+) -> None:
+    world.come(0, 1)
+    world.cross()
+    assert at(world, world.clients[0]) == 1
+    # Before the log has told of it.
+    world.start_crossing_again()
+    world.come(0, 0)
+    world.cross()
+    assert at(world, world.clients[0]) == 0
+
+
+def test_a_claim_that_nobody_can_answer_keeps_no_client_out(world: MovingClients) -> None:
+    client = world.clients[0]
+    world.come(0, 1)
+    client.forget()  # nobody can hand over what is known of it
+    world.start_crossing_again()
+    world.cross()
+    assert client.connected
+    come_until_let_in(world, 2)
+    come_until_let_in(world, 1)
+
+
+def test_news_of_before_do_not_end_a_session_that_has_just_begun(world: MovingClients) -> None:
+    here, there, _ = world.workers
+    world.come(0, 1, clean=True)
+    world.quiet()
+    world.come(0, 0, clean=True)
+    world.quiet()
+    assert at(world, world.clients[0]) == 0
+    world.come(0, 1, clean=True)
+    there.do_scheduled()
+    there.tell_crossing()
+    world.come(0, 0, clean=True)
+    while here.hear_crossing():
+        pass
+    world.quiet()
+    assert at(world, world.clients[0]) == 0
+
+
+def test_each_announcement_has_its_own_place_among_the_news() -> None:
+    world = MovingClients("phone", "bike")
+    here, there, _ = world.workers
+    world.come(0, 0, clean=True)
+    here.do_scheduled()
+    world.come(1, 1, clean=True)
+    there.do_scheduled()
+    world.come(1, 0, clean=True)
+    here.do_scheduled()
+    here.tell_crossing()  # of the first client
+    there.tell_crossing()
+    while here.hear_crossing():
+        pass
+    world.quiet()
+    assert [at(world, each) for each in world.clients] == [0, 0]
+
+
+def test_a_client_that_was_announced_twice_came_last_with_the_second() -> None:
+    world = MovingClients()
+    here, there, _ = world.workers
+    for number in (0, 1, 0):
+        world.come(0, number, clean=True)
+        world.workers[number].do_scheduled()
+    for worker in (here, there):
+        worker.tell_crossing()
+    while here.hear_crossing():
+        pass
+    world.quiet()
+    assert at(world, world.clients[0]) == 0
+
+
+def test_what_was_announced_to_a_crossing_that_is_gone_is_not_waited_for() -> None:
+    world = MovingClients()
+    world.come(0, 0, clean=True)
+    world.workers[0].do_scheduled()
+    world.start_crossing_again()
+    world.cross()
+    world.come(0, 1, clean=True)
+    world.cross()
+    assert world.having(world.clients[0]) == [1]
+
+
+def test_a_wall_clock_that_is_set_back_makes_no_session_older(world: MovingClients) -> None:
+    world.come(0, 1)
+    world.cross()
+    world.set_clock_back(3_600_000)
+    # Nobody keeps the one before, and the log has told of nothing yet.
+    world.come(0, 0, clean=True)
+    world.cross()
+    world.come(0, 2)
+    world.cross()
+    world.publish(0)
+    world.quiet()
+    assert at(world, world.clients[0]) == 2
+    assert not world.clients[0].pending
