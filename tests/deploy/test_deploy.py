@@ -7,11 +7,12 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 import yaml
+
+from tests.command_help import help_of
 
 ROOT = Path(__file__).parents[2]
 UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
@@ -19,23 +20,9 @@ UNITS = sorted((ROOT / "deploy/systemd").glob("*.service"))
 
 def check_command(words: list[str]) -> None:
     """The subcommand exists and its help names every option that is used."""
-    actions = []
-    for word in words:
-        if word.startswith("-"):
-            break
-        actions.append(word)
-    done = subprocess.run(
-        [sys.executable, "-m", "waylog.cli", *actions[:2], "--help"],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
-    if done.returncode != 0:
-        done = subprocess.run(
-            [sys.executable, "-m", "waylog.cli", actions[0], "--help"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    shown = help_of(words)
     for option in (word for word in words if word.startswith("--")):
-        assert option in done.stdout, f"waylog {' '.join(actions)} has no {option}"
+        assert option in shown, f"waylog {' '.join(words)} has no {option}"
 
 
 @pytest.mark.parametrize("path", UNITS, ids=lambda path: path.name)

@@ -8,7 +8,6 @@ import re
 import shlex
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +16,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
 from geoservice.reverse import Geocoder
+from tests.command_help import help_of
 from tests.end_to_end.running import Platform, start_platform
 from waylog.cli import COMMANDS
 from waylog.config import parse_endpoint
@@ -143,13 +143,7 @@ def test_every_command_in_a_document_exists(path: Path) -> None:
 
 def assert_options(words: list[str], options: list[str]) -> None:
     """The help of the command, or of its action, names the options."""
-    texts = ""
-    for depth in (1, 2):
-        done = subprocess.run(
-            [sys.executable, "-m", "waylog.cli", *words[:depth], "--help"],
-            capture_output=True, text=True, timeout=60, check=False,
-        )  # fmt: skip
-        texts += done.stdout
+    texts = help_of(words)
     for option in options:
         assert option in texts, f"waylog {' '.join(words)}"
 
