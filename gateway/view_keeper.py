@@ -44,6 +44,8 @@ _Arguments = TypeVarTuple("_Arguments")
 _SAVE_S: Final = 30.0
 #: As many keys are saved at once when they come quicker.
 _SAVE_KEYS: Final = 500_000
+#: Keys that wait in memory while nothing can be written; more wait with whoever has made them.
+_UNWRITTEN_BYTES_MAX: Final = 16 * 1024 * 1024
 _WATCH_S: Final = 0.25
 _EXPIRE_S: Final = 3600.0
 _RETRY_S: Final = 0.2
@@ -71,6 +73,7 @@ class ViewKeeper:
         folder: Path | None,
         tail: int,
         behind_max: int = BEHIND_MAX,
+        unwritten_bytes_max: int = _UNWRITTEN_BYTES_MAX,
     ) -> None:
         self._servers = bootstrap_servers
         self._client_id = client_id
@@ -83,6 +86,7 @@ class ViewKeeper:
         self._parent = folder
         self._tail = tail
         self._behind_max = behind_max
+        self._unwritten_bytes_max = unwritten_bytes_max
         self._loop = asyncio.get_running_loop()
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="views")
         self._folder: ViewFolder | None = None
@@ -92,6 +96,8 @@ class ViewKeeper:
         self._first: Mapping[int, int] = {}
         # Keys that could not be written, in front of those that came since.
         self._unwritten = b""
+        # What of topic `location` is on disk for certain.
+        self._covered: SavedTopic | None = None
         self._readers: list[LogReader | BatchReader] = []
         #: Who reads what comes from now on, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
@@ -201,6 +207,7 @@ class ViewKeeper:
             return None
         self._entries = alive(await self._in_thread(self._runs.open, head.runs), self._first)
         self._runs.use(self._entries)
+        self._covered = head.topics[LOCATION]
         self._times.forgot = head.forgot
         logger.info(
             "views had %d entries, and keys of %d fixes in %d files",
@@ -326,7 +333,7 @@ class ViewKeeper:
         def on_caught_up() -> None:
             gaps.clear()
             view.reading_back = False
-            self._changed = True
+            self._urgent = True  # the ids are asked for when they are on disk
             logger.info("%s: all older records have been read", topic)
 
         self._open(
@@ -374,7 +381,8 @@ class ViewKeeper:
             now = self._loop.time()
             records = sum(view.records for view in self._views.values())
             due = now - self._saved >= _SAVE_S and (records != taken or self._changed)
-            if not (due or self._urgent or known.unsaved >= _SAVE_KEYS):
+            many = known.unsaved >= _SAVE_KEYS and not self._failing
+            if not (due or self._urgent or many):
                 continue
             taken, self._urgent, self._changed = records, False, False
             try:
@@ -385,36 +393,43 @@ class ViewKeeper:
             except Exception:
                 # Whatever it was: the next snapshot may succeed, and the log has everything.
                 logger.exception("a snapshot of the views failed")
+                self._changed = True
             self._saved = self._loop.time()
 
     async def save(self) -> None:
         """Write a snapshot; what it holds may be newer than the offsets in it, never older."""
         assert self._runs is not None
         known = self._locations.known_fixes
-        positions = {topic: dict(view.positions) for topic, view in self._views.items()}
+        topics = {
+            topic: SavedTopic(self._identities[topic], dict(view.positions), dict(self.gaps[topic]))
+            for topic, view in self._views.items()
+        }
+        if len(self._unwritten) < self._unwritten_bytes_max:
+            self._unwritten += known.take_unsaved()
+        waiting = known.unsaved > 0
+        if waiting or known.unsaved_lost:
+            # Whose keys are missing is read again by the next process.
+            topics[LOCATION] = self._covered or SavedTopic(self._identities[LOCATION], {})
         head = Head(
-            VERSION,
-            _key_check(),
-            {
-                topic: SavedTopic(self._identities[topic], positions[topic], dict(self.gaps[topic]))
-                for topic in positions
-            },
-            [],
-            self._times.forgot or self._locations.evicted,
+            VERSION, _key_check(), topics, [], self._times.forgot or self._locations.evicted
         )
-        keys = self._unwritten + known.take_unsaved()
+        covers = dict(self._locations.positions)
+        keys = self._unwritten
         parts = await self._collected()
         try:
-            entries, self._unwritten = await self._in_thread(self._write, head, keys, parts)
+            entries = await self._in_thread(self._write, head, keys, covers, parts)
         except OSError as error:
             if not self._failing:
                 logger.error("the views' snapshot cannot be written; trying again: %s", error)
-            self._failing, self._urgent = True, False
-            self._unwritten = keys
+            self._failing, self._urgent, self._changed = True, False, True
+            # Without the files of keys that nobody knows of: there may be little room.
+            self._runs.use(self._entries)
             return
         if self._failing:
             self._failing = False
             logger.info("the views' snapshot is written again")
+        self._unwritten, self._covered = b"", topics[LOCATION]
+        self._urgent = self._urgent or waiting
         self._entries = entries
         self._runs.use(entries)
 
@@ -438,15 +453,18 @@ class ViewKeeper:
         return parts
 
     def _write(
-        self, head: Head, keys: bytes, parts: list[tuple[str, list[Entry]]]
-    ) -> tuple[list[RunEntry], bytes]:
+        self,
+        head: Head,
+        keys: bytes,
+        covers: dict[int, int],
+        parts: list[tuple[str, list[Entry]]],
+    ) -> list[RunEntry]:
         """In the thread; returns the files of keys that count now. Raises OSError."""
         assert self._runs is not None
         assert self._folder is not None
         today = int(time.time()) // _DAY_S
         entries = alive(self._entries, self._first)
         if keys:
-            covers = dict(head.topics[LOCATION].next)
             entries.append(self._runs.write(keys, today, covers))
         head.runs = self._runs.merged(entries, today)
         ring = shared_key_ring(self._servers)
@@ -456,7 +474,7 @@ class ViewKeeper:
             else ((topic, _sealed(ring, topic, each)) for topic, each in parts)
         )
         write(self._folder.path / _SNAPSHOT, head, sealed)
-        return head.runs, b""
+        return head.runs
 
     async def _in_thread(
         self, function: Callable[[*_Arguments], _Result], *arguments: *_Arguments

@@ -77,7 +77,7 @@ def log(broker: Broker) -> Iterator[Log]:
 class Views:
     """Both views, and their keeper."""
 
-    def __init__(self, log: Log, folder: Path | None, behind_max: int) -> None:
+    def __init__(self, log: Log, folder: Path | None, **options: int) -> None:
         self.locations, self.addresses = LocationView(), AddressView()
         self.keeper = ViewKeeper(
             log.broker.address,
@@ -86,7 +86,7 @@ class Views:
             self.addresses,
             folder=folder,
             tail=5,
-            behind_max=behind_max,
+            **options,
         )
 
     def newest(self) -> dict[str, int]:
@@ -100,8 +100,8 @@ class Views:
 
 
 @asynccontextmanager
-async def views(log: Log, folder: Path | None, behind_max: int = 100_000) -> AsyncIterator[Views]:
-    started = Views(log, folder, behind_max)
+async def views(log: Log, folder: Path | None, **options: int) -> AsyncIterator[Views]:
+    started = Views(log, folder, **options)
     try:
         await started.keeper.start()
         yield started
@@ -176,6 +176,10 @@ async def test_a_long_log_is_read_beside_everything_else(log: Log, tmp_path: Pat
         assert len(first.addresses) == DEVICES
         assert not first.locations.reading_back
         assert not first.addresses.reading_back
+        async with asyncio.timeout(20):
+            # Sooner than the next snapshot of many.
+            while not first.knows(*sent):
+                await asyncio.sleep(0.05)
     async with views(log, tmp_path / "views", behind_max=10) as second:
         assert second.locations.records == 0
         assert second.newest() == first.newest()
@@ -257,10 +261,34 @@ async def test_ids_that_could_not_be_written_are_written_with_the_next_snapshot(
         in_the_way.mkdir()
         await first.keeper.save()
         assert "cannot be written; trying again" in caplog.text
+        # Where there is little room nothing is left behind.
+        assert not list((tmp_path / "views" / "1").glob("*.keys"))
         in_the_way.rmdir()
     async with views(log, tmp_path / "views") as second:
         assert second.locations.records == 0
         assert second.knows(*sent)
+
+
+async def test_ids_that_are_too_many_to_wait_for_the_disk_are_read_by_the_next_process(
+    log: Log, tmp_path: Path
+) -> None:
+    log.append(*fixes(range(100)))
+    async with views(log, tmp_path / "views", unwritten_bytes_max=80) as first:
+        await first.keeper.save()
+        known = first.locations.known_fixes
+        in_the_way = tmp_path / "views" / "1" / "snapshot.new"
+        in_the_way.mkdir()
+        for numbers in (range(1, 11), range(11, 21)):
+            for number in numbers:
+                known.add_old(number)
+            await first.keeper.save()
+        assert known.unsaved == 10  # what waits for the disk is bounded
+        log.append(*fixes(range(100, 200)))
+        await until(lambda: first.locations.records == 200, "not read")
+        in_the_way.rmdir()
+    async with views(log, tmp_path / "views") as second:
+        assert second.locations.records == 100
+        assert second.knows(*fixes(range(200)))
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "foreign"])

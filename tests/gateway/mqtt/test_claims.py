@@ -68,6 +68,11 @@ def test_a_worker_that_is_getting_a_session_says_so_when_it_is_asked_for_it(
     assert len(first.from_crossing) == 2
     while first.hear_crossing():
         pass
+    first.tell_crossing()
+    second.hear_crossing()
+    second.do_scheduled()
+    world.take(0)
+    assert not world.clients[0].connected
     world.quiet()
     come_until_let_in(world, 2)
 
@@ -136,8 +141,9 @@ def test_a_session_that_was_claimed_by_a_worker_that_has_died_is_kept(
     world.publish(0)
     world.come(0, 1)
     world.cross()
+    pending = dict(client.pending)
     world.die(1)
-    client.kept = True
+    client.kept, client.pending = True, pending
     world.workers[0].log_answers()
     world.cross()
     come_until_let_in(world, 1)
