@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gzip
 import itertools
 import json
@@ -109,10 +110,16 @@ async def test_no_path_throws_a_body_away_that_it_answers_with_success(
     async with gateway.client(user) as client:
         for number, path in enumerate((*paths, *ulogger_sessions.PATHS)):
             url = path.replace("{token}", user.token).replace("{device}", "phone")
-            for body in bodies(number):
-                answer = await client.post(url, data=body.data, headers=body.headers)
-                await answer.read()
-                sent.append((path, body, answer.status))
+
+            async def status(body: Body, url: str = url) -> int:
+                async with client.post(url, data=body.data, headers=body.headers) as answer:
+                    await answer.read()
+                    return answer.status
+
+            of_path = list(bodies(number))
+            # At once: each waits until the log has its fix.
+            answers = await asyncio.gather(*map(status, of_path))
+            sent += [(path, *each) for each in zip(of_path, answers, strict=True)]
     fixes = {
         fix.lat
         for fix in (decode_fix(value) for _, value in gateway.records("location"))
