@@ -15,9 +15,15 @@ from itertools import groupby
 from pathlib import Path
 from typing import Final
 
-import numpy as np
-
-from gateway.stored_keys import HEAD, HEAD_BYTES, KEY_SIZE, StoredKeys, key_count, merge
+from gateway.stored_keys import (
+    HEAD,
+    HEAD_BYTES,
+    KEY_SIZE,
+    StoredKeys,
+    key_count,
+    merge,
+    sorted_keys,
+)
 from gateway.view_snapshot import RunEntry, sync_folder
 
 logger = logging.getLogger(__name__)
@@ -54,12 +60,12 @@ class KeyRuns:
 
     def write(self, keys: bytes, day: int, covers: Mapping[int, int]) -> RunEntry:
         """A new file of keys (64 bits each, in any order). Raises OSError."""
-        values = np.unique(np.frombuffer(keys, np.uint64))
+        content = sorted_keys(keys)
 
         def fill(descriptor: int) -> int:
             with os.fdopen(os.dup(descriptor), "wb") as file:
-                file.write(values.astype("<u8").tobytes())
-            return len(values)
+                file.write(content)
+            return len(content) // KEY_SIZE
 
         return self._create(fill, day, dict(covers))
 

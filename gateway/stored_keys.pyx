@@ -4,9 +4,11 @@ A key is a hash, so that its place in a run can be calculated: two pages are tou
 """
 
 from cpython.buffer cimport PyBUF_SIMPLE, PyBuffer_Release, PyObject_GetBuffer
-from cpython.mem cimport PyMem_Calloc, PyMem_Free
+from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_RawFree, PyMem_RawMalloc
 from libc.stdint cimport uint64_t
 from libc.stdio cimport FILE, fclose, fdopen, fflush, fwrite
+from libc.stdlib cimport qsort
+from libc.string cimport memcpy
 
 import os
 
@@ -129,6 +131,36 @@ def key_count(mapped, Py_ssize_t size):
     if size != HEAD_BYTES + KEY_SIZE * count:
         raise ValueError("a file of keys that is not whole")
     return count
+
+
+cdef int ascending(const void* one, const void* other) noexcept nogil:
+    cdef uint64_t first = (<const uint64_t*> one)[0], second = (<const uint64_t*> other)[0]
+    return (first > second) - (first < second)
+
+
+def sorted_keys(bytes keys):
+    """The keys in order, each once. Raises ValueError for what is no number of whole keys.
+
+    Sorts without the interpreter's lock.
+    """
+    cdef size_t size = len(keys), count = size // sizeof(uint64_t), at, kept = 0
+    cdef uint64_t* values
+    if size % sizeof(uint64_t):
+        raise ValueError("not a number of whole keys")
+    values = <uint64_t*> PyMem_RawMalloc(size)
+    if values is NULL:
+        raise MemoryError
+    try:
+        memcpy(values, <const char*> keys, size)
+        with nogil:
+            qsort(values, count, sizeof(uint64_t), ascending)
+            for at in range(count):
+                if not kept or values[at] != values[kept - 1]:
+                    values[kept] = values[at]
+                    kept += 1
+        return (<const char*> values)[:kept * sizeof(uint64_t)]
+    finally:
+        PyMem_RawFree(values)
 
 
 def merge(sources, int descriptor):

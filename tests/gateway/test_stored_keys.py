@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from gateway.device_times import DeviceTimes
 from gateway.formats.values import DAY_MS
 from gateway.known_fixes import KnownFixes, device_key, fix_key
-from gateway.stored_keys import HEAD, StoredKeys, merge
+from gateway.stored_keys import HEAD, StoredKeys, merge, sorted_keys
 
 NOW = 1_761_994_812_000
 KEYS = st.sets(st.one_of(st.integers(0, 2**64 - 1), st.integers(0, 50)), max_size=300)
@@ -30,6 +30,17 @@ def test_a_key_is_found_where_it_is_and_nowhere_else(runs: list[set[int]], asked
     everything = set().union(*runs)
     assert [key for key in sorted(asked | everything) if key in stored] == sorted(everything)
     assert len(stored) == sum(map(len, runs))
+
+
+@given(st.lists(st.integers(0, 2**64 - 1) | st.integers(0, 50), max_size=300))
+def test_keys_are_brought_into_order_each_once(keys: list[int]) -> None:
+    packed = b"".join(key.to_bytes(8, "little") for key in keys)
+    assert sorted_keys(packed) == b"".join(key.to_bytes(8, "little") for key in sorted({*keys}))
+
+
+def test_a_part_of_a_key_is_refused() -> None:
+    with pytest.raises(ValueError, match="whole keys"):
+        sorted_keys(b"1234567")
 
 
 def test_evenly_spread_keys_are_found(tmp_path: Path) -> None:

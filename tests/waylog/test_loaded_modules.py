@@ -1,0 +1,30 @@
+"""A process loads what it uses: large libraries cost each start a tenth of a second and memory."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
+
+
+@pytest.mark.parametrize(
+    ("module", "others"),
+    [
+        ("gateway.process", ("ctypes",)),
+        ("gateway.edge_process", ()),
+        ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
+        ("consumers.resolver", ("aiohttp",)),
+        ("waylog.up", ("aiohttp",)),
+        ("waylog.console.topics", ("aiohttp", "kafka", "ctypes")),
+        ("spark.history_command", ("confluent_kafka", "asyncio")),
+    ],
+)
+def test_a_process_that_serves_loads_no_library_of_jobs(
+    module: str, others: tuple[str, ...]
+) -> None:
+    code = f"import {module}, sys; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert {*OF_JOBS, *others} & set(done.stdout.split()) == set()
