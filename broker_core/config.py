@@ -484,7 +484,7 @@ class BrokerConfig:
                 continue
             text = str(value).lower() if isinstance(value, bool) else str(value)
             yield property_name, given if given is not None else text, given is not None
-        for name in ("listeners", "listener.security.protocol.map"):
+        for name in ("listeners", "listener.security.protocol.map", "local.accounts"):
             if name in self.properties:
                 yield name, self.properties[name], True
         # Clients look for it whether it was given or not.

@@ -13,6 +13,7 @@ from broker_core.security.oauthbearer import OAUTHBEARER
 from broker_core.security.sasl import PLAIN
 from broker_core.security.sasl_client import SaslCredentials
 from waylog.config import ConfigError, Endpoint, parse_endpoint
+from waylog.local_accounts import parse_local_accounts
 
 _EVERYWHERE: Final = frozenset({"", "0.0.0.0", "::"})  # noqa: S104
 _SASL_MECHANISMS: Final = ("PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512")
@@ -56,6 +57,8 @@ class ListenerConfig:
     #: Passwords of SASL PLAIN by user.
     plain_users: Mapping[str, str] = field(default_factory=dict, repr=False)
     session_ms_max: int = 0
+    #: The uids that may connect from this machine; None is everybody.
+    local_accounts: frozenset[int] | None = None
 
 
 DEFAULT_LISTENERS: Final = (
@@ -247,12 +250,23 @@ def _listener(
         mechanisms,
         users,
         int(text),
+        _local_accounts(name, properties),
     )
+
+
+def _local_accounts(name: str, properties: Mapping[str, str]) -> frozenset[int] | None:
+    try:
+        return parse_local_accounts(properties.get("local.accounts", ""))
+    except ConfigError as error:
+        raise ConfigError(f"local.accounts of listener {name}: {error}") from None
 
 
 def _properties_of(name: str, given: Mapping[str, str]) -> dict[str, str]:
     """What holds for one listener: `listener.name.NAME.ssl.x` stands above `ssl.x`."""
-    wanted = ("ssl.", "sasl.", "connections.max.reauth.ms", "plain.", "scram-", "oauthbearer.")
+    wanted = (
+        *("ssl.", "sasl.", "plain.", "scram-", "oauthbearer."),
+        *("connections.max.reauth.ms", "local.accounts"),
+    )
     properties = {key: value for key, value in given.items() if key.startswith(wanted)}
     prefix = f"listener.name.{name.lower()}."
     for key, value in given.items():

@@ -10,6 +10,7 @@ from typing import Final
 from waylog.cli import CommandError
 from waylog.config import Endpoint, save_properties
 from waylog.free_ports import FreePorts
+from waylog.local_accounts import SELF
 from waylog.supervisor import ProcessSpec
 
 #: So many of the brokers vote about the metadata: three bear the loss of one.
@@ -34,6 +35,8 @@ class BrokerProcesses:
     folder: Path
     brokers: tuple[BrokerProcess, ...]
     metrics_token: Path | None = None
+    #: As the brokers' property `local.accounts` has it.
+    local_accounts: str = SELF
 
     @classmethod
     def plan(
@@ -43,16 +46,19 @@ class BrokerProcesses:
         count: int,
         ports: FreePorts,
         metrics_token: Path | None = None,
+        local_accounts: str = SELF,
     ) -> BrokerProcesses:
         """Settle addresses, the further ones at the ports behind the first where those are free.
 
-        `first` has been settled; `metrics_token` is the file of the token for metrics. Raises
-        CommandError and PortTaken.
+        `first` has been settled; `metrics_token` is the file of the token for metrics, and
+        `local_accounts` names the accounts of this machine that may connect. Raises CommandError
+        and PortTaken.
         """
         _check_folder(folder, count)
         metrics, controllers = Endpoint("127.0.0.1", 0), Endpoint(first.host, 0)
         if count == 1:
-            return cls(folder, (BrokerProcess(0, first, ports.settle(metrics)),), metrics_token)
+            alone = BrokerProcess(0, first, ports.settle(metrics))
+            return cls(folder, (alone,), metrics_token, local_accounts)
         brokers = []
         for number in range(count):
             listener = first
@@ -63,7 +69,7 @@ class BrokerProcesses:
                     number + 1, listener, ports.settle(metrics), ports.settle(controllers)
                 )
             )
-        return cls(folder, tuple(brokers), metrics_token)
+        return cls(folder, tuple(brokers), metrics_token, local_accounts)
 
     @property
     def bootstrap_servers(self) -> str:
@@ -86,6 +92,7 @@ class BrokerProcesses:
             "node.id": str(broker.node_id),
             "listeners": f"PLAINTEXT://{broker.listener}",
             "advertised.listeners": f"PLAINTEXT://{broker.listener}",
+            "local.accounts": self.local_accounts,
             "log.dirs": str((folder / "logs").resolve()),
             "auto.create.topics.enable": "false",
             "group.initial.rebalance.delay.ms": "0",

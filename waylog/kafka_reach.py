@@ -25,6 +25,10 @@ _LOGIN: Final = (
     "give the client's properties (security.protocol, sasl.*, ssl.*) with --command-config FILE "
     "where there is that option, or in the file that $WAYLOG_KAFKA_CONFIG names"
 )
+_HANGS_UP: Final = (
+    "it hangs up without an answer; is the port right, and may this account connect "
+    "(`waylog up --local-accounts`, the broker's local.accounts)?"
+)
 _NOT_KAFKA: Final = "what answers there does not speak Kafka's protocol; is the port right?"
 
 # Two requests that every broker understands: ApiVersions 0 and Metadata 1, with a client id.
@@ -134,6 +138,8 @@ def _ask(connection: socket.socket, request: bytes, correlation_id: int) -> str 
         pass
     if received.startswith(_TLS_ALERT):
         return f"it wants TLS: {_LOGIN}"
+    if not received:
+        return _HANGS_UP
     if len(received) < _HEAD.size:
         return _NOT_KAFKA
     size, answered = _HEAD.unpack_from(received)

@@ -35,6 +35,7 @@ from waylog.extras import install_command, is_installed
 from waylog.free_ports import FreePorts, PortTaken
 from waylog.kafka_errors import said_by
 from waylog.listeners import listener_of
+from waylog.local_accounts import ALL, SELF, parse_local_accounts
 from waylog.output_audience import is_read_by_others
 from waylog.private_files import make_private, temporary_folder
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
@@ -76,6 +77,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         default=1,
         metavar="N",
         help="broker processes (default 1); with 3, every record is on all three",
+    )
+    add(
+        "--local-accounts",
+        action="append",
+        metavar="LIST",
+        help="accounts of this machine, by name or uid with commas between, whose programs may "
+        "connect to the brokers, beside root and the account that runs the platform; `all` for "
+        "every account; may be given several times (default: no other)",
     )
     add("--bootstrap-servers", metavar="LIST", help="use this Kafka cluster, start no broker")
     add("--gateway-workers", type=int, default=1, metavar="N", help="gateway processes (default 1)")
@@ -171,6 +180,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
     """Raises ConfigError, CommandError for what is wrong, before anything starts."""
+    _check_local_accounts(arguments)
     preflight.check_limits()
     preflight.check_data(data)
     if arguments.geo is not None:
@@ -179,6 +189,23 @@ def _check(arguments: argparse.Namespace, data: DataDirectory) -> None:
         preflight.check_history(arguments.history or str(data.history))
     if arguments.bootstrap_servers:
         preflight.check_cluster(arguments.bootstrap_servers)
+
+
+def _check_local_accounts(arguments: argparse.Namespace) -> None:
+    if arguments.local_accounts is None:
+        return
+    if arguments.bootstrap_servers:
+        raise ConfigError(
+            "--local-accounts is for the brokers that `waylog up` starts; it starts none with "
+            "--bootstrap-servers"
+        )
+    text = ",".join(arguments.local_accounts)
+    if not text.strip(", "):
+        raise ConfigError(f"--local-accounts: a list is expected, `{SELF}` or `{ALL}`")
+    try:
+        parse_local_accounts(text)
+    except ConfigError as error:
+        raise ConfigError(f"--local-accounts: {error}") from None
 
 
 def _name_master_key(data: DataDirectory) -> None:
@@ -268,8 +295,9 @@ class _Platform:
         brokers = None
         if not arguments.bootstrap_servers:
             first = _settle(ports, "--kafka", arguments.kafka)
+            accounts = ",".join(arguments.local_accounts or [SELF])
             brokers = BrokerProcesses.plan(
-                data.broker, first, arguments.brokers, ports, data.metrics_token
+                data.broker, first, arguments.brokers, ports, data.metrics_token, accounts
             )
         history = None if arguments.no_history else arguments.history or str(data.history)
         if history is not None and not is_installed("spark"):

@@ -44,6 +44,7 @@ class Connection(asyncio.BufferedProtocol):
         "_answered_bytes",
         "_arrived",
         "_closing",
+        "_held",
         "_listener",
         "_mute_timer",
         "_pending",
@@ -76,6 +77,8 @@ class Connection(asyncio.BufferedProtocol):
         self._reading = True
         self._writable = True
         self._closing = False
+        # Whether the client is to be served is not known yet.
+        self._held = False
         self._mute_timer: asyncio.TimerHandle | None = None
         # When the bytes came that are being looked at, if metrics are kept.
         self._arrived = 0.0
@@ -116,7 +119,10 @@ class Connection(asyncio.BufferedProtocol):
         self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
         if not self.session.is_authenticated:
             self._reader.frame_bytes_max = self._listener.login_bytes_max
-        self._listener.opened(self)
+        self._listener.opened(self, transport)
+        if not self._reading:
+            # uvloop starts to read when this has returned, whatever was said meanwhile.
+            self._listener.loop.call_soon(self._keep_paused)
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""
@@ -345,6 +351,20 @@ class Connection(asyncio.BufferedProtocol):
             self.frame_since = self.last_active
         self._go_on_reading()
 
+    def hold(self) -> None:
+        """Take no requests before `release`."""
+        self._held = True
+        self._stop_reading()
+
+    def release(self) -> None:
+        """Take requests, unless there is another reason not to."""
+        self._held = False
+        self._go_on_reading()
+
+    def _keep_paused(self) -> None:
+        if not self._reading and self._transport is not None:
+            self._transport.pause_reading()
+
     def _stop_reading(self) -> None:
         if self._reading and self._transport is not None:
             self._reading = False
@@ -355,6 +375,7 @@ class Connection(asyncio.BufferedProtocol):
             not self._reading
             and self._writable
             and not self._closing
+            and not self._held
             and self._mute_timer is None
             and self._transport is not None
             and len(self._pending) < self._listener.pending_max

@@ -13,6 +13,7 @@ from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
 from broker_core.server.limits import ConnectionLimits
+from broker_core.server.local_accounts.guard import LocalAccountsGuard
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
 
@@ -46,7 +47,9 @@ class Listener:
         tls: ssl.SSLContext | None = None,
         metrics: RequestMetrics | None = None,
         apis: Mapping[int, Api] = APIS,
+        guard: LocalAccountsGuard | None = None,
     ) -> None:
+        """`guard` says which accounts of this machine may connect; without, all may."""
         self.handle = handle
         self.security = security
         self.limits = limits
@@ -59,6 +62,7 @@ class Listener:
         self.loop = asyncio.get_running_loop()
         self.now = self.loop.time
         self._tls = tls
+        self._guard = guard
         self._idle_s_max = idle_ms_max / 1000
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
@@ -110,8 +114,13 @@ class Listener:
                 connection.abort()
             await asyncio.sleep(0)
 
-    def opened(self, connection: Connection) -> None:
+    def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
         """A connection came in."""
+        admitted = self._guard is None or self._guard.admits(transport)
+        if admitted is False:
+            self.limits.refused += 1
+            connection.abort()
+            return
         connection.last_active = connection.opened_at = self.now()
         self._connections.add(connection)
         refused = self.limits.add(connection.peer_host)
@@ -122,6 +131,16 @@ class Listener:
         pause_s = self.limits.creation_pause_s(connection.peer_host, connection.opened_at)
         if pause_s > 0:
             connection.mute(int(pause_s * 1000) + 1)
+        if isinstance(admitted, asyncio.Future):
+            connection.hold()
+            admitted.add_done_callback(lambda decided: self._decided(connection, decided.result()))
+
+    def _decided(self, connection: Connection, admitted: bool) -> None:
+        if admitted:
+            connection.release()
+        else:
+            self.limits.refused += 1
+            connection.abort()
 
     def closed(self, connection: Connection) -> None:
         """A connection is gone."""

@@ -119,7 +119,9 @@ class _Collector:
             open_now.add_metric([name], listener.connections)
         yield open_now
         yield CounterMetricFamily(
-            _PREFIX + "connections_refused", "Refused by a limit.", value=limits.refused
+            _PREFIX + "connections_refused",
+            "Refused by a limit or local.accounts.",
+            value=limits.refused,
         )
         yield CounterMetricFamily(
             _PREFIX + "failed_logins", "Logins that were refused.", value=broker.failed_logins

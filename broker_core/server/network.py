@@ -15,6 +15,8 @@ from broker_core.security.scram import CredentialLookup
 from broker_core.server.limits import ConnectionLimits
 from broker_core.server.listener import Listener
 from broker_core.server.listener_secrets import ListenerSecrets
+from broker_core.server.local_accounts.guard import LocalAccountsGuard
+from broker_core.server.local_accounts.peers import LocalPeers
 from broker_core.server.request import Request
 from broker_core.server.request_metrics import RequestMetrics
 from broker_core.server.session import ListenerSecurity
@@ -48,13 +50,16 @@ class Network:
         )
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
         self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
+        self._local_peers: LocalPeers | None = None
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
         #: Where each listener really listens, port 0 replaced by the system's choice.
         self.endpoints: dict[str, Endpoint] = {}
 
     async def bind(self) -> None:
-        """Take the addresses of all listeners; raises OSError."""
+        """Take the addresses of all listeners; raises ConfigError, OSError."""
+        if any(each.local_accounts is not None for each in self._configs):
+            self._local_peers = LocalPeers.open()
         for each in self._configs:
             listener = self._listener(each)
             self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
@@ -95,7 +100,14 @@ class Network:
             tls=self._secrets.context(each.name),
             metrics=self.metrics,
             apis=self._apis,
+            guard=self._guard(each),
         )
+
+    def _guard(self, each: ListenerConfig) -> LocalAccountsGuard | None:
+        if each.local_accounts is None or self._local_peers is None:
+            return None
+        setting = each.properties.get("local.accounts", "")
+        return LocalAccountsGuard(each.name, setting, each.local_accounts, self._local_peers)
 
     @property
     def addresses(self) -> list[ListenerAddress]:
@@ -122,3 +134,5 @@ class Network:
             listener.stop_accepting()
         for listener in self.listeners.values():
             await listener.close()
+        if self._local_peers is not None:
+            await self._local_peers.close()

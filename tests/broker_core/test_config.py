@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 from broker_core.config import BrokerConfig
@@ -110,6 +112,9 @@ def test_kafkas_own_file_with_voters_is_understood_and_what_has_no_effect_is_nam
         ("listener.name.plaintext.ssl.client.atuh", "ssl.client.auth"),
         ("super.user", "super.users"),
         ("authorizer.class", "authorizer.class.name"),
+        ("local.account", "local.accounts"),
+        ("locals.accounts", "local.accounts"),
+        ("listener.name.plaintext.local_accounts", "local.accounts"),
     ],
 )
 def test_a_misspelt_name_on_which_safety_hangs_is_refused(name: str, meant: str) -> None:
@@ -159,6 +164,10 @@ def test_what_would_silently_be_another_cluster_or_less_safe_is_refused(
         ("log.retention.ms", "soon", "log.retention.ms=soon"),
         ("log.dirs", "/a,/b", "one directory"),
         ("max.connections", "0", "at least 1"),
+        ("local.accounts", "no-such-account", "of listener PLAINTEXT: .*no account no-such-acc"),
+        ("local.accounts", "self,all", "stands alone"),
+        ("listener.name.plaintext.local.accounts", "4294967295", "not a uid"),
+        ("listener.name.inside.local.accounts", "self", "no listener INSIDE"),
     ],
 )
 def test_a_wrong_value_is_named(name: str, value: str, message: str) -> None:
@@ -176,3 +185,21 @@ def test_what_is_described_says_what_was_given() -> None:
     assert described["num.partitions"] == ("4", True)
     assert described["auto.create.topics.enable"] == ("true", False)
     assert described["log.retention.hours"] == ("2", True)
+
+
+def test_local_accounts_hold_for_each_listener_unless_it_has_its_own() -> None:
+    config = BrokerConfig.from_properties(
+        STOCK
+        | {
+            "controller.quorum.voters": "1@localhost:9093",
+            "local.accounts": "4711",
+            "listener.name.controller.local.accounts": "self",
+        }
+    )
+    (clients,) = config.listeners
+    assert clients.local_accounts == frozenset({0, os.geteuid(), 4711})
+    assert config.controller_listener is not None
+    assert config.controller_listener.local_accounts == frozenset({0, os.geteuid()})
+    assert ("local.accounts", "4711", True) in set(config.describe())
+    (everybodys,) = BrokerConfig.from_properties({}).listeners
+    assert everybodys.local_accounts is None

@@ -7,15 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from waylog.config import ConfigError, DataDirectory
-from waylog.up import _Platform, add_arguments
+from waylog.config import ConfigError, DataDirectory, load_properties
+from waylog.up import _check, _Platform, add_arguments
 
 
-def gateway_words(folder: Path, *words: str) -> list[str]:
+def options(*words: str) -> argparse.Namespace:
     parser = argparse.ArgumentParser()
     add_arguments(parser)
     free = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
-    platform = _Platform.plan(parser.parse_args([*free, *words]), DataDirectory(folder))
+    return parser.parse_args([*free, *words])
+
+
+def gateway_words(folder: Path, *words: str) -> list[str]:
+    platform = _Platform.plan(options(*words), DataDirectory(folder))
     return list(platform._gateway(1).argv)
 
 
@@ -40,3 +44,43 @@ def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> 
     assert words[words.index("--tls-key") + 1] == "my key.pem"
     with pytest.raises(ConfigError, match="--gateway-options"):
         gateway_words(tmp_path, "--gateway-options='")
+
+
+@pytest.mark.parametrize(
+    ("words", "accounts"),
+    [
+        ((), "self"),
+        (("--open",), "self"),
+        (("--local-accounts", "all"), "all"),
+        (("--local-accounts", "root,4711", "--local-accounts", "4712"), "root,4711,4712"),
+    ],
+)
+@pytest.mark.parametrize("brokers", ["1", "3"])
+def test_brokers_let_no_other_account_in_unless_it_is_named(
+    tmp_path: Path, words: tuple[str, ...], accounts: str, brokers: str
+) -> None:
+    data = DataDirectory(tmp_path)
+    platform = _Platform.plan(options("--brokers", brokers, *words), data)
+    assert platform.brokers is not None
+    specs = platform.brokers.specs()
+    assert len(specs) == int(brokers)
+    for spec in specs:
+        assert load_properties(Path(spec.argv[-1]))["local.accounts"] == accounts
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--local-accounts", "no-such"), "--local-accounts: this machine has no account no-such"),
+        (("--local-accounts", ""), "--local-accounts: a list is expected"),
+        (
+            ("--local-accounts", "self", "--bootstrap-servers", "127.0.0.1:9"),
+            "it starts none with --bootstrap-servers",
+        ),
+    ],
+)
+def test_a_wrong_list_of_accounts_is_refused_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _check(options(*words), DataDirectory(tmp_path))

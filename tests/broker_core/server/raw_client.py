@@ -14,6 +14,15 @@ from waylog.config import Endpoint
 TIMEOUT_S = 10.0
 
 
+def request_frame(api: Api, version: int, body: dict[str, Any], correlation_id: int = 1) -> bytes:
+    """A request as it goes over the wire, with its length."""
+    header = struct.pack(">hhih", api.key, version, correlation_id, 4) + b"test"
+    if api.is_flexible(version):
+        header += b"\0"
+    frame = header + encode(api.request_plan(version), body)
+    return struct.pack(">i", len(frame)) + frame
+
+
 class RawClient:
     """One connection; requests may be pipelined."""
 
@@ -30,11 +39,7 @@ class RawClient:
     def send(self, api: Api, version: int, body: dict[str, Any]) -> int:
         """Send a request; returns its correlation id."""
         self._correlation_id += 1
-        header = struct.pack(">hhih", api.key, version, self._correlation_id, 4) + b"test"
-        if api.is_flexible(version):
-            header += b"\0"
-        frame = header + encode(api.request_plan(version), body)
-        self.writer.write(struct.pack(">i", len(frame)) + frame)
+        self.writer.write(request_frame(api, version, body, self._correlation_id))
         return self._correlation_id
 
     async def receive(self, api: Api, version: int) -> tuple[int, dict[str, Any]]:
@@ -101,4 +106,4 @@ def fetch_body(topic: str, offset: int, *, partition: int = 0, **more: Any) -> d
     } | more
 
 
-__all__ = ["APIS", "RawClient", "fetch_body", "produce_body"]
+__all__ = ["APIS", "RawClient", "fetch_body", "produce_body", "request_frame"]
