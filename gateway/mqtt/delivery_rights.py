@@ -8,7 +8,7 @@ friendship. `identity` of a session has the rights of now: `Router.rights_change
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, cast
+from typing import Any, Final, TypeVar, cast
 
 from gateway import auth
 from gateway.mqtt.acl import AccessRules, rights_of
@@ -21,6 +21,8 @@ from waylog.messages import Address, Fix
 from waylog.telemetry import now_ms
 
 _WITHHELD_MAX: Final = 10_000
+
+_Waiting = TypeVar("_Waiting")
 
 
 class DeliveryRights:
@@ -42,6 +44,7 @@ class DeliveryRights:
         # All friends are told the same of a message, one after the other.
         self._last: tuple[Message, Told[Message] | None] | None = None
         self._withheld: dict[Subscription, None] = {}
+        self._missing: dict[Session, None] = {}
 
     @property
     def version(self) -> int:
@@ -68,6 +71,9 @@ class DeliveryRights:
             return message
         if sight is Sight.NOTHING:
             return None
+        if self._telling is not None and not self._telling.ready:
+            _remember(self._missing, session)
+            return None
         if self._last is None or self._last[0] is not message:
             self._last = message, self._as_told(message, retained=False)
         return _if_since(session.identity, self._last[1])
@@ -86,7 +92,7 @@ class DeliveryRights:
             if sight is Sight.EVERYTHING:
                 yield message
             elif sight is Sight.TOLD and self._telling is not None and not self._telling.ready:
-                self._withhold(subscription)
+                _remember(self._withheld, subscription)
                 yield None
             elif sight is Sight.TOLD:
                 told = _if_since(session.identity, self._as_told(message, retained=True))
@@ -94,19 +100,20 @@ class DeliveryRights:
             else:
                 yield None
 
-    def _withhold(self, subscription: Subscription) -> None:
-        self._withheld[subscription] = None
-        if len(self._withheld) > _WITHHELD_MAX:
-            del self._withheld[next(iter(self._withheld))]
-
     def take_withheld(self) -> list[Subscription]:
         """Subscriptions that got nothing of friends because nobody knew yet where these live.
 
-        None are taken as long as that is so.
+        None are taken as long as that is so. Of those that have missed what was published
+        meanwhile, what is retained by then stands for it.
         """
         if self._telling is None or not self._telling.ready:
             return []
         withheld, self._withheld = self._withheld, {}
+        missing, self._missing = self._missing, {}
+        for session in missing:
+            for subscription in session.subscriptions.values():
+                if subscription.reaches_friends and subscription.share is None:
+                    withheld[subscription] = None
         return list(withheld)
 
     def keep_readable(self, session: Session, before: Identity) -> None:
@@ -149,6 +156,13 @@ class DeliveryRights:
             message.latest_only,
         )
         return Told(time, shown)
+
+
+def _remember(waiting: dict[_Waiting, None], one: _Waiting) -> None:
+    """Keep those that came last."""
+    waiting[one] = None
+    if len(waiting) > _WITHHELD_MAX:
+        del waiting[next(iter(waiting))]
 
 
 def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:

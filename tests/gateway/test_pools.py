@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from gateway.pools import ShareExceeded, Shares, Turns
+from gateway.pools import Hold, ShareExceeded, Shares, Turns
 
 
 def test_a_share_is_held_as_long_as_it_is_used() -> None:
@@ -20,6 +20,39 @@ def test_a_share_is_held_as_long_as_it_is_used() -> None:
         with shares.hold("bob", 30):
             assert shares.used == 70
     assert shares.used == shares.held_by("ada") == 0
+    with suppress(ValueError), shares.hold("ada", 60):
+        raise ValueError
+    assert shares.used == shares.held_by("ada") == 0
+
+
+async def test_what_waits_for_the_log_is_held_until_the_log_has_answered_all_of_it() -> None:
+    shares = Shares(100, 60)
+    hold = Hold(shares, "ada", 20)
+    hold.grow(10)
+    with pytest.raises(ShareExceeded):
+        hold.grow(40)
+    futures = [asyncio.get_running_loop().create_future() for _ in range(2)]
+    hold.keep_until(futures)
+    hold.release()  # whoever has asked does not wait any longer
+    for future in futures:
+        assert shares.held_by("ada") == 30
+        future.set_result(None)
+        await asyncio.sleep(0)
+    assert shares.used == shares.held_by("ada") == 0
+    hold.release()
+    assert shares.take("bob", 30)
+    hold.release()
+    assert shares.used == 30
+
+
+async def test_a_hold_that_waits_for_nothing_is_let_go_once() -> None:
+    shares = Shares(100, 60)
+    first, second = Hold(shares, "ada", 20), Hold(shares, "ada", 20)
+    first.release()
+    first.release()
+    assert shares.held_by("ada") == 20
+    second.release()
+    assert not shares.used
 
 
 @given(st.lists(st.tuples(st.integers(0, 4), st.integers(1, 30)), max_size=200))
@@ -113,6 +146,20 @@ async def test_who_gives_up_waiting_leaves_no_hole() -> None:
             with suppress(asyncio.CancelledError):
                 await task
         await _once(turns, "ada")
+
+
+async def test_who_gives_up_waiting_makes_room_for_others_of_the_party_to_wait() -> None:
+    turns = Turns(1, 1, waiting_each=1)
+    async with turns.turn("ada"):
+        for _ in range(3):
+            waiting = asyncio.create_task(_once(turns, "bob"))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await waiting
+        last = asyncio.create_task(_once(turns, "bob"))
+    async with asyncio.timeout(10):
+        await last
 
 
 async def _once(turns: Turns, party: str) -> None:

@@ -12,12 +12,16 @@ from typing import Any
 
 import pytest
 
+from gateway.mqtt.packets import ReasonCode
 from gateway.readiness import HOPELESS_S, Ask, Readiness
 from tests.contract.broker_process import BrokerProcess
+from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Gateway, Login
 from tests.small_disk import SmallDisk, small_disk
+from waylog.free_ports import free_ports
 from waylog.kafka import ensure_topics
 
+POSITION = '{"lat":47,"lon":9,"time":17000000%d}'
 FIX = {"device": "phone", "lat": 47.1, "lon": 9.5}
 
 
@@ -108,7 +112,8 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
     ensure_topics(broker.bootstrap_servers)
     pid = broker.pid
     (tmp_path / "gateway").mkdir()
-    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers)
+    (mqtt,) = free_ports(1)
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers, "--mqtt", f"127.0.0.1:{mqtt}")
     login = gateway.user("anna")
     try:
         assert await post(gateway, login, 0) == 200
@@ -124,7 +129,19 @@ async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
         assert time.monotonic() - began < 8
         body = await until_ready(gateway, ready=False)
         assert "its disk may be full" in body["parts"]["appending"]
+        phones = [PahoClient(mqtt, f"v{each}", version=each) for each in (4, 5)]
+        for phone in phones:
+            await phone.connect(login.name, login.token, keep_alive=600)
+            phone.client.publish("devices/anna/phone/position", POSITION % (10 + phone.version), 1)
+        # Nobody waits for ever, and nobody is told that it is stored; paho comes again by itself.
+        codes = [await asyncio.wait_for(phone.disconnected.get(), 60) for phone in phones]
+        assert codes[1].value == ReasonCode.SERVER_BUSY
+        assert all(phone.published.empty() for phone in phones)
         disk.free()
+        for phone in phones:
+            _, code = await asyncio.wait_for(phone.published.get(), 60)
+            assert not code.is_failure
+            await phone.close()
         await until_ready(gateway, ready=True)
         async with asyncio.timeout(30):
             while await post(gateway, login, 1000) != 200:

@@ -224,6 +224,7 @@ class PahoClient:
     def __init__(self, port: int, client_id: str, *, version: int = 4, **options: Any) -> None:
         self._loop = asyncio.get_running_loop()
         self._port = port
+        self.version = version
         self.connected: asyncio.Queue[tuple[PahoReasonCode, bool]] = asyncio.Queue()
         self.disconnected: asyncio.Queue[PahoReasonCode] = asyncio.Queue()
         self.messages: asyncio.Queue[paho.MQTTMessage] = asyncio.Queue()

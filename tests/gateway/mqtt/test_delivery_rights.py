@@ -210,3 +210,22 @@ async def test_what_is_retained_of_friends_waits_until_it_is_known_where_they_li
     assert lats(gone.received()) == []
     await places.refresh()
     assert lats(bob.received()) == []
+
+
+async def test_what_friends_send_before_it_is_known_where_they_live_is_told_late(
+    store: UserStore, tmp_path: Path
+) -> None:
+    places = Places(str(tmp_path / "places"))
+    server = Server(store, Log(), "a", places)
+    store.rights.befriend("ada", "bob", since=0)
+    bob, _ = server.client("bob")
+    assert lats(bob.subscribe("owntracks/+/+")) == []
+    for number, lat in enumerate((46.0, 47.0)):
+        server.publish(lat, retain=True, tst=int(time.time()) - 60 + number)
+    server.publish(1.0, "owntracks/bob/phone", retain=True)
+    assert lats(bob.received()) == [1.0]
+    await places.refresh()
+    # The newest stands for those before it.
+    assert lats(bob.received()) == [47.0]
+    await places.refresh()
+    assert lats(bob.received()) == []
