@@ -45,6 +45,7 @@ class Door(asyncio.Protocol):
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[None] | None = None
+        self._handshake: asyncio.Task[asyncio.Transport | None] | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -73,6 +74,8 @@ class Door(asyncio.Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
+        if self._handshake is not None:
+            self._handshake.cancel()  # nobody would tell it that there is no connection any more
 
     def _pass_on(self, address: str, data: bytes) -> None:
         assert self._transport is not None
@@ -101,8 +104,11 @@ class Door(asyncio.Protocol):
     async def _start_tls(self, plain: asyncio.Transport, address: str, data: bytes) -> None:
         assert self._context is not None
         loop = asyncio.get_running_loop()
+        # Before 3.11.3, Python forgets a pause that it was asked for in connection_made.
+        plain.resume_reading()
+        plain.pause_reading()
         early = _Early()
-        starting = loop.create_task(
+        self._handshake = loop.create_task(
             loop.start_tls(
                 plain,
                 early,
@@ -117,8 +123,12 @@ class Door(asyncio.Protocol):
             # and what is read comes in a later one.
             loop.call_soon(loop.call_soon, _give, plain, data)
         try:
-            encrypted = await starting
+            encrypted = await self._handshake
         except (OSError, TimeoutError):  # ssl.SSLError is one
+            encrypted = None
+        except asyncio.CancelledError:
+            if not self._handshake.cancelled():
+                raise
             encrypted = None
         if encrypted is None or early.lost:
             self._server.disconnected(address)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Hashable, Iterable
+from itertools import islice
 from typing import Final, Generic, TypeVar
 
 from gateway.mqtt.topics import EVERYTHING
@@ -55,15 +56,21 @@ class OwnInterest:
                     self._counts[EVERYTHING] = 1  # for good
                     self._changed[EVERYTHING] = None
 
-    def take_changes(self) -> Changes:
-        """What others have not been told yet."""
-        changed, self._changed = self._changed, {}
-        return [(key, key in self._counts) for key in changed]
+    @property
+    def has_changed(self) -> bool:
+        """Others have not been told of everything yet."""
+        return bool(self._changed)
 
-    def all(self) -> Changes:
-        """Everything, for somebody who knows nothing."""
-        self._changed = {}
-        return [(key, True) for key in self._counts]
+    def take_changes(self, most: int) -> Changes:
+        """What others have not been told yet, no more than `most` of it."""
+        taken = list(islice(self._changed, most))
+        for key in taken:
+            del self._changed[key]
+        return [(key, key in self._counts) for key in taken]
+
+    def tell_all(self) -> None:
+        """Tell everything again, to somebody who knows nothing."""
+        self._changed = dict.fromkeys(self._counts)
 
 
 Worker = TypeVar("Worker", bound=Hashable)

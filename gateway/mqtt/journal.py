@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import Any, Final, Protocol
 
 import msgspec
@@ -43,6 +44,8 @@ SESSION: Final = "session"
 RETAINED: Final = "retained"
 
 _SESSIONS_MAX: Final = 300_000
+#: Sessions, before others are served.
+_WRITTEN_A_TURN: Final = 200
 _USER_PROPERTY: Final = 38
 
 SessionKey = tuple[str, str]
@@ -392,10 +395,15 @@ class Journal:
             self._append(record.key, record.value)
 
     def flush(self) -> None:
-        """Write what has changed."""
+        """Write what has changed, some now and the rest in the next turns of the loop."""
         self._scheduled = False
-        changed, self._changed = self._changed, {}
-        for session in changed if not self._stopped else ():
+        changed = list(islice(self._changed, _WRITTEN_A_TURN)) if not self._stopped else []
+        for session in changed:
+            del self._changed[session]
+        if self._changed and changed:
+            self._scheduled = True
+            self._schedule(self.flush)
+        for session in changed:
             if session.ended:
                 continue
             key = (session.identity.user, session.client_id)

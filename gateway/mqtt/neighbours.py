@@ -31,6 +31,10 @@ _AWAY, _ONLINE = 1, 2
 #: Clients that have come while the other workers cannot be reached.
 _CAME_MAX: Final = 100_000
 _CAME_A_FRAME: Final = 1_000
+#: Of each kind of news, and bytes of messages, before others are served.
+_SENT_A_TURN: Final = 1_000
+_MESSAGES_A_TURN: Final = 200
+_MESSAGE_BYTES_A_TURN: Final = 1024 * 1024
 
 #: Worker, share name and filter: the group a message is meant for; None: all who subscribed.
 Target = tuple[int, str, str] | None
@@ -165,7 +169,7 @@ class Neighbours:
             self._group_changed(*group, 0)
         self.router.elsewhere.clear()
         self._channel.send("hello", self._name)
-        self._channel.send("interest", self._interest.all())
+        self._interest.tell_all()
         self._shares = {}
         self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
         self._announced.clear()
@@ -181,18 +185,18 @@ class Neighbours:
         self._scheduled = False
         if not self._channel.is_open:
             return
-        changes = self._interest.take_changes()
+        changes = self._interest.take_changes(_SENT_A_TURN)
         if changes:
             self._channel.send("interest", changes)
-        shares, self._shares_changed = self._shares_changed, {}
-        for key in shares:
+        for key in list(islice(self._shares_changed, _SENT_A_TURN)):
+            del self._shares_changed[key]
             state = self.router.subscriptions.group_state(*key)
             if state != self._shares.get(key, 0):
                 self._shares[key] = state
                 if not state:
                     del self._shares[key]
                 self._channel.send("share", *key, state)
-        while self._came:
+        if self._came:
             keys = list(islice(self._came, _CAME_A_FRAME))
             for key in keys:
                 del self._came[key]
@@ -200,8 +204,18 @@ class Neighbours:
             self._announced_times.update(keys)
             self._channel.send("came", keys)
         if self._waiting:
-            waiting, self._waiting, self._waiting_bytes = self._waiting, deque(), 0
-            self._channel.send("messages", list(waiting))
+            self._channel.send("messages", self._next_messages())
+        if self._interest.has_changed or self._shares_changed or self._came or self._waiting:
+            self._send_soon()
+
+    def _next_messages(self) -> list[Crossing]:
+        messages: list[Crossing] = []
+        size = 0
+        while self._waiting and len(messages) < _MESSAGES_A_TURN and size < _MESSAGE_BYTES_A_TURN:
+            messages.append(self._waiting.popleft())
+            size += len(messages[-1][2])
+        self._waiting_bytes -= size
+        return messages
 
     # --- from elsewhere -------------------------------------------------------------------------
 

@@ -282,7 +282,10 @@ class Router(Hub):
 
     def homes_known(self, now: float) -> None:
         """Homes are known from now on: send what was withheld of friends until then."""
-        for subscription in self.rights.take_withheld():
+        self.begin(self._send_withheld(self.rights.take_withheld(), now))
+
+    def _send_withheld(self, withheld: Iterable[Subscription], now: float) -> Iterator[None]:
+        for subscription in withheld:
             session = subscription.session
             if session.subscriptions.get(subscription.topic_filter) is not subscription:
                 continue
@@ -295,6 +298,7 @@ class Router(Hub):
             if self.ask_retained is not None:
                 self.ask_retained(subscription, of_friends)
             session.pump(now)
+            yield
 
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""

@@ -133,6 +133,7 @@ async def _replay(
     from waylog.replay.player import play
 
     sender = _sender(arguments, user, wire_format, tally)
+    failure: CommandError | None = None
     try:
         with _progress(timeline.count, tally) as advance:
             fixes = play(
@@ -148,7 +149,9 @@ async def _replay(
                 await sender.run(fixes)
                 watch.cancel()
     except* CommandError as group:
-        raise _first(group) from None
+        failure = _first(group)  # raised here it would be a group again, on some Pythons
+    if failure is not None:
+        raise failure
 
 
 def _sender(arguments: argparse.Namespace, user: str, wire_format: str, tally: Any) -> Any:
