@@ -101,6 +101,8 @@ class ViewKeeper:
         self._readers: list[LogReader | BatchReader] = []
         #: Who reads what comes from now on, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
+        #: Set when the ids of all fixes can be asked for that the log had at the start.
+        self.all_known = asyncio.Event()
         #: Stretches of each topic that have not been read: first offset left, end.
         self.gaps: dict[str, Stretches] = {topic: {} for topic in self._views}
         self._erasure_log: ErasureLog | None = None
@@ -143,6 +145,8 @@ class ViewKeeper:
             await self._read_recent(plans[LOCATION].recent)
         for topic in self._views:
             self._read_gap(topic)
+        if self._folder is None or not self.unread:
+            self.all_known.set()
         if self._folder is not None:
             self._saving = self._loop.create_task(self._keep_saving())
 
@@ -407,6 +411,7 @@ class ViewKeeper:
         if len(self._unwritten) < self._unwritten_bytes_max:
             self._unwritten += known.take_unsaved()
         waiting = known.unsaved > 0
+        all_read = not any(self.gaps.values())
         if waiting or known.unsaved_lost:
             # Whose keys are missing is read again by the next process.
             topics[LOCATION] = self._covered or SavedTopic(self._identities[LOCATION], {})
@@ -424,6 +429,8 @@ class ViewKeeper:
             self._failing, self._urgent, self._changed = True, False, True
             # Without the files of keys that nobody knows of: there may be little room.
             self._runs.use(self._entries)
+            if all_read:
+                self.all_known.set()  # as far as they ever will be
             return
         if self._failing:
             self._failing = False
@@ -432,6 +439,8 @@ class ViewKeeper:
         self._urgent = self._urgent or waiting
         self._entries = entries
         self._runs.use(entries)
+        if all_read:
+            self.all_known.set()
 
     async def _collected(self) -> list[tuple[str, list[Entry]]]:
         """All entries, a slice in each turn of the event loop."""

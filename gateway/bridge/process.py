@@ -12,6 +12,7 @@ from typing import Final
 
 from gateway.admission import Admission, open_admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
+from gateway.bridge.doubts import PatientSubmitter
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
 from gateway.bridge.secret import use_secret_of
@@ -21,7 +22,6 @@ from gateway.known_fixes import KnownFixes
 from gateway.lifetime import Started, serve_until_stopped
 from gateway.permissions import Permissions
 from gateway.rights import Rights
-from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.view_keeper import ViewKeeper
 from waylog.background import spawn
@@ -81,7 +81,16 @@ async def _start(
     stack.push_async_callback(keeper.close)
     await keeper.start()
     logger.info("%d ids of fixes are known", len(known_fixes))
-    submitter = Submitter(producer, telemetry, loop, known_fixes=known_fixes)
+    submitter = PatientSubmitter(
+        *(producer, telemetry, loop),
+        known_fixes=known_fixes,
+        all_known=keeper.all_known,
+        before_ms=now_ms(),
+        # The cluster goes on with others while these are not acknowledged.
+        waiting_max=settings.cluster.in_flight_max // 2,
+    )
+    waiting = spawn(submitter.submit_waiting(), "what waits for older records")
+    stack.callback(waiting.cancel)
 
     def publish(topic: str, payload: bytes, *, retain: bool) -> bool:
         return cluster.publish(topic, payload, retain=retain)

@@ -71,6 +71,12 @@ def test_a_pool_is_never_overdrawn_and_always_has_something_for_one_more(
     assert shares.take("late", 15)
 
 
+def test_a_share_may_be_held_whole_and_not_more() -> None:
+    shares = Shares(200, 60)
+    assert shares.take("ada", 60)
+    assert not shares.take("ada", 1)
+
+
 def test_one_party_alone_cannot_have_more_than_half() -> None:
     shares = Shares(100, 100)
     while shares.take("greedy"):
@@ -100,6 +106,32 @@ async def test_turns_go_round_between_those_who_wait() -> None:
     # One of the greedy one's at most for each of the others'.
     assert set(served[2:6]) >= {"ada", "bob"}
     assert len(served) == 22
+
+
+async def test_of_one_party_whoever_came_first_is_served_first() -> None:
+    turns = Turns(1, 1)
+    served: list[int] = []
+
+    async def ask(number: int) -> None:
+        async with turns.turn("ada"):
+            served.append(number)
+
+    async with turns.turn("bob"):
+        tasks = [asyncio.create_task(ask(number)) for number in range(3)]
+        await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert served == [0, 1, 2]
+
+
+async def test_a_turn_that_comes_to_somebody_who_has_just_given_up_goes_to_the_next() -> None:
+    turns = Turns(1, 1)
+    async with turns.turn("ada"):
+        gone, next_one = (asyncio.create_task(_once(turns, name)) for name in ("bob", "cleo"))
+        await asyncio.sleep(0)
+        gone.cancel()  # which it hears of after the turn has come
+    async with asyncio.timeout(10):
+        await next_one
+        await _once(turns, "ada")
 
 
 async def test_a_party_has_no_more_turns_at_a_time_than_its_share() -> None:
