@@ -153,9 +153,12 @@ class Admission:
 
     def admit_in_steps(self, sender: Sender, parsed: Parsed) -> Iterator[None]:
         """The same for a message that may hold much: no step takes long."""
+        if not _rights_of(sender).may_send:
+            raise SendingNotAllowed
         beyond: set[str] = set()
         if self.devices_max(sender) is not None:
-            devices = {fix.device for fix in parsed.fixes}
+            # In their order: of new ones the first has the place that is left.
+            devices = dict.fromkeys(fix.device for fix in parsed.fixes)
             for number, device in enumerate(devices, 1):
                 if not self.admits_device(sender, device):
                     beyond.add(device)

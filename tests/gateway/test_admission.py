@@ -5,14 +5,25 @@ from __future__ import annotations
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from gateway.admission import (
+    REGISTRATIONS_PER_MINUTE,
+    Admission,
+    QuotaExceeded,
+    SendingNotAllowed,
+)
+from gateway.formats import Parsed
+from gateway.rights import USUAL_RIGHTS, Rights
 from gateway.sender_devices import SenderDevices
 from gateway.token_buckets import TokenBuckets
+from tests.gateway.records import NOW, fix
+from waylog.messages import Rejected
 
 DAY_S = 86_400
 
@@ -169,3 +180,84 @@ def test_the_file_holds_no_names_and_a_damaged_one_is_begun_anew(tmp_path: Path)
     devices = SenderDevices(path, b"key")
     assert devices.admits("somebody", "somebody/else", 1)
     devices.close()
+
+
+@dataclass(frozen=True)
+class Sender:
+    """An identity."""
+
+    rights: Rights
+    user: str = "ada"
+    admin: bool = False
+
+
+def parsed(*devices: str) -> Parsed:
+    """What one request held: a fix of each device, named by its place, after one that is none."""
+    return Parsed(
+        fixes=[fix(f"ada/{name}", NOW + number) for number, name in enumerate(devices)],
+        rejected=[Rejected(reason="rubbish", source="test", time=NOW, raw=b"")],
+        rejected_at=[0],
+        client_ids=[f"id {number}" for number in range(1, 1 + len(devices))],
+    )
+
+
+def test_who_may_not_send_uses_up_no_quota_and_no_places_of_devices() -> None:
+    admission = Admission.in_memory()
+    looking = Sender(Rights(may_send=False, fixes_per_minute=2, devices_max=2))
+    for _ in range(5):
+        with pytest.raises(SendingNotAllowed):
+            admission.admit(looking, parsed("a", "b"))
+    assert admission.is_metered(looking)
+    sending = Sender(Rights(fixes_per_minute=2, devices_max=2))
+    assert admission.admit(sending, parsed("c", "d")) == 0
+
+
+def test_what_is_refused_for_its_device_uses_up_no_quota() -> None:
+    admission = Admission.in_memory()
+    sender = Sender(Rights(fixes_per_minute=3, devices_max=1))
+    held = parsed("a", "b", "a", "c")
+    assert admission.admit(sender, held) == 2
+    assert [each.device for each in held.fixes] == ["ada/a", "ada/a"]
+    # What was refused keeps its place in the batch, and what was not its name.
+    assert held.rejected_at == [0, 2, 4]
+    assert [each.device for each in held.rejected[1:]] == ["ada/b", "ada/c"]
+    assert held.client_ids == ["id 1", "id 3"]
+    admission.admit(sender, parsed("a"))
+    with pytest.raises(QuotaExceeded):
+        admission.admit(sender, parsed("a"))
+
+
+def test_a_quota_refuses_all_of_a_message_or_nothing() -> None:
+    admission = Admission.in_memory()
+    sender = Sender(Rights(fixes_per_minute=3))
+    admission.admit(sender, parsed("a", "b"))
+    with pytest.raises(QuotaExceeded):
+        admission.admit(sender, parsed("a", "b"))
+    admission.admit(sender, parsed("a"))
+
+
+def test_a_bound_of_devices_is_the_users_own_or_that_of_all() -> None:
+    admission = Admission.in_memory(devices_per_user=1)
+    own, usual, unbounded = (
+        Sender(Rights(devices_max=2), "own"),
+        Sender(USUAL_RIGHTS, "usual"),
+        Sender(USUAL_RIGHTS, "root", admin=True),
+    )
+    admitted = {
+        sender.user: [admission.admits_device(sender, f"x/{number}") for number in range(4)]
+        for sender in (own, usual, unbounded)
+    }
+    assert {user: sum(each) for user, each in admitted.items()} == {"own": 2, "usual": 1, "root": 4}
+    assert not admission.is_metered(unbounded)
+    bounded = Sender(Rights(devices_max=1), "root", admin=True)
+    assert admission.devices_max(bounded) == 1
+
+
+def test_devices_that_register_themselves_have_a_quota_of_their_own() -> None:
+    admission = Admission.in_memory()
+    sender = Sender(Rights(fixes_per_minute=1))
+    for _ in range(REGISTRATIONS_PER_MINUTE):
+        admission.take_registration(sender)
+    with pytest.raises(QuotaExceeded):
+        admission.take_registration(sender)
+    admission.admit(sender, parsed("a"))
