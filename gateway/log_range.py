@@ -128,7 +128,7 @@ class LogRanges:
             # It is not free before it has read.
             future.add_done_callback(self._returned)
             raise
-        except KafkaException:
+        except Exception:
             self._readers -= 1
             raise
         self._idle[token] = used

@@ -81,6 +81,38 @@ def test_a_name_that_is_refused_costs_its_address_nothing() -> None:
     guesses.begin(STRANGER, "bob")
 
 
+def test_what_is_right_or_unknown_costs_nothing() -> None:
+    guesses = made(Clock())
+    for _ in range(20):
+        guesses.begin(STRANGER, "ada")
+        guesses.right(STRANGER, "ada")
+        guesses.begin(STRANGER, "bob")
+        guesses.unverified(STRANGER, "bob")
+    guesses.require_room(STRANGER)
+
+
+def test_nobody_keeps_another_address_from_a_name() -> None:
+    guesses = made(Clock())
+    for _ in range(3):
+        guesses.begin(STRANGER, "ada")
+    with pytest.raises(TooManyGuesses):
+        guesses.begin(STRANGER, "ada")
+    guesses.begin(NEIGHBOUR, "ada")
+
+
+def test_all_addresses_of_a_network_of_ipv6_count_as_one() -> None:
+    guesses = made(Clock())
+    for number in range(6):
+        guesses.wrong(f"2001:db8:1:2::{number}")
+    with pytest.raises(TooManyGuesses):
+        guesses.require_room("2001:db8:1:2::99")
+    for number in range(3):
+        guesses.begin(f"2001:db8:1:3::{number}", "ada")
+    with pytest.raises(TooManyGuesses):
+        guesses.begin("2001:db8:1:3::99", "ada")
+    guesses.require_room("2001:db8:1:4::1")
+
+
 def test_workers_count_together(tmp_path: Path) -> None:
     clock = Clock()
     one, other = made(clock, tmp_path / "guesses"), made(clock, tmp_path / "guesses")
