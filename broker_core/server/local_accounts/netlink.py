@@ -140,6 +140,8 @@ class _Conversation:
 
     def __init__(self, protocol: int) -> None:
         """Open the socket; raises OSError."""
+        if not hasattr(socket, "AF_NETLINK"):
+            raise OSError(errno.EAFNOSUPPORT, "only Linux has netlink")
         self._socket = socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, protocol)
         self._socket.setblocking(False)
         self.sequence = 0

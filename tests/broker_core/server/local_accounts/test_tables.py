@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import subprocess
+import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import closing
 from pathlib import Path
@@ -12,10 +14,18 @@ from pathlib import Path
 import pytest
 import uvloop
 
+from broker_core.listeners import ListenerConfig, SecurityProtocol
+from broker_core.protocol.definitions import API_VERSIONS
+from broker_core.server.limits import ConnectionLimits
+from broker_core.server.listener import Listener
 from broker_core.server.local_accounts.connection_ends import ESTABLISHED, ConnectionEnds
 from broker_core.server.local_accounts.guard import LocalAccountsGuard
 from broker_core.server.local_accounts.peers import LocalPeers
 from broker_core.server.local_accounts.tables import SocketTables, find_owners
+from broker_core.server.request import Request
+from broker_core.server.session import ListenerSecurity
+from tests.broker_core.server.raw_client import RawClient
+from waylog.config import Endpoint
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
 
@@ -92,6 +102,66 @@ async def judged(
         writer.close()
     server.close()
     return found
+
+
+def test_a_system_that_tells_nobodys_account_lets_no_broker_start() -> None:
+    program = (
+        "import asyncio, os, resource\n"
+        "from broker_core.server.local_accounts.peers import LocalPeers\n"
+        "async def main():\n"
+        # Nothing more can be opened: neither a netlink socket nor a table.
+        "    lowest = os.dup(0)\n"
+        "    os.close(lowest)\n"
+        "    resource.setrlimit(resource.RLIMIT_NOFILE, (lowest, lowest))\n"
+        "    LocalPeers.open()\n"
+        "asyncio.run(main())\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 1
+    assert "ConfigError: local.accounts: this system does not tell whose a connection is" in (
+        done.stderr
+    )
+    assert "waylog up --local-accounts all" in done.stderr
+
+
+@pytest.mark.parametrize(("account", "is_served"), [(0, True), (1, False)])
+async def test_requests_wait_until_the_tables_have_told_the_account(
+    account: int, is_served: bool
+) -> None:
+    peers = LocalPeers(None, SocketTables(), None)
+    handled: list[Request] = []
+    guard = LocalAccountsGuard("L", "", frozenset({os.geteuid() + account}), peers)
+    limits = ConnectionLimits(10)
+    config = ListenerConfig("L", SecurityProtocol.PLAINTEXT, Endpoint("127.0.0.1", 0), None)
+    listener = Listener(
+        handled.append,
+        ListenerSecurity(config, None, config.endpoint),
+        limits,
+        frame_bytes_max=1 << 20,
+        login_bytes_max=1 << 20,
+        idle_ms_max=60_000,
+        setup_ms_max=60_000,
+        pending_max=10,
+        guard=guard,
+    )
+    endpoint = await listener.bind(config.endpoint)
+    await listener.serve()
+    client = await RawClient.connect(endpoint)
+    try:
+        client.send(API_VERSIONS, 0, {})
+        if is_served:
+            async with asyncio.timeout(20):
+                while not handled:
+                    await asyncio.sleep(0.01)
+        else:
+            assert await client.is_closed_by_peer()
+            assert (len(handled), limits.refused) == (0, 1)
+    finally:
+        await client.close()
+        await listener.close()
+        await peers.close()
 
 
 async def test_an_account_that_is_named_is_let_in_and_another_is_not(peers: LocalPeers) -> None:
