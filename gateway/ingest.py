@@ -44,7 +44,7 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 #: A body up to this size does not count against the common budget.
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
-_SUBMITTED_AT_ONCE: Final = 200
+_SUBMITTED_AT_ONCE: Final = 100
 
 
 class Ingest:
@@ -212,18 +212,18 @@ class Ingest:
                 await asyncio.sleep(0)
         submitter = self._services.submitter
         trace = submitter.traces.continue_from(traceparent)
+        # A future for each of ten thousand, and its turn of the loop, would keep others waiting.
         futures: list[asyncio.Future[None]] = []
-        submissions = itertools.chain(
-            (submitter.location_stored(fix, trace) for fix in parsed.fixes),
-            (submitter.submit_event(event, trace) for event in parsed.events),
-            (submitter.submit_rejected(rejected, trace) for rejected in parsed.rejected),
+        receipts = itertools.chain(
+            (submitter.submit_location(fix, trace) for fix in parsed.fixes),
+            (submitter.event_receipt(event, trace) for event in parsed.events),
+            (submitter.rejected_receipt(rejected, trace) for rejected in parsed.rejected),
         )
-        while part := list(itertools.islice(submissions, _SUBMITTED_AT_ONCE)):
-            futures += part
+        while part := list(itertools.islice(receipts, _SUBMITTED_AT_ONCE)):
+            futures.append(submitter.all_stored(part))
             if hold is not None:
-                hold.keep_until(part)
+                hold.keep_until(futures[-1:])
             if len(part) == _SUBMITTED_AT_ONCE:
-                # Ten thousand fixes of one must not keep the others waiting.
                 await asyncio.sleep(0)
         try:
             await all_appended(futures, self._services.append_timeout_s)

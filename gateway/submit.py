@@ -107,9 +107,12 @@ class Submitter(FixAppender):
         self._unrecorded += len(records)
         return self.append_records(records, source, traceparent)
 
-    def location_stored(self, fix: Fix, traceparent: bytes | None = None) -> asyncio.Future[None]:
-        """The same as a future, which fails with AppendError."""
-        return self._future(self.submit_location(fix, traceparent))
+    def all_stored(self, receipts: Sequence[Receipt]) -> asyncio.Future[None]:
+        """One future of some receipts: done when all are; fails with the first AppendError."""
+        batch = BatchReceipt(len(receipts))
+        for receipt in receipts:
+            receipt.add_done_callback(batch.one_done)
+        return self._future(batch)
 
     def on_erasures(self, records: Sequence[Record]) -> None:
         """Take records of topic `erasure`: what is from before one is acknowledged and not stored.
@@ -123,14 +126,18 @@ class Submitter(FixAppender):
 
     def submit_event(self, event: Event, traceparent: bytes | None = None) -> asyncio.Future[None]:
         """Append to topic `event`; the future fails with AppendError."""
+        return self._future(self.event_receipt(event, traceparent))
+
+    def event_receipt(self, event: Event, traceparent: bytes | None = None) -> Receipt:
+        """The same with a receipt."""
         receipt = Receipt()
         if self._erasures.covers(event.device, event.time):
             self.metrics.erased += 1
             receipt.finish(None)
-            return self._future(receipt)
-        self.metrics.events += 1
-        self._append(EVENT, encode(event), event.device.encode(), traceparent, receipt)
-        return self._future(receipt)
+        else:
+            self.metrics.events += 1
+            self._append(EVENT, encode(event), event.device.encode(), traceparent, receipt)
+        return receipt
 
     def submit_rejected(
         self,

@@ -14,6 +14,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -140,6 +141,24 @@ async def test_no_body_keeps_others_waiting(tmp_path: Path) -> None:
             assert status in (200, 400, 401, 413), (name, status)
         print({name: round(each, 1) for name, each in figures.items()})
         assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+
+
+async def test_a_request_takes_no_turn_of_the_loop_for_each_of_its_fixes(tmp_path: Path) -> None:
+    async with listening(tmp_path) as (server, _, _turns):
+        loop, count = asyncio.get_running_loop(), 0
+        call_soon = loop.call_soon
+
+        def counted(*arguments: Any, **named: Any) -> asyncio.Handle:
+            nonlocal count
+            count += 1
+            return call_soon(*arguments, **named)
+
+        loop.call_soon = counted  # type: ignore[method-assign]
+        body = await asyncio.to_thread(positions, 10_000)
+        status, _told = await asyncio.to_thread(ask, server.endpoint, "POST", "/v1/positions", body)
+        assert status == 200
+        print(f"{count} callbacks")
+        assert count < 5_000
 
 
 async def test_no_websocket_message_keeps_others_waiting(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from gateway.traceparent import TraceSource
 from tests.gateway.records import MemoryLog, MemoryTelemetry, StoredRecord, fix
 from waylog.erasures import Erasure
 from waylog.kafka import AppendError, AppendQueueFull
-from waylog.messages import Event, Rejected, decode_fix
+from waylog.messages import Event, Fix, Rejected, decode_fix
 
 
 @pytest.fixture
@@ -33,10 +33,14 @@ async def submitter(log: MemoryLog, telemetry: MemoryTelemetry) -> Submitter:
     return Submitter(log, telemetry, asyncio.get_running_loop())
 
 
+def appended(submitter: Submitter, fix: Fix) -> asyncio.Future[None]:
+    return submitter.all_stored([submitter.submit_location(fix)])
+
+
 async def test_a_fix_goes_to_its_device_key_with_a_trace(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    future = submitter.location_stored(fix())
+    future = appended(submitter, fix())
     ((topic, key, value, headers),) = log.appended
     assert (topic, key, decode_fix(value)) == ("location", b"ada/phone", fix())
     assert headers is not None
@@ -48,9 +52,23 @@ async def test_a_fix_goes_to_its_device_key_with_a_trace(
     await future
 
 
+async def test_several_are_stored_when_all_are_and_the_first_error_is_told(
+    submitter: Submitter, log: MemoryLog
+) -> None:
+    receipts = [submitter.submit_location(fix(id=name)) for name in "abc"]
+    future = submitter.all_stored(receipts)
+    others = [log.deliveries.pop(0), log.deliveries.pop(1)]
+    log.fail()
+    assert not future.done()
+    log.deliveries = others
+    log.acknowledge()
+    with pytest.raises(AppendError):
+        await future
+
+
 async def test_a_repeat_on_the_way_shares_the_future(submitter: Submitter, log: MemoryLog) -> None:
-    first = submitter.location_stored(fix())
-    second = submitter.location_stored(fix())
+    first = appended(submitter, fix())
+    second = appended(submitter, fix())
     assert len(log.appended) == 1
     log.acknowledge()
     await asyncio.gather(first, second)
@@ -61,21 +79,21 @@ async def test_a_repeat_on_the_way_shares_the_future(submitter: Submitter, log: 
 async def test_a_repeat_of_what_is_stored_is_acknowledged_at_once(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    stored = submitter.location_stored(fix())
+    stored = appended(submitter, fix())
     log.acknowledge()
     await stored
     await asyncio.sleep(0)
-    assert submitter.location_stored(fix()).done()
+    assert appended(submitter, fix()).done()
     assert len(log.appended) == 1
 
 
 async def test_a_failed_append_is_tried_again(submitter: Submitter, log: MemoryLog) -> None:
-    future = submitter.location_stored(fix())
+    future = appended(submitter, fix())
     log.fail()
     with pytest.raises(AppendError):
         await future
     await asyncio.sleep(0)
-    again = submitter.location_stored(fix())
+    again = appended(submitter, fix())
     assert len(log.appended) == 2
     log.acknowledge()
     await again
@@ -84,8 +102,8 @@ async def test_a_failed_append_is_tried_again(submitter: Submitter, log: MemoryL
 async def test_one_that_gives_up_does_not_make_the_next_one_fail(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    submitter.location_stored(fix()).cancel()
-    again = submitter.location_stored(fix())
+    appended(submitter, fix()).cancel()
+    again = appended(submitter, fix())
     log.acknowledge()
     await again
 
@@ -93,8 +111,8 @@ async def test_one_that_gives_up_does_not_make_the_next_one_fail(
 async def test_the_same_id_of_another_device_is_another_fix(
     submitter: Submitter, log: MemoryLog
 ) -> None:
-    submitter.location_stored(fix("ada/phone", id="x"))
-    submitter.location_stored(fix("eve/phone", id="x"))
+    appended(submitter, fix("ada/phone", id="x"))
+    appended(submitter, fix("eve/phone", id="x"))
     assert len(log.appended) == 2
 
 
@@ -103,18 +121,18 @@ async def test_a_refused_append_fails_the_future_instead_of_raising(
     submitter: Submitter, log: MemoryLog, error: Exception
 ) -> None:
     log.refuse_with = error
-    future = submitter.location_stored(fix())
+    future = appended(submitter, fix())
     with pytest.raises(AppendError):
         await future
     log.refuse_with = None
-    submitter.location_stored(fix())
+    appended(submitter, fix())
     assert len(log.appended) == 1
 
 
 async def test_what_no_broker_would_take_is_refused(submitter: Submitter) -> None:
     huge = fix(attributes={"x": "y" * RECORD_BYTES_MAX})
     with pytest.raises(AppendError, match="too large"):
-        await submitter.location_stored(huge)
+        await appended(submitter, huge)
 
 
 async def test_events_and_rejected_messages_have_their_topics(
@@ -133,7 +151,7 @@ async def test_events_and_rejected_messages_have_their_topics(
 async def test_the_interceptors_see_the_call(
     submitter: Submitter, log: MemoryLog, telemetry: MemoryTelemetry
 ) -> None:
-    future = submitter.location_stored(fix())
+    future = appended(submitter, fix())
     log.acknowledge()
     await future
     await asyncio.sleep(0)
@@ -170,7 +188,7 @@ async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
     erased = msgspec.json.encode(Erasure("ada/phone", before))
     submitter.on_erasures([StoredRecord(b"ada/phone", erased)])
     # A phone that comes back with what it had kept must not send it for ever.
-    assert submitter.location_stored(fix()).done()
+    assert appended(submitter, fix()).done()
     event = Event(
         id="1", device="ada/phone", user="ada", type="enter", time=before, received=before
     )
@@ -178,6 +196,6 @@ async def test_what_is_from_before_an_erasure_is_acknowledged_and_not_stored(
     assert log.appended == []
     assert submitter.metrics.erased == 2
     # Others, and what is new, are stored.
-    submitter.location_stored(fix(time=before + 1))
-    submitter.location_stored(fix("ada/tablet"))
+    appended(submitter, fix(time=before + 1))
+    appended(submitter, fix("ada/tablet"))
     assert [key for _, key, _, _ in log.appended] == [b"ada/phone", b"ada/tablet"]
