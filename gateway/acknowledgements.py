@@ -36,6 +36,13 @@ class Receiving(NamedTuple):
     services: Services
 
 
+class _Rejection(msgspec.Struct, gc=False):
+    """Of one position, by its place in the request. Dicts of ten thousand take twice as long."""
+
+    index: int
+    reason: str
+
+
 #: The body of a 200.
 Builder = Callable[[Receiving], bytes]
 
@@ -58,7 +65,7 @@ def positions(received: Receiving) -> bytes:
         "accepted": len(fixes),
         "ids": [fix.id for fix in fixes],
         "rejected": [
-            {"index": index, "reason": rejected.reason}
+            _Rejection(index, rejected.reason)
             for index, rejected in zip(parsed.rejected_at, parsed.rejected, strict=True)
         ],
     }

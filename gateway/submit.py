@@ -109,6 +109,8 @@ class Submitter(FixAppender):
 
     def all_stored(self, receipts: Sequence[Receipt]) -> asyncio.Future[None]:
         """One future of some receipts: done when all are; fails with the first AppendError."""
+        if len(receipts) == 1:
+            return self._future(receipts[0])
         batch = BatchReceipt(len(receipts))
         for receipt in receipts:
             receipt.add_done_callback(batch.one_done)

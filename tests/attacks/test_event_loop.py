@@ -153,7 +153,7 @@ async def test_a_request_takes_no_turn_of_the_loop_for_each_of_its_fixes(tmp_pat
             count += 1
             return call_soon(*arguments, **named)
 
-        loop.call_soon = counted  # type: ignore[method-assign]
+        loop.call_soon = counted  # type: ignore[method-assign, assignment]
         body = await asyncio.to_thread(positions, 10_000)
         status, _told = await asyncio.to_thread(ask, server.endpoint, "POST", "/v1/positions", body)
         assert status == 200
