@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -234,15 +235,22 @@ def encrypted(authority: trustme.CA) -> tuple[ssl.MemoryBIO, ssl.MemoryBIO, ssl.
 async def through_haproxy(
     port: int, authority: trustme.CA, header: bytes, pieces: int, packet: bytes
 ) -> bytes:
-    """What is answered to a packet that comes by TLS after a PROXY header."""
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    """What is answered to a packet that comes by TLS after a PROXY header.
+
+    In one piece it is there before the connection is accepted.
+    """
+    connection = socket.create_connection(("127.0.0.1", port))
     coming, going, client = encrypted(authority)
     with contextlib.suppress(ssl.SSLWantReadError):
         client.do_handshake()
     first = header + going.read()
+    if pieces == 1:
+        connection.sendall(first)
+        first = b""
+    reader, writer = await asyncio.open_connection(sock=connection)
     size = -(-len(first) // pieces)
     try:
-        for start in range(0, len(first), size):
+        for start in range(0, len(first), size or 1):
             writer.write(first[start : start + size])
             await writer.drain()
             await asyncio.sleep(0)
@@ -307,3 +315,29 @@ def test_a_proxy_in_front_of_tls_names_its_clients(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(attack())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_connections_by_tls_are_counted_until_they_are_over_and_no_longer(
+    users: UserStore, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    token = users.add("ada")
+    assert token is not None
+    authority, stranger = trustme.CA(), trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    async def come() -> None:
+        async with listening(users, Addresses(LIMITS), proxies=()) as server:
+            await server.start_tls(Endpoint("127.0.0.1", 0), context)
+            port = server.tls_endpoint.port
+            packet = connect("ada", token)
+            for _ in range(2 * LIMITS.connections_per_address_max):
+                with contextlib.suppress(ssl.SSLError):  # of a client that does not trust us
+                    await through_haproxy(port, stranger, b"", 1, packet)
+                answer = await through_haproxy(port, authority, b"", 1, packet)
+                assert answer[3] == 0
+                await eventually(lambda: server.gauge("connections") == 0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(come())
