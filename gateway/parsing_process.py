@@ -15,7 +15,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.formats import Parsed, Parser, owntracks, positions, ulogger
+from gateway.formats import Parsed, Parser, by_name, owntracks, positions, ulogger
 from gateway.parsing import (
     END,
     FAILED,
@@ -27,7 +27,6 @@ from gateway.parsing import (
     Question,
     over_mqtt,
 )
-from gateway.paths import PATHS
 from gateway.rest_records import RecordsRefused, read_records
 
 _ITEMS_A_PIECE: Final = 100
@@ -37,7 +36,7 @@ _NICE: Final = 10
 _MEMORY_BYTES_MAX: Final = 2 * 1024 * 1024 * 1024
 
 PARSERS: Final[dict[str, Parser]] = {
-    **{device_format.name: device_format.parse for device_format in PATHS.values()},
+    **by_name.PARSERS,
     ulogger.SOURCE: ulogger.parse,
     over_mqtt(owntracks.SOURCE): owntracks.parse,
     over_mqtt(positions.SOURCE): positions.parse,

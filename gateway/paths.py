@@ -6,20 +6,8 @@ from typing import Final, NamedTuple
 
 from gateway import acknowledgements as answers
 from gateway.acknowledgements import Builder
-from gateway.formats import (
-    Parser,
-    colota,
-    gpslogger,
-    home_assistant,
-    opengts,
-    osmand,
-    overland,
-    owntracks,
-    phonetrack,
-    positions,
-    traccar,
-)
-from gateway.formats.any_app import of_any_app
+from gateway.formats import Parser, positions
+from gateway.formats.by_name import PARSERS
 
 
 class Format(NamedTuple):
@@ -37,24 +25,20 @@ class Format(NamedTuple):
     heeds_429: bool = False
 
 
-def _app(name: str, methods: tuple[str, ...], parse: Parser, answer: Builder) -> Format:
-    return Format(name, methods, of_any_app(name, parse), answer)
+def _app(name: str, methods: tuple[str, ...], answer: Builder) -> Format:
+    return Format(name, methods, PARSERS[name], answer)
 
 
 _POST: Final = ("POST",)
 _BOTH: Final = ("GET", "POST")
 
 #: `GET /?id=...`, as Traccar's oldest apps send it.
-AT_ROOT: Final = _app("osmand", _BOTH, osmand.parse, answers.nothing)
+AT_ROOT: Final = _app("osmand", _BOTH, answers.nothing)
 
-_OWNTRACKS: Final = _app("owntracks", _POST, owntracks.parse, answers.owntracks)._replace(
-    tells_address=True
-)
-_OVERLAND: Final = _app("overland", _POST, overland.parse, answers.overland)._replace(
-    tells_address=True
-)
-_TRACCAR: Final = _app("traccar", _BOTH, traccar.parse, answers.success)
-_OPENGTS: Final = _app("opengts", _BOTH, opengts.parse, answers.true)
+_OWNTRACKS: Final = _app("owntracks", _POST, answers.owntracks)._replace(tells_address=True)
+_OVERLAND: Final = _app("overland", _POST, answers.overland)._replace(tells_address=True)
+_TRACCAR: Final = _app("traccar", _BOTH, answers.success)
+_OPENGTS: Final = _app("opengts", _BOTH, answers.true)
 
 #: By what their users call them: `/NAME`, `/NAME/TOKEN` and `/in/NAME/TOKEN`.
 _APPS: Final = (
@@ -62,8 +46,8 @@ _APPS: Final = (
     _OVERLAND,
     AT_ROOT,
     _TRACCAR,
-    _app("gpslogger", _BOTH, gpslogger.parse, answers.nothing),
-    _app("colota", _BOTH, colota.parse, answers.empty_object),
+    _app("gpslogger", _BOTH, answers.nothing),
+    _app("colota", _BOTH, answers.empty_object),
     _OPENGTS,
 )
 
@@ -72,7 +56,7 @@ PHONETRACK_ROOTS: Final = ("/apps/phonetrack", "/index.php/apps/phonetrack", "/p
 
 
 def _phonetrack(answer: Builder, methods: tuple[str, ...] = _BOTH) -> Format:
-    return _app("phonetrack", methods, phonetrack.parse, answer)
+    return _app("phonetrack", methods, answer)
 
 
 _PHONETRACK: Final = {
@@ -92,15 +76,15 @@ _PHONETRACK: Final = {
 def _paths() -> dict[str, Format]:
     paths = {
         "/v1/positions": Format(
-            "positions", _POST, positions.parse, answers.positions, heeds_429=True
+            positions.SOURCE, _POST, positions.parse, answers.positions, heeds_429=True
         ),
         # OwnTracks Recorder's name for it, and Dawarich's for what its senders send.
         "/pub": _OWNTRACKS,
         "/api/v1/owntracks/points": _OWNTRACKS,
         "/api/v1/overland/batches": _OVERLAND,
-        "/api/webhook/{token}": _app(
-            "home_assistant", _POST, home_assistant.parse, answers.empty_object
-        )._replace(gone_for_unknown=True),
+        "/api/webhook/{token}": _app("home_assistant", _POST, answers.empty_object)._replace(
+            gone_for_unknown=True
+        ),
         # Traccar Client posts to the root of whatever address it is given.
         "/": _TRACCAR._replace(methods=_POST),
     }

@@ -15,6 +15,8 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
     [
         ("gateway.process", ("ctypes",)),
         ("gateway.edge_process", ()),
+        ("gateway.parsing_process", ("aiohttp", "argon2", "sqlite3")),
+        ("gateway.answering_process", ("aiohttp", "msgspec")),
         ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
         ("consumers.resolver", ("aiohttp",)),
         ("waylog.up", ("aiohttp",)),
