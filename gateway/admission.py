@@ -101,19 +101,19 @@ class Admission:
         self._devices.forget(device)
 
     def is_metered(self, sender: Sender) -> bool:
-        """Whether fixes of this user are counted, or not taken at all: `admit` has to be asked for
-        each. Of all others only the devices are.
+        """Tell whether fixes of this user are counted, or not taken at all: `admit` has to be asked
+        for each. Of all others only the devices are.
         """
         rights = _rights_of(sender)
         return rights.fixes_per_minute is not None or not rights.may_send
 
     def devices_max(self, sender: Sender) -> int | None:
-        """How many different devices a user may send for; None is without bound."""
+        """The number of different devices a user may send for; None is without bound."""
         own = _rights_of(sender).devices_max
         return own if own is not None or sender.admin else self._devices_per_user
 
     def admits_device(self, sender: Sender, device: str) -> bool:
-        """Whether a user may send for a device, which is then one of its devices."""
+        """Tell whether a user may send for a device, which is then one of its devices."""
         devices_max = self.devices_max(sender)
         return devices_max is None or self._devices.admits(sender.user, device, devices_max)
 

@@ -28,7 +28,7 @@ class AnsweringProcess:
     async def asked(
         self,
     ) -> AsyncIterator[tuple[asyncio.StreamWriter, asyncio.StreamReader]]:
-        """Where to write a question and where to read its answer. Raises OSError."""
+        """Give the streams for a question and for its answer. Raises OSError."""
         if self._ending is not None:
             self._ending.cancel()
         try:

@@ -302,12 +302,12 @@ def _identity_of(credential: Credential) -> Identity:
 
 
 def _may_be_known(text: str) -> bool:
-    """Whether a name or secret can be anybody's: not too long, no NUL, and UTF-8."""
+    """Tell whether a name or secret can be anybody's: not too long, no NUL, and UTF-8."""
     return len(text) <= _SECRET_CHARACTERS_MAX and "\0" not in text and is_utf8(text)
 
 
 def is_utf8(text: str) -> bool:
-    """Whether text that came as bytes was UTF-8: what was not has become lone surrogates."""
+    """Tell whether text that came as bytes was UTF-8: what was not has become lone surrogates."""
     if text.isascii():
         return True
     try:

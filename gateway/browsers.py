@@ -31,13 +31,13 @@ def require_served_host(request: web.Request) -> None:
 
 
 def is_of_other_site(request: web.Request) -> bool:
-    """Whether a page of another site makes the browser ask."""
+    """Tell whether a page of another site makes the browser ask."""
     site = request.headers.get("Sec-Fetch-Site")
     return site is not None and site not in _OWN_SITES
 
 
 def same_origin(request: web.Request) -> bool:
-    """Whether a browser's page, if it is one that asks, came from here (RFC 6454)."""
+    """Tell whether a browser's page, if it is one that asks, came from here (RFC 6454)."""
     origin = request.headers.get("Origin")
     if origin is None:
         return True

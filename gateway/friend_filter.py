@@ -41,7 +41,7 @@ class Homes(Protocol):
 
     @property
     def looked_up(self) -> bool:
-        """Whether that is known yet."""
+        """Tell whether that is known yet."""
 
     def homes(self, user: str) -> Sequence[tuple[float, float]]:
         """Degrees of all homes of a user."""
@@ -61,7 +61,7 @@ class FriendFilter:
 
     @property
     def ready(self) -> bool:
-        """Whether homes are known; until then friends are told of no positions."""
+        """Tell whether homes are known; until then friends are told of no positions."""
         return self._homes.looked_up
 
     def circles(self, owner: str) -> tuple[Circle, ...]:

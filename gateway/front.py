@@ -54,7 +54,7 @@ _NOTHING: Final = Parsed()
 
 
 def _may_begin(start: bytes) -> bool:
-    """Whether a plain request may begin with these bytes."""
+    """Tell whether a plain request may begin with these bytes."""
     return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
 
 
@@ -186,7 +186,7 @@ class FrontConnection(asyncio.Protocol):
 
     @property
     def busy(self) -> bool:
-        """Whether a request waits for its answer here."""
+        """Tell whether a request waits for its answer here."""
         return bool(self._exchanges or self._authenticating)
 
     def close_when_idle(self) -> None:
@@ -306,7 +306,7 @@ class FrontConnection(asyncio.Protocol):
         self._pending = data
 
     def _differs_in_length(self, head_bytes: bytes) -> bool:
-        """Whether this is the last head with another length of its body."""
+        """Tell whether this is the last head with another length of its body."""
         span = self._length_span
         if span is None:
             return False

@@ -38,7 +38,7 @@ class FrontServer:
         return FrontConnection(self)
 
     def full(self) -> bool:
-        """Whether one more connection would be too many."""
+        """Tell whether one more connection would be too many."""
         return len(self.connections) >= self.services.limits.connections_max
 
     async def close(self, timeout_s: float) -> None:

@@ -37,7 +37,7 @@ class Circle(NamedTuple):
     lon: float
 
     def has(self, lat: float, lon: float) -> bool:
-        """Whether a position is within the circle."""
+        """Tell whether a position is within the circle."""
         return bool(self._has(lat, lon))
 
     def has_each(self, lat: NDArray[np.float64], lon: NDArray[np.float64]) -> NDArray[np.bool_]:

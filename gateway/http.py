@@ -106,7 +106,7 @@ def refuse_foreign_hosts(request: web.Request) -> None:
 
 
 def _is_asked_by_script(request: web.Request) -> bool:
-    """Whether a browser sends this for a page's script (W3C Fetch Metadata)."""
+    """Tell whether a browser sends this for a page's script (W3C Fetch Metadata)."""
     return request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate"
 
 

@@ -1,4 +1,4 @@
-"""Which fixes the log has, and nothing else of them: for whoever sends and is not asked."""
+"""A view of the ids of the log's fixes, and nothing else: for processes that answer nobody."""
 
 from __future__ import annotations
 

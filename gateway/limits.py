@@ -81,7 +81,7 @@ class TokenBucket:
         self._filled = clock()
 
     def take(self, count: float = 1) -> bool:
-        """Whether so many more are allowed now; if not, none is taken."""
+        """Tell whether so many more are allowed now; if not, none is taken."""
         now = self._clock()
         self._tokens = min(self._capacity, self._tokens + (now - self._filled) * self._per_second)
         self._filled = now

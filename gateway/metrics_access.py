@@ -24,5 +24,5 @@ class MetricsAccess:
     token: str | None = field(default=None, repr=False)
 
     def is_token(self, secret: str) -> bool:
-        """Whether a secret is the token of the metrics."""
+        """Tell whether a secret is the token of the metrics."""
         return is_metrics_token(secret, self.token)

@@ -39,7 +39,7 @@ class OncePerMachine:
         self._file = os.open(path, os.O_CREAT | os.O_RDWR, 0o600)
 
     def held(self) -> bool:
-        """Whether it is ours; tries to get it."""
+        """Tell whether it is ours; tries to get it."""
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:

@@ -39,7 +39,7 @@ _decode_refusal = msgspec.msgpack.Decoder(tuple[int, str]).decode
 
 
 class Question(msgspec.Struct, array_like=True):
-    """What the process is asked: how to read the body that follows, and what is known of it."""
+    """The head of a question: how to read the body that follows, and what is known of it."""
 
     format: str
     body_bytes: int
@@ -73,7 +73,7 @@ class Parsing:
     async def parse(
         self, format_name: str, body: bytes | bytearray, context: Context, party: str
     ) -> Parsed:
-        """What `gateway.paths` reads by this name. `party` is the user whose turn it is.
+        """Read a body as `gateway.paths` does by this name. `party` is the user whose turn it is.
 
         Raises ParsingBusy, ParsingUnavailable, ParsingFailed.
         """
@@ -93,7 +93,7 @@ class Parsing:
         return parsed
 
     async def records(self, body: bytes | bytearray, format_: str, party: str) -> list[Produced]:
-        """What gateway.rest_records.read_records reads. Raises RecordsRefused, and as `parse`."""
+        """Read as gateway.rest_records.read_records does. Raises RecordsRefused, and as `parse`."""
         records: list[Produced] = []
 
         def take(piece: memoryview) -> None:

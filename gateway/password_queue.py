@@ -55,7 +55,7 @@ class PasswordQueue:
             self._running.cancel()
 
     async def verify(self, address: str, user: str, hashed: str, password: str) -> bool:
-        """Whether a password fits. Raises QueueFull.
+        """Tell whether a password fits. Raises QueueFull.
 
         `user` is empty for all names that nobody has: who invents names has one share for them.
         """

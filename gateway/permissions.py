@@ -57,12 +57,12 @@ def sight_of(identity: Identity, device: str) -> Sight:
 
 
 def may_see(identity: Identity, device: str) -> bool:
-    """Whether somebody may see anything of a device now."""
+    """Tell whether somebody may see anything of a device now."""
     return sight_of(identity, device) is not Sight.NOTHING
 
 
 def may_look_back(identity: Identity, device: str) -> bool:
-    """Whether somebody may see where a device was: tracks, visits, trips, what a stream missed.
+    """Tell whether somebody may see where a device was: tracks, visits, trips, missed events.
 
     What a token of one device shows of friends is where they are, not where they were.
     """
@@ -76,7 +76,7 @@ def friends_since(identity: Identity, owner: str) -> int | None:
 
 
 def may_send(identity: Identity) -> bool:
-    """Whether somebody may send anything now."""
+    """Tell whether somebody may send anything now."""
     return identity.rights.may_send
 
 
@@ -106,7 +106,7 @@ class Permissions:
         return rights
 
     def changed_since(self, user: str, version: int) -> bool:
-        """Whether the rights of a user have changed after a version of `version`."""
+        """Tell whether the rights of a user have changed after a version of `version`."""
         return self._changed_at.get(user, 0) > version
 
     def now(self, identity: Identity) -> Identity | None:

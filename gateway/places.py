@@ -81,7 +81,7 @@ class Places:
         ]
 
     def has(self, user: str) -> bool:
-        """Whether a user has places."""
+        """Tell whether a user has places."""
         return user in self._by_user
 
     def on_change(self, subscriber: Callable[[], object]) -> None:

@@ -32,7 +32,7 @@ class Shares:
         self.used = 0
 
     def held_by(self, party: str) -> int:
-        """How much a party holds."""
+        """The amount that a party holds."""
         return self._held.get(party, 0)
 
     def take(self, party: str, amount: int = 1) -> bool:
@@ -69,7 +69,7 @@ class Shares:
 
 
 class Hold:
-    """What a party holds of a pool for one piece of work, until the log has answered all of it."""
+    """A party's hold on a pool for one piece of work, until the log has answered all of it."""
 
     def __init__(self, shares: Shares, party: str, amount: int) -> None:
         """Raises ShareExceeded."""

@@ -1,4 +1,4 @@
-"""What of a gateway is not ready, and why: for `/readyz`, the supervisor and the log."""
+"""Parts of a gateway that are not ready, and why: for `/readyz`, the supervisor and the log."""
 
 from __future__ import annotations
 
@@ -50,12 +50,12 @@ class Readiness:
         self._parts[part] = ask
 
     def problems(self) -> dict[str, str]:
-        """What is not ready, by part; empty where everything is."""
+        """Reasons by part that is not ready; empty where everything is."""
         answers = {part: ask() for part, ask in self._parts.items()}
         return {part: reason for part, reason in answers.items() if reason is not None}
 
     def append_timeout_s(self, ordinary_s: float) -> float:
-        """How long a request waits for its append: soon over where it is known to fail."""
+        """Seconds that a request waits for its append: few where it is known to fail."""
         return min(ordinary_s, HOPELESS_S) if self._cannot_append else ordinary_s
 
     async def look(self) -> None:

@@ -32,7 +32,7 @@ class ReadingPlan:
 
 
 def fits(saved: SavedTopic, extent: TopicExtent) -> bool:
-    """Whether a snapshot is of this topic, as far as can be told."""
+    """Tell whether a snapshot is of this topic, as far as can be told."""
     return saved.identity == extent.identity and all(
         offset <= extent.end.get(partition, -1) for partition, offset in saved.next.items()
     )
@@ -41,7 +41,7 @@ def fits(saved: SavedTopic, extent: TopicExtent) -> bool:
 def plan(
     saved: SavedTopic | None, extent: TopicExtent, tail: int, behind_max: int = BEHIND_MAX
 ) -> ReadingPlan:
-    """What is to be read.
+    """Plan what is to be read.
 
     `tail`: records of each partition that are always read at once; `behind_max`: records of all
     together that are.

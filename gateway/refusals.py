@@ -31,7 +31,7 @@ class RefusalRecords:
         self._addresses: OrderedDict[str, TokenBucket] = OrderedDict()
 
     def take(self, address: str) -> bool:
-        """Whether a refusal of what came from an address is kept."""
+        """Tell whether a refusal of what came from an address is kept."""
         party = party_of(address)
         bucket = self._addresses.get(party)
         if bucket is None:

@@ -126,7 +126,7 @@ class RightsTable:
         )
 
     def set_sending(self, user: str, allowed: bool) -> None:
-        """Whether a user may send, or only look. Raises sqlite3.IntegrityError for nobody."""
+        """Tell whether a user may send, or only look. Raises sqlite3.IntegrityError for nobody."""
         self._set(user, "may_send", int(allowed))
 
     def set_quota(self, user: str, fixes_per_minute: int | None, devices_max: int | None) -> None:

@@ -81,7 +81,7 @@ class SenderDevices:
         return self._opened
 
     def admits(self, user: str, device: str, devices_max: int) -> bool:
-        """Whether a device is one of at most so many that a user sends for; it is one from now on.
+        """Tell whether a device is one of at most so many of a user; it is one from now on.
 
         A file that cannot be written now refuses nobody.
         """

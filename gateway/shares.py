@@ -1,4 +1,4 @@
-"""Who has most of a pool that all users share."""
+"""Parts of a pool that all users share, and the user who has most of it."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class UserShares:
         self._listed: dict[str, int] = {}
 
     def of(self, user: str) -> int:
-        """What a user has."""
+        """The weight of what a user has."""
         return self._weights.get(user, 0)
 
     def change(self, user: str, by: int) -> None:
@@ -41,7 +41,7 @@ class UserShares:
             self._list(user, weight)
 
     def heaviest(self) -> str | None:
-        """Who has most, or at least four fifths of that; None when nobody has much."""
+        """A user who has most, or at least four fifths of that; None when nobody has much."""
         while self._heap:
             weight, user = -self._heap[0][0], self._heap[0][1]
             now = self._weights.get(user, 0)

@@ -89,8 +89,8 @@ class Submitter(FixAppender):
         return batch
 
     def is_sample(self) -> bool:
-        """Whether the next fixes are to take the way of `submit_location`, as some always do, so
-        that its interceptors see them; of those that take `submit_records` they hear the number.
+        """Tell whether the next fixes are to take the way of `submit_location`, as some always do,
+        so that its interceptors see them; of those that take `submit_records` they hear the number.
         """
         now = self._loop.time()
         if now - self._sampled < _SAMPLE_S:

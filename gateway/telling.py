@@ -1,4 +1,4 @@
-"""What friends are told as it happens: events of the views, and MQTT messages.
+"""Events of the views and MQTT messages as friends are told of them when they happen.
 
 Within the circle around a home a friend hears that somebody has come, and then once in a quarter of
 an hour that somebody is still there: each single message would tell how long the way from the edge
@@ -29,7 +29,7 @@ _What = TypeVar("_What")
 
 
 class Told(NamedTuple, Generic[_What]):
-    """What friends are told of something, and when that was (ms): a friend of later is not told."""
+    """The form in which friends are told, and when it was (ms): a friend of later is not told."""
 
     time: int
     what: _What
@@ -41,13 +41,13 @@ _Make = Callable[[str, bytes, bool, int], _ToldBytes]
 
 
 class _AtHome:
-    """When devices that are at home were last told of."""
+    """The quarters of an hour in which devices that are at home were last told of."""
 
     def __init__(self) -> None:
         self._quarters: OrderedDict[str, int] = OrderedDict()
 
     def is_news(self, name: str, time: int, at_home: bool) -> bool:
-        """Whether a position is to be told."""
+        """Tell whether a position is to be told."""
         if not at_home:
             self._quarters.pop(name, None)
             return True
@@ -71,11 +71,11 @@ class Telling:
 
     @property
     def ready(self) -> bool:
-        """Whether homes are known; until then friends are told of no positions."""
+        """Tell whether homes are known; until then friends are told of no positions."""
         return self.filter.ready
 
     def event(self, event: ViewEvent) -> Told[ViewEvent] | None:
-        """What is told of an event; None: nothing. Events of a device come in order."""
+        """Give what is told of an event; None: nothing. Events of a device come in order."""
         key = (event.topic, event.partition, event.offset)
         if key in self._kept:
             return self._kept[key]
@@ -111,7 +111,7 @@ class Telling:
     # --- MQTT -----------------------------------------------------------------------------------
 
     def message(self, topic: str, payload: bytes, retained: bool, now: int) -> _ToldBytes:
-        """What friends get in place of a message of a device; None: nothing. `now` is in ms.
+        """Give what friends get in place of a device's message; None: nothing. `now` is in ms.
 
         `retained` is one that somebody gets who has just subscribed: not news, but what is known.
         """

@@ -272,7 +272,7 @@ class UserStore:
         self.sessions.forget(name)
 
     def exists(self, name: str) -> bool:
-        """Whether there is a user of that name who has not been revoked."""
+        """Tell whether there is a user of that name who has not been revoked."""
         with self._lock, suppress(UnknownUser):
             self._require_user(name)
             return True
@@ -333,7 +333,7 @@ class UserStore:
         return rows[0] if rows else None
 
     def holds(self, credential: Credential) -> bool:
-        """Whether a credential is still good, exactly as it was."""
+        """Tell whether a credential is still good, exactly as it was."""
         return credential in self._credentials("c.hash = ?", credential.hash)
 
     def _credentials(self, condition: str, value: str) -> list[Credential]:

@@ -1,4 +1,4 @@
-"""Where what is known outlives its process: one folder for each process that runs."""
+"""Folders in which what is known outlives its process: one for each process that runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a gateway's views knew, in a file: what the log need not be read again for.
+"""A file of what a gateway's views knew, so that the log need not be read again for it.
 
 A file is frames of a length, a CRC-32 and MessagePack: a head, the entries of the views, an end. It
 is written aside, synced and renamed, so that there is always a whole one or none. It holds nothing
@@ -37,7 +37,7 @@ class RunEntry(msgspec.Struct):
 
 
 class SavedTopic(msgspec.Struct):
-    """How far a view is: by partition."""
+    """The offsets of a view, by partition."""
 
     identity: str  # waylog.topic_extent
     next: dict[int, int]
@@ -46,7 +46,7 @@ class SavedTopic(msgspec.Struct):
 
 
 class Head(msgspec.Struct):
-    """What is true of all entries."""
+    """The facts that hold for all entries."""
 
     version: int
     key_check: int  # of the secret by which keys are made

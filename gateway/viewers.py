@@ -89,7 +89,7 @@ class BoundingBox:
         return cls(west, south, east, north)
 
     def contains(self, lat: float, lon: float) -> bool:
-        """Whether a position is inside."""
+        """Tell whether a position is inside."""
         if not self.south <= lat <= self.north:
             return False
         if self.west <= self.east:
@@ -332,7 +332,7 @@ class Viewers:
 
     @property
     def watching(self) -> bool:
-        """Whether there is anybody."""
+        """Tell whether there is anybody."""
         return bool(self._viewers)
 
     @property

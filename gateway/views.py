@@ -1,4 +1,4 @@
-"""What is known now: the newest fix and the newest address of every device.
+"""Views of the newest fix and the newest address of every device.
 
 Views are fed by the log alone and can be thrown away at any time. Values are kept as the log has
 them and decoded when somebody asks: most never are. What is newest is decided by the times of fixes
@@ -119,7 +119,7 @@ class Rate:
 
 
 class View:
-    """What both views have in common."""
+    """The common base of both views."""
 
     def __init__(self, topic: str, devices_max: int) -> None:
         self.topic = topic
@@ -155,7 +155,7 @@ class View:
         self._watcher = watcher
 
     def _watched_by(self) -> Watcher | None:
-        """Who wants to hear of the next batch."""
+        """Watchers that want to hear of the next batch."""
         watcher = self._watcher
         return watcher if watcher and watcher.watching and self.caught_up.is_set() else None
 
@@ -176,7 +176,7 @@ class View:
         return iter(self._names.irange(max(first, after), last, inclusive=(False, False)))
 
     def count_of(self, user: str) -> int:
-        """How many devices of a user are known."""
+        """The number of known devices of a user."""
         first, last = self._range(user)
         return last - first
 
@@ -550,7 +550,7 @@ class AddressView(View):
                 self._take(device, live, value)
 
     def _has_resolved_again(self, device: str, live: int, resolved: int) -> bool:
-        """Whether a later address of a fix of that time is known."""
+        """Tell whether a later address of a fix of that time is known."""
         entry = self.newest.get(device)
         return (
             entry is not None

@@ -22,7 +22,7 @@ class WaypointsSent:
         return self._shares.weight
 
     def is_last(self, device: str, version: int) -> bool:
-        """Whether a device has been sent this version last; if not, it is sent it now."""
+        """Tell whether a device has been sent this version last; if not, it is sent it now."""
         user = device.partition("/")[0]
         own = self._users.get(user)
         if own is None:

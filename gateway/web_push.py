@@ -99,7 +99,7 @@ class WebPush:
 
     @property
     def enabled(self) -> bool:
-        """Whether the operator wants it."""
+        """Tell whether the operator wants it."""
         return self._contact is not None
 
     def public_key(self) -> str:

@@ -34,7 +34,7 @@ _QOS: Final = 1
 
 @dataclass(frozen=True)
 class ClusterSettings:
-    """Where the cluster is, and what is taken from it."""
+    """The address of the cluster, and what is taken from it."""
 
     endpoint: Endpoint
     client_id: str

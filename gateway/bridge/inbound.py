@@ -32,7 +32,7 @@ class Acknowledger(Protocol):
 
 @dataclass(frozen=True)
 class ClusterIdentity:
-    """Whoever could publish in the cluster: it has authenticated them, and has its own ACL."""
+    """Somebody who may publish in the cluster, which has authenticated them by its own ACL."""
 
     user: str = "bridge"
     device: str | None = None

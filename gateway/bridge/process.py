@@ -39,7 +39,7 @@ _WATCH_S: Final = 0.5
 
 @dataclass(frozen=True)
 class BridgeSettings:
-    """What `waylog bridge` is told."""
+    """The settings of `waylog bridge`."""
 
     bootstrap_servers: str
     cluster: ClusterSettings
@@ -145,7 +145,7 @@ async def _keep_sending(inbound: Inbound, outbound: Outbound) -> None:
 async def _rights(
     users: Path | None, stack: AsyncExitStack
 ) -> tuple[Callable[[str], Rights] | None, Admission | None]:
-    """What is said of users, as it changes, and the gate that counts what they send."""
+    """Open what is said of users, as it changes, and the gate that counts what they send."""
     if users is None:
         return None, None
     store = UserStore(users)

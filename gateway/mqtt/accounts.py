@@ -1,4 +1,4 @@
-"""What one user holds of what all share, so that none can leave the others nothing.
+"""Users' shares of what all have in common, so that none can leave the others nothing.
 
 Over its share a user is refused something new (0x97), or its own oldest goes; everybody else goes
 on. Of a process: with several workers each has its part of every pool (gateway.mqtt.options).
@@ -99,7 +99,7 @@ class UserAccounts:
             del self._users[user]
 
     def has_room(self, user: str, size: int) -> bool:
-        """Whether a user may hold so much more of messages and wills."""
+        """Tell whether a user may hold so much more of messages and wills."""
         user_account = self._users.get(user)
         account = Account(self._held) if user_account is None else user_account.account
         if not account.take(size):
@@ -109,7 +109,7 @@ class UserAccounts:
 
     @property
     def users(self) -> int:
-        """How many users there are."""
+        """The number of users."""
         return len(self._users)
 
     @property
@@ -119,7 +119,7 @@ class UserAccounts:
 
 
 def party_of_connection(user: str | None, address: str) -> str:
-    """Whose share a connection's bytes are in. No name of a user has a space."""
+    """The party in whose share a connection's bytes are. No name of a user has a space."""
     return f"address {party_of(address)}" if user is None else user
 
 

@@ -51,7 +51,7 @@ class AccessRules:
     """The rules above. Another set of rules may take their place, as the tests of protocols do."""
 
     def may_publish(self, identity: Identity, topic: str) -> bool:
-        """Whether a PUBLISH to `topic` is accepted."""
+        """Tell whether a PUBLISH to `topic` is accepted."""
         levels = topic.split("/")
         if levels[0] == "devices" and levels[-1] == "address":
             return False  # what the platform says, nobody else does
@@ -85,7 +85,7 @@ class AccessRules:
         return tuple(dict.fromkeys(granted for granted in narrowed if granted is not None))
 
     def reaches_friends(self, identity: Identity, granted_filters: tuple[str, ...]) -> bool:
-        """Whether granted filters may match topics that are told, so that `sight_of` is to be
+        """Tell whether granted filters may match topics that are told, so that `sight_of` is to be
         asked for each message.
         """
         if identity.admin:

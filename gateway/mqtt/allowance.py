@@ -15,7 +15,7 @@ class Allowance:
         self.refused = 0
 
     def take(self, now: float) -> bool:
-        """Whether it may happen at `now` (s)."""
+        """Tell whether it may happen at `now` (s)."""
         self._left = min(self._rate, self._left + (now - self._then) * self._rate)
         self._then = now
         if self._left < 1:

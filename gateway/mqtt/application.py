@@ -1,4 +1,4 @@
-"""What the MQTT listener needs from the rest of the gateway, as protocols."""
+"""Protocols of the parts of the gateway that the MQTT listener needs."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from waylog.messages import Address, Event, Fix, Rejected
 
 
 class Identity(Protocol):
-    """Who somebody is: a user, perhaps with a token that is good for one device only."""
+    """An identity: a user, perhaps with a token that is good for one device only."""
 
     @property
     def user(self) -> str: ...
@@ -38,7 +38,7 @@ class ProofRefused(Exception):
 
 
 class Progress(NamedTuple):
-    """What a client is told next, and who it is once that is proven."""
+    """The next word to a client, and its identity once that is proven."""
 
     data: bytes
     identity: Identity | None = None
@@ -61,7 +61,7 @@ class Mechanism(Protocol):
 
 
 class Completion(Protocol):
-    """What is done when all replicas have a record: a future, or something lighter."""
+    """A future, or something lighter, that is done when all replicas have a record."""
 
     def add_done_callback(self, callback: Callable[[Any], object], /) -> object: ...
 

@@ -1,4 +1,4 @@
-"""Where the workers of one machine meet: who wants which messages, who has which session.
+"""The place where the workers of a machine meet, with their wishes and their sessions.
 
 Sans-IO: frames of workers in, frames to workers out. It lives in the gateway that has the views,
 whose own MQTT server is one worker more.

@@ -1,4 +1,4 @@
-"""What clients may read now: asked at each delivery that is not of their own topics.
+"""Rights of clients to read, asked at each delivery that is not of their own topics.
 
 A client's own topics, and an administrator's, are delivered as they are, and cost nothing here. Of
 a friend's topics a client gets what friends are told (gateway.telling), and nothing from before the
@@ -65,7 +65,7 @@ class DeliveryRights:
         return self.now(identity) if changed else identity
 
     def told(self, message: Message, session: Session) -> Message | None:
-        """What a client gets of a message that is published now; None: nothing."""
+        """Give the part of a message of now that a client gets; None: nothing."""
         sight = self._rules.sight_of(session.identity, message.topic)
         if sight is Sight.EVERYTHING:
             return message
@@ -81,7 +81,7 @@ class DeliveryRights:
     def shown(
         self, messages: Iterable[Message | None], subscription: Subscription
     ) -> Iterator[Message | None]:
-        """What a subscriber gets of retained messages, each when its turn comes."""
+        """Give the part of retained messages that a subscriber gets, each when its turn comes."""
         session = subscription.session
         begun = session.identity
         for message in messages:
@@ -166,7 +166,7 @@ def _remember(waiting: dict[_Waiting, None], one: _Waiting) -> None:
 
 
 def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:
-    """What is told, unless it is from before the friendship."""
+    """Give what is told, unless it is from before the friendship."""
     if told is None:
         return None
     since = rights_of(identity).friends.get(told.what.topic.split("/")[1])

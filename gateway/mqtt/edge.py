@@ -116,7 +116,7 @@ class RelayClient:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is somebody to speak to."""
+        """Tell whether there is somebody to speak to."""
         return self._connection is not None
 
     def send(self, *frame: Any) -> None:

@@ -1,4 +1,4 @@
-"""Which topics clients of other workers want to hear of, coarsely: by their first two levels.
+"""Topics that clients of other workers want to hear of, coarsely: by their first two levels.
 
 Sans-IO. A worker passes a message on only if somebody elsewhere may want it, so that what phones
 send for the log alone costs nothing more with many workers than with one.
@@ -34,7 +34,7 @@ def interest_of(topic_filter: str) -> str | None:
 
 
 class OwnInterest:
-    """What the clients of one worker want."""
+    """The wishes of the clients of one worker."""
 
     def __init__(self, keys_max: int = _KEYS_MAX) -> None:
         self._counts: Counter[str] = Counter()
@@ -62,7 +62,7 @@ class OwnInterest:
         return bool(self._changed)
 
     def take_changes(self, most: int) -> Changes:
-        """What others have not been told yet, no more than `most` of it."""
+        """Give what others have not been told yet, no more than `most` of it."""
         taken = list(islice(self._changed, most))
         for key in taken:
             del self._changed[key]
@@ -77,7 +77,7 @@ Worker = TypeVar("Worker", bound=Hashable)
 
 
 class InterestTable(Generic[Worker]):
-    """Who wants what; tells each worker what any other one wants."""
+    """The wishes of all workers; tells each what any other one wants."""
 
     def __init__(self) -> None:
         self._wanting: dict[str, set[Worker]] = {}

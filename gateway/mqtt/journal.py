@@ -1,4 +1,4 @@
-"""What outlives a gateway process of MQTT: sessions and retained messages, in a compacted topic.
+"""Sessions and retained messages, which outlive a gateway process in a compacted topic.
 
 The log is the only store. Every process reads the topic whole when it starts, and goes on reading:
 a session that another worker has announced is given up here. Keys are `session`, user and client
@@ -60,7 +60,7 @@ class Record(Protocol):
 
 
 class Host(Protocol):
-    """Whoever has the live sessions and retained messages: the router."""
+    """The owner of the live sessions and retained messages: the router."""
 
     def epoch_of(self, key: SessionKey) -> int:
         """The epoch of a session that is live here, 0 where there is none."""
@@ -240,7 +240,7 @@ class Journal:
         return None if worker == self.worker else worker
 
     def knows(self, key: SessionKey) -> bool:
-        """Whether there is a record of a session, of whichever worker."""
+        """Tell whether there is a record of a session, of whichever worker."""
         return key in self._sessions
 
     def next_epoch(self, key: SessionKey) -> int:
@@ -306,7 +306,7 @@ class Journal:
                 yield message
 
     def age_s(self, stored: StoredSession) -> float:
-        """How long ago it was written."""
+        """Seconds since it was written."""
         return (self._wall_ms() - stored.at) / 1000
 
     def changed(self, session: Session) -> bool:
@@ -359,7 +359,7 @@ class Journal:
             self._append(key, None)
 
     def last_records(self, sessions: Iterable[Session]) -> Iterator[LastRecord]:
-        """What an orderly stop writes: all sessions that are kept, and what waits for them.
+        """The records of an orderly stop: all sessions that are kept, and what waits for them.
 
         Nothing else is written from now on. Each session is looked at when its turn comes; the
         record that stands for it comes after those of what waits.
@@ -453,7 +453,7 @@ class Journal:
         ]
 
     def _waiting_of(self, key: SessionKey, stored: StoredSession) -> Iterator[StoredDelivery]:
-        """What waits for a client, in order; records of another stop than its session's do not."""
+        """Deliveries that wait for a client, in order; none of another stop than its session's."""
         yield from stored.waiting
         parts = self._parts.pop(key, {})
         for number in range(stored.parts):

@@ -44,7 +44,7 @@ class LargeMessages:
             await asyncio.wait(self._tasks)
 
     def is_large(self, route: TopicRoute, payload: bytes) -> bool:
-        """Whether a message takes long to read."""
+        """Tell whether a message takes long to read."""
         return route.allowed and route.parse is not None and len(payload) > READ_HERE_BYTES_MAX
 
     async def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:

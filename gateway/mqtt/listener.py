@@ -369,7 +369,7 @@ class MqttServer(Shell):
         task.add_done_callback(self._authentications.discard)
 
     def may_guess(self, connection: Connection) -> bool:
-        """Whether an address may show what nobody has verified yet; if not, it is told so."""
+        """Tell whether an address may show what nobody has verified yet; if not, it is told so."""
         protocol = connection.owner
         if protocol is None:
             return True
@@ -452,7 +452,7 @@ class MqttServer(Shell):
             connection.accept(packet, now, self.time(), assigned_client_id=assigned, proof=proof)
 
     async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
-        """Whether the session of a client is here now; if not, the client is told to come again."""
+        """Tell whether the session of a client is here; if not, the client has to come again."""
         if self.claim is not None and packet.client_id:
             try:
                 await self.claim((identity.user, packet.client_id), packet.clean_start)

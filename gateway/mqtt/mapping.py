@@ -39,7 +39,7 @@ class TopicRule:
     key: str
 
     def matches(self, topic: str) -> bool:
-        """Whether the rule is for a topic."""
+        """Tell whether the rule is for a topic."""
         return matches(self.topic_filter, topic)
 
     def key_of(self, user: str, topic: str) -> str:

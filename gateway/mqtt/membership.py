@@ -1,4 +1,4 @@
-"""What makes an MQTT server one of several workers: its channel, and what it asks the others."""
+"""The parts of an MQTT server that is one of several workers: its channel and its questions."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class LocalChannel:
 
 
 class _Inbox:
-    """What a LocalChannel is to the others."""
+    """The other end of a LocalChannel."""
 
     def __init__(self, channel: LocalChannel) -> None:
         self._channel = channel

@@ -62,7 +62,7 @@ class _Elsewhere(Session):
         self._link = Link(router, None, 0.0)
 
     def set_online(self, online: bool) -> None:
-        """Whether one of them is connected."""
+        """Tell whether one of them is connected."""
         self.connection = self._link if online else None
 
     def deliver(

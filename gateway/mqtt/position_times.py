@@ -21,7 +21,7 @@ _decoder = msgspec.json.Decoder(_Position)
 
 
 def is_overtaken(topic: str, payload: bytes, previous: bytes) -> bool:
-    """Whether a position is of an earlier time than another one of its topic.
+    """Tell whether a position is of an earlier time than another one of its topic.
 
     What is no position, or cannot be read, is not.
     """

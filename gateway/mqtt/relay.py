@@ -39,7 +39,7 @@ Found = tuple[str, bytes, tuple[int, bytes] | None]
 
 
 def watched(topic_filter: str) -> str | None:
-    """Whose addresses a granted filter may match: `user/device`, `user/`, or EVERYBODY."""
+    """Name those whose addresses a filter may match: `user/device`, `user/`, or EVERYBODY."""
     levels = topic_filter.split("/")
     if levels[0] not in ("devices", "owntracks", "+", "#"):
         return None
@@ -163,7 +163,7 @@ class Relay:
             worker.close()
 
     def __len__(self) -> int:
-        """How many workers there are."""
+        """The number of workers."""
         return len(self._workers)
 
     def address_changed(self, device: str, value: bytes) -> None:

@@ -19,7 +19,7 @@ class AnswerLate(RelayUnavailable):
 
 
 class Requests:
-    """What has been asked and not been answered yet; `send(kind, number, ...)` asks."""
+    """Questions that have not been answered yet; `send(kind, number, ...)` asks."""
 
     def __init__(self, send: Callable[..., None]) -> None:
         self._send = send

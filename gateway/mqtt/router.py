@@ -213,7 +213,7 @@ class Router(Hub):
         self.rights.keep_readable(session, session.identity)
 
     def identify(self, session: Session, identity: Identity, now: float) -> None:
-        """Whose session it is now: by another token than before, perhaps, or with other rights."""
+        """Note whose session it is now: by another token, perhaps, or with other rights."""
         if session.identity == identity:
             return
         before, session.identity = session.identity, identity
@@ -515,7 +515,7 @@ class Router(Hub):
         connection.timed_out(now)
 
     def offline_sessions(self) -> int:
-        """How many clients are away and remembered."""
+        """The number of clients that are away and remembered."""
         return len(self._offline)
 
     # --- subscriptions --------------------------------------------------------------------------
@@ -583,7 +583,7 @@ class Router(Hub):
         return "/".join((session.identity.user, session.identity.device or "", share))
 
     def told(self, message: Message, session: Session) -> Message | None:
-        """What a client gets of a message that may be a friend's."""
+        """The part of a message, which may be a friend's, that a client gets."""
         return self.rights.told(message, session)
 
     def _add(self, subscription: Subscription) -> None:
@@ -640,7 +640,7 @@ class Router(Hub):
     def retained_came(
         self, subscription: Subscription, messages: Iterable[Message], now: float
     ) -> None:
-        """What `ask_retained` has asked for."""
+        """Send what `ask_retained` has asked for."""
         session = subscription.session
         if session.subscriptions.get(subscription.topic_filter) is not subscription:
             return
@@ -684,5 +684,5 @@ class Router(Hub):
 
 
 def _reach(session: Session) -> int:
-    """How many filters the subscriptions of a session stand for: one to many friends is many."""
+    """Count the filters that subscriptions stand for: one to many friends is many."""
     return sum(len(each.granted_filters) for each in session.subscriptions.values())

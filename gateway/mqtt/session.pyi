@@ -53,7 +53,7 @@ class Pool:
     def __init__(self, total: int, each: int) -> None: ...
 
 class Account:
-    """What one user holds of a pool."""
+    """One user's part of a pool."""
 
     pool: Pool
     held: int

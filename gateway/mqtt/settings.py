@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Settings:
-    """What the listener allows. The defaults suit phones; sizes are bytes, times seconds."""
+    """Limits of the listener. The defaults suit phones; sizes are bytes, times seconds."""
 
     packet_bytes_max: int = 256 * 1024
     #: Before somebody is known, less is believed.

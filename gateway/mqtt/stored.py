@@ -1,4 +1,4 @@
-"""What topic `mqtt-state` has of sessions and retained messages: the forms of its records."""
+"""The forms of records of topic `mqtt-state`: sessions and retained messages."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ class StoredSubscription(msgspec.Struct, omit_defaults=True):
 
 
 class StoredPart(msgspec.Struct, omit_defaults=True):
-    """What waits for the client of one session, in part; MessagePack."""
+    """A part of what waits for the client of one session; MessagePack."""
 
     worker: str
     at: int  # as in the record of the session
@@ -112,8 +112,8 @@ def parts_of(waiting: list[StoredDelivery]) -> Iterator[list[StoredDelivery]]:
 
 
 def is_sendable(message: Message) -> bool:
-    """Whether clients can read a message: libmosquitto ends its connection at a control character,
-    and earlier versions of the gateway took them.
+    """Tell whether clients can read a message: libmosquitto ends its connection at a control
+    character, and earlier versions of the gateway took them.
     """
     if not string_is_valid(message.topic):
         return False

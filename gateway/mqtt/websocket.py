@@ -65,7 +65,7 @@ class WebSocketTransport:
         return False
 
     def is_closing(self) -> bool:
-        """Whether nothing more is taken."""
+        """Tell whether nothing more is taken."""
         return self._closing
 
     def close(self) -> None:

@@ -38,7 +38,7 @@ class Wills:
 
     @property
     def pending(self) -> bool:
-        """Whether some are being read."""
+        """Tell whether some are being read."""
         return bool(self._reading)
 
     def publish(self, until: float) -> None:

@@ -39,7 +39,7 @@ class VendorError(Exception):
 
 
 def is_complete(target: Path) -> bool:
-    """Whether `target` holds every file with the content that was pinned."""
+    """Tell whether `target` holds every file with the content that was pinned."""
     return all(
         (target / name).is_file() and _sha256((target / name).read_bytes()) == expected
         for name, expected in FILES_SHA256.items()
