@@ -23,7 +23,7 @@ needs_root = pytest.mark.skipif(
 #: Reads what to do as JSON, becomes the account and does it. Nothing but the standard library,
 #: which is loaded before, since the account may not be able to read it.
 _PROGRAM: Final = """
-import json, os, socket, struct, sys
+import json, os, socket, ssl, struct, sys
 task = json.load(sys.stdin)
 if task["uid"]:
     os.setgroups([])
@@ -49,6 +49,8 @@ def attempt(wish):
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_LINGER2, -1)
     try:
         connection.connect((wish["host"], wish["port"]))
+        if wish["tls"]:
+            connection = tls.wrap_socket(connection)
         connection.sendall(bytes.fromhex(wish["request"]))
         if ending == "answer":
             received = b""
@@ -75,6 +77,8 @@ def attempt(wish):
     return ""
 
 kept = []
+tls = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+tls.check_hostname, tls.verify_mode = False, ssl.CERT_NONE
 print(json.dumps([attempt(wish) for wish in task["wishes"]]))
 """
 
@@ -91,6 +95,8 @@ class Wish:
     ending: str = "answer"
     source: tuple[Any, ...] = ()
     device: str = ""
+    #: With TLS, whatever certificate the other end shows.
+    tls: bool = False
 
     def as_json(self) -> dict[str, Any]:
         return asdict(self) | {"request": self.request.hex()}

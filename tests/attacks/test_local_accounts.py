@@ -23,6 +23,7 @@ from broker_core.protocol.definitions import API_VERSIONS, FETCH, METADATA, PROD
 from broker_core.protocol.definitions.vote import VOTE
 from broker_core.protocol.records import build_batch
 from tests.attacks.strangers import FRIEND, STRANGER, Wish, connect_as, needs_root
+from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import fetch_body, produce_body, request_frame
 from tests.contract.broker_process import BrokerProcess
 from waylog.broker_processes import BrokerProcesses
@@ -167,24 +168,29 @@ def test_accounts_that_are_named_may_connect_and_others_may_not(
     assert not connect_as(STRANGER, wish)[0]
 
 
-def test_each_listener_may_have_accounts_of_its_own(tmp_path: Path) -> None:
+def test_each_listener_may_have_accounts_of_its_own_with_tls_too(tmp_path: Path) -> None:
     broker = BrokerProcess(
         tmp_path,
-        listeners="PLAINTEXT://127.0.0.1:0,OTHERS://127.0.0.1:0",
+        listeners="PLAINTEXT://127.0.0.1:0,OTHERS://127.0.0.1:0,SSL://127.0.0.1:0",
         listener_security_protocol_map="OTHERS:PLAINTEXT",
         local_accounts="self",
         listener_name_others_local_accounts="all",
+        ssl_keystore_type="PEM",
+        ssl_keystore_location=str(Certificates(tmp_path / "certificates").broker),
     )
     broker.start()
     try:
-        first = port_of(broker)
-        pattern = re.compile(r"listener OTHERS at 127\.0\.0\.1:(\d+)")
-        await_condition(lambda: pattern.search("".join(broker.output)), "the other listener")
-        found = pattern.search("".join(broker.output))
-        assert found is not None
-        wishes = [Wish(port, REQUESTS["Metadata"]) for port in (first, int(found[1]))]
-        inner, outer = connect_as(STRANGER, *wishes)
-        assert (inner, bool(outer)) == (b"", True)
+        pattern = re.compile(r"listener (\w+) at 127\.0\.0\.1:(\d+)")
+        await_condition(lambda: len(pattern.findall("".join(broker.output))) == 2, "it serves")
+        ports = {name: int(port) for name, port in pattern.findall("".join(broker.output))}
+        wishes = [
+            Wish(port_of(broker), REQUESTS["Metadata"]),
+            Wish(ports["OTHERS"], REQUESTS["Metadata"]),
+            Wish(ports["SSL"], REQUESTS["Metadata"], tls=True),
+        ]
+        answers = [bool(answer) for answer in connect_as(STRANGER, *wishes)]
+        assert answers == [False, True, False]
+        assert all(connect_as(0, *wishes))
     finally:
         broker.stop()
 
@@ -384,3 +390,31 @@ def test_the_brokers_own_account_may_connect(tmp_path: Path) -> None:
         broker.terminate()
         broker.wait(TIMEOUT_S)
         subprocess.run(["rm", "-rf", str(folder)], check=True)
+
+
+def test_where_accounts_look_alike_none_of_them_may_connect(tmp_path: Path) -> None:
+    """As under systemd's PrivateUsers=, where root and the service's own account are mapped."""
+    words = ["unshare", "--user", "--map-root-user"]
+    if not shutil.which("unshare") or subprocess.run([*words, "true"], check=False).returncode:
+        pytest.skip("no user namespaces here")
+    config, log = tmp_path / "server.properties", tmp_path / "log"
+    properties = {"listeners": "PLAINTEXT://127.0.0.1:0", "log.dirs": str(tmp_path / "logs")}
+    save_properties(config, properties | {"local.accounts": "self"})
+    words += [sys.executable, "-m", "waylog.cli", "broker", "--config", str(config)]
+    with log.open("wb") as output:
+        broker = subprocess.Popen(words, stderr=output)
+    try:
+        pattern = re.compile(r"serves 127\.0\.0\.1:(\d+)")
+        await_condition(lambda: pattern.search(log.read_text(encoding="utf-8")), "it serves")
+        found = pattern.search(log.read_text(encoding="utf-8"))
+        assert found is not None
+        wish = Wish(int(found[1]), REQUESTS["Metadata"])
+        assert connect_as(0, wish)[0]
+        assert not connect_as(STRANGER, wish)[0]
+        await_condition(
+            lambda: "as which this user namespace has all accounts" in log.read_text("utf-8"),
+            "the log says so",
+        )
+    finally:
+        broker.terminate()
+        broker.wait(TIMEOUT_S)

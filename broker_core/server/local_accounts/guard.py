@@ -11,6 +11,7 @@ from typing import Final
 from broker_core.server.local_accounts.connection_ends import ESTABLISHED, ConnectionEnds
 from broker_core.server.local_accounts.netlink import MalformedAnswerError, SocketOwner
 from broker_core.server.local_accounts.peers import LocalPeers
+from waylog.local_accounts import is_distinct
 
 logger = logging.getLogger(__name__)
 
@@ -123,6 +124,8 @@ def _is_established(own_end: socket.socket) -> bool:
 
 
 def _name_of(uid: int) -> str:
+    if not is_distinct(uid):
+        return f"uid {uid} (as which this user namespace has all accounts that it does not map)"
     try:
         return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
     except (KeyError, OSError):
