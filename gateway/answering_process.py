@@ -11,15 +11,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
-_IDLE_S: Final = 60.0
+#: A process that nobody has asked for so long ends.
+IDLE_S: Final = 60.0
 _END_S: Final = 5.0
 
 
 class AnsweringProcess:
     """`python -m MODULE ARGUMENTS`. Whoever asks sees to it that nobody else does meanwhile."""
 
-    def __init__(self, module: str, *arguments: str) -> None:
+    def __init__(self, module: str, *arguments: str, idle_s: float = IDLE_S) -> None:
         self._command = (sys.executable, "-m", module, *arguments)
+        self._idle_s = idle_s
         self._process: asyncio.subprocess.Process | None = None
         self._ending: asyncio.TimerHandle | None = None
         self._ended: set[asyncio.Task[None]] = set()
@@ -36,7 +38,7 @@ class AnsweringProcess:
             assert process.stdin is not None and process.stdout is not None
             yield process.stdin, process.stdout
         finally:
-            self._ending = asyncio.get_running_loop().call_later(_IDLE_S, self._end_idle)
+            self._ending = asyncio.get_running_loop().call_later(self._idle_s, self._end_idle)
 
     async def end(self) -> None:
         """End it now; the next question starts another."""

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from gateway.answering_process import AnsweringProcess
+from gateway.answering_process import IDLE_S, AnsweringProcess
 from gateway.formats import Context, Parsed
 from gateway.pools import ShareExceeded, Turns
 from gateway.rest_records import Produced, RecordsRefused
@@ -66,9 +66,9 @@ def over_mqtt(source: str) -> str:
 class Parsing:
     """Asks the process, one body at a time."""
 
-    def __init__(self) -> None:
+    def __init__(self, idle_s: float = IDLE_S) -> None:
         self._turns = Turns(1, 1, _WAITING_EACH)
-        self._process = AnsweringProcess("gateway.parsing_process")
+        self._process = AnsweringProcess("gateway.parsing_process", idle_s=idle_s)
 
     async def parse(
         self, format_name: str, body: bytes | bytearray, context: Context, party: str

@@ -22,7 +22,9 @@ CONTEXT = Context("ada", "phone", NOW)
 
 
 @pytest.fixture
-async def parsing() -> AsyncIterator[Parsing]:
+async def parsing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Parsing]:
+    # With it nothing would have to be flushed.
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     parsing = Parsing()
     yield parsing
     await parsing.close()
@@ -82,15 +84,37 @@ async def test_a_process_that_has_died_is_said_so_and_another_answers(parsing: P
     assert process not in children()
 
 
+async def test_a_process_that_has_died_meanwhile_is_not_asked(parsing: Parsing) -> None:
+    await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
+    (process,) = children()
+    os.kill(process, signal.SIGKILL)
+    await eventually(lambda: not Path(f"/proc/{process}").exists())
+    assert len((await parsing.parse(FORMAT, body(1), CONTEXT, "ada")).fixes) == 1
+
+
+async def test_a_process_ends_when_nobody_has_asked_for_a_while_and_not_within_an_answer() -> None:
+    parsing = Parsing(idle_s=0.3)
+    await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
+    (process,) = children()
+    os.kill(process, signal.SIGSTOP)
+    asking = asyncio.create_task(parsing.parse(FORMAT, body(2), CONTEXT, "ada"))
+    await asyncio.sleep(0.6)  # as long as nobody had asked
+    os.kill(process, signal.SIGCONT)
+    assert len((await asking).fixes) == 2
+    await eventually(lambda: not children())
+    assert len((await parsing.parse(FORMAT, body(1), CONTEXT, "ada")).fixes) == 1
+    await parsing.close()
+
+
 async def test_a_question_that_fails_ends_nothing(parsing: Parsing) -> None:
     with pytest.raises(ParsingFailed, match="KeyError"):
         await parsing.parse("no such format", body(1), CONTEXT, "ada")
     (process,) = children()
     with pytest.raises(RecordsRefused):
         await parsing.records(b'{"records": 1}', "json", "ada")
-    for number in range(1, 3):
-        records = b'{"records": [%b]}' % b",".join([b'{"value": 1}'] * 150 * number)
-        assert len(await parsing.records(records, "json", "ada")) == 150 * number
+    for count in (1, 100, 101, 300):
+        records = b'{"records": [%b]}' % b",".join([b'{"value": 1}'] * count)
+        assert len(await parsing.records(records, "json", "ada")) == count
     found = await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
     assert len(found.fixes) == 1
     assert children() == [process]
