@@ -37,10 +37,18 @@ def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
         consumer.close()
 
 
+def next_messages(consumer: Consumer, most: int, timeout_s: float) -> list[Message]:
+    """What has come, as soon as anything has: `consume` waits until it has `most`, or for all of
+    its time.
+    """
+    first = consumer.poll(timeout_s)
+    return [] if first is None else [first, *consumer.consume(most - 1, timeout=0)]
+
+
 def _to_the_end(consumer: Consumer, topic: str) -> Iterator[Message]:
     deadline = time.monotonic() + _SILENCE_MAX_S
     while time.monotonic() < deadline:
-        for message in consumer.consume(5000, timeout=0.2):
+        for message in next_messages(consumer, 5000, 0.2):
             failure = message.error()
             if failure is None:
                 deadline = time.monotonic() + _SILENCE_MAX_S

@@ -33,6 +33,7 @@ from tests.apache_kafka import apache_kafka
 from tests.end_to_end.running import Platform, await_condition
 from waylog.kafka import consumer_config
 from waylog.messages import Address, Fix, decode_address, decode_fix
+from waylog.topic_reader import next_messages
 
 GEOLIFE = Path(__file__).parents[2] / "../shared/data/tracks/geolife_dev.csv.gz"
 
@@ -111,7 +112,7 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[tuple[bytes, bytes]]:
         consumer.assign([TopicPartition(topic, partition, 0) for partition in ends])
         records = []
         while ends:
-            for message in consumer.consume(10_000, timeout=1.0):
+            for message in next_messages(consumer, 10_000, 1.0):
                 assert message.error() is None
                 records.append((message.key() or b"", message.value() or b""))
             for position in consumer.position([TopicPartition(topic, p) for p in ends]):

@@ -16,6 +16,7 @@ from tests.consumers.running import Process
 from tests.http_session import http_session
 from waylog.kafka import client_config, producer_config
 from waylog.messages import Address, encode
+from waylog.topic_reader import next_messages
 
 
 class Login(NamedTuple):
@@ -106,7 +107,7 @@ class Gateway:
             wanted = sum(high - low for low, high in ends.values())
             found: list[tuple[bytes | None, bytes]] = []
             while len(found) < wanted:
-                for message in consumer.consume(1000, timeout=1):
+                for message in next_messages(consumer, 1000, 1):
                     assert message.error() is None
                     found.append((message.key(), message.value() or b""))
             return found

@@ -30,6 +30,7 @@ from waylog.kafka import consumer_config, producer_config
 from waylog.messages import encode
 from waylog.sealing import ENVIRONMENT, is_sealed, sealed_if_configured
 from waylog.storage import Storage
+from waylog.topic_reader import next_messages
 from waylog.topics import ADDRESS, LOCATION, PLACE
 from waylog.value_encryption import ensure_master_key, load_master_key
 from waylog.value_keys import KeyRing
@@ -110,7 +111,7 @@ def newest_values(servers: str, topic: str) -> dict[bytes | None, bytes | None]:
             end = consumer.get_watermark_offsets(where, timeout=10)[1]
             count = 0
             while count < end:
-                for message in consumer.consume(100, timeout=1):
+                for message in next_messages(consumer, 100, 1):
                     assert message.error() is None
                     found[message.key()] = message.value()
                     count += 1

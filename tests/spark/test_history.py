@@ -14,6 +14,7 @@ from spark.landing import FOLDER
 from tests.spark.running import Running, append_fixes, append_values, make_fix, start_broker
 from waylog.kafka import consumer_config, ensure_topics
 from waylog.messages import Rejected, decode_rejected
+from waylog.topic_reader import next_messages
 from waylog.topics import ERROR
 
 if TYPE_CHECKING:
@@ -38,7 +39,7 @@ def read_errors(servers: str) -> list[Rejected]:
         end = consumer.get_watermark_offsets(partition, timeout=10)[1]
         found: list[Rejected] = []
         while len(found) < end:
-            for message in consumer.consume(100, timeout=1):
+            for message in next_messages(consumer, 100, 1):
                 assert message.error() is None
                 value = message.value()
                 assert value is not None

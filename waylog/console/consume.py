@@ -25,6 +25,7 @@ from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
 from waylog.kafka_errors import said_by
 from waylog.sealing import opener
+from waylog.topic_reader import next_messages
 
 #: Where a member of a group that is new begins.
 _FIRST: Final = {
@@ -188,7 +189,7 @@ def _print_records(
     opened = opener(arguments.bootstrap_servers) or list
     until = dict(ends or {})
     while ends is None or ends:
-        messages = consumer.consume(500, timeout=0.2)
+        messages = next_messages(consumer, 500, 0.2)
         for message in opened(messages):
             if message.error() is not None:
                 raise KafkaException(message.error())

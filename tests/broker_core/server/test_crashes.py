@@ -19,6 +19,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.contract.broker_process import BrokerProcess
+from waylog.topic_reader import next_messages
 
 pytestmark = [pytest.mark.long, pytest.mark.timeout(1200)]
 
@@ -182,7 +183,7 @@ def read_all(servers: str, topic: str) -> list[list[int]]:
     deadline = time.monotonic() + 120
     while len(at_end) < PARTITIONS:
         assert time.monotonic() < deadline
-        for message in consumer.consume(10_000, 0.2):
+        for message in next_messages(consumer, 10_000, 0.2):
             partition = message.partition()
             assert partition is not None
             if message.error() is not None:

@@ -12,6 +12,7 @@ from confluent_kafka import Consumer, KafkaException, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.contract.broker_process import BrokerProcess
+from waylog.topic_reader import next_messages
 
 PARTITIONS = 3
 
@@ -47,7 +48,7 @@ def read_all(broker: BrokerProcess, topic: str) -> list[bytes]:
         deadline = time.monotonic() + 20
         while sum(map(len, values.values())) < sum(ends):
             assert time.monotonic() < deadline
-            for message in consumer.consume(1000, 0.2):
+            for message in next_messages(consumer, 1000, 0.2):
                 assert message.error() is None, message.error()
                 partition, value = message.partition(), message.value()
                 assert partition is not None
