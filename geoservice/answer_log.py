@@ -20,6 +20,7 @@ from confluent_kafka import Producer as LibrdkafkaProducer
 from geoservice.reverse import Place
 from waylog.kafka import LogUnreachable, consumer_config, ensure_topics, producer_config
 from waylog.telemetry import now_ms
+from waylog.topic_reader import next_messages
 from waylog.topics import Topic
 
 logger = logging.getLogger(__name__)
@@ -131,7 +132,7 @@ class AnswerLog:
         try:
             consumer.assign([TopicPartition(GEOCODED, 0, 0)])
             while not self._stopping.is_set():
-                for message in consumer.consume(_BATCH_RECORDS, _WAIT_S):
+                for message in next_messages(consumer, _BATCH_RECORDS, _WAIT_S):
                     self._take(message, learn, loaded)
         finally:
             consumer.close()

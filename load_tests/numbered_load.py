@@ -13,6 +13,8 @@ from typing import Any, Final
 
 from confluent_kafka import Consumer, KafkaError, Message, Producer, TopicPartition
 
+from waylog.topic_reader import next_messages
+
 TOPIC: Final = "t"
 _TIMEOUT_S: Final = 60.0
 _NOT_ACKNOWLEDGED: Final = -1
@@ -176,7 +178,7 @@ class NumberedLoad:
         count, deadline = 0, time.monotonic() + _TIMEOUT_S
         while count < total:
             assert time.monotonic() < deadline, f"{count} of {total} records can be read"
-            for message in consumer.consume(5000, 1.0):
+            for message in next_messages(consumer, 5000, 1.0):
                 assert message.error() is None
                 number = int(message.value() or b"")
                 if found[number] != _NOT_ACKNOWLEDGED:
