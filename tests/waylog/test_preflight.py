@@ -26,6 +26,14 @@ def test_an_intact_folder_is_taken_and_left_as_it_is(tmp_path: Path) -> None:
     assert [each.name for each in data.root.iterdir()] == ["users.db"]
 
 
+def test_a_damaged_database_of_users_is_refused_and_left_as_it_is(tmp_path: Path) -> None:
+    data = DataDirectory(tmp_path)
+    data.users.write_bytes(b"rubbish" * 1000)
+    with pytest.raises(CommandError, match="is not an intact database of users"):
+        preflight.check_data(data)
+    assert data.users.read_bytes() == b"rubbish" * 1000
+
+
 def test_a_disk_without_room_is_refused(tmp_path: Path) -> None:
     with (
         small_disk(tmp_path / "disk", 4 * 1024 * 1024) as disk,

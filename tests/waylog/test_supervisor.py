@@ -289,6 +289,35 @@ async def test_what_a_process_says_of_itself_is_told_when_it_changes(
     assert caplog.text.count("one is ready again") == 1
 
 
+async def test_what_a_process_has_said_ends_with_it(tmp_path: Path) -> None:
+    said, go_on = tmp_path / "said", tmp_path / "go-on"
+    program = f"""
+        import pathlib, signal, time
+        from waylog.notify import notify, notify_ready
+        said, go_on = pathlib.Path({str(said)!r}), pathlib.Path({str(go_on)!r})
+        if not said.exists():
+            said.touch()
+            notify_ready()
+            notify("STATUS=not ready: the disk is full")
+        else:
+            while not go_on.exists():
+                time.sleep(0.01)
+            notify("STATUS=nearly, and then READY=1")
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["status"].startswith("not ready"))
+    os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+    await until(lambda: not state(tmp_path, "one")["status"])
+    assert not state(tmp_path, "one")["ready"]
+    go_on.touch()
+    await until(lambda: state(tmp_path, "one")["status"].startswith("nearly"))
+    assert not state(tmp_path, "one")["ready"]
+    await supervisor.stop()
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another account")
 async def test_another_account_does_not_say_that_a_process_is_ready(
     tmp_path: Path, caplog: pytest.LogCaptureFixture

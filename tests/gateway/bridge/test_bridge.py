@@ -166,6 +166,50 @@ async def test_what_was_not_appended_is_delivered_again(
         assert bridge.cluster.connections == 2
 
 
+async def test_however_often_the_log_refuses_what_it_refused_is_delivered_again(
+    tmp_path: Path,
+) -> None:
+    async with own_listener(tmp_path) as port, Bridge(port).running() as bridge, phone(port) as ada:
+        for number in range(1, 4):
+            bridge.log.broken = True
+            await ada.publish("owntracks/ada/phone", location(number))
+            await reached(bridge, "failed", number)
+            bridge.log.broken = False
+            await reached(bridge, "appended", number)
+
+
+async def reached(bridge: Bridge, counter: str, count: int) -> None:
+    await eventually(lambda: bridge.inbound.counters[counter] == count)
+
+
+async def test_what_is_nothing_for_the_log_keeps_nothing_back(tmp_path: Path) -> None:
+    async with own_listener(tmp_path) as port:
+        bridge = Bridge(port, in_flight_max=5)
+        async with bridge.running(), phone(port) as client:
+            for _ in range(10):
+                await client.publish("owntracks/ada/", b"of no device")
+            await client.publish("owntracks/ada/phone", location(1))
+            await eventually(lambda: len(bridge.log.fixes) == 1)
+        assert bridge.inbound.counters["ignored"] == 10
+
+
+async def test_a_message_of_several_fixes_is_acknowledged_when_the_log_has_all(
+    tmp_path: Path,
+) -> None:
+    both = msgspec.json.encode([{"lat": 50, "lon": 7, "time": each} for each in (1761994805, 6)])
+    async with own_listener(tmp_path) as port:
+        first = Bridge(port)
+        first.log.hold = True
+        async with first.running(), phone(port) as client:
+            await client.publish("devices/ada/phone/position", both)
+            await eventually(lambda: len(first.log.waiting) == 2)
+            first.log.confirm(1)
+        assert first.inbound.counters["appended"] == 0
+        async with Bridge(port).running() as second:
+            await eventually(lambda: second.inbound.counters["appended"] == 1)
+        assert len(second.log.fixes) == 2
+
+
 async def test_quotas_of_our_own_hold_for_what_the_cluster_delivers(tmp_path: Path) -> None:
     rights = {"ada": Rights(fixes_per_minute=3), "eve": Rights(may_send=False)}
     async with own_listener(tmp_path) as port:
