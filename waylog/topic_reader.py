@@ -11,6 +11,7 @@ from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Topic
 from waylog.kafka import LogUnreachable, consumer_config
 
 _SILENCE_MAX_S: Final = 60.0
+_END_MS: Final = 10
 
 
 def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
@@ -20,7 +21,12 @@ def read_topic(bootstrap_servers: str, topic: str) -> Iterator[Message]:
     """
     consumer = Consumer(
         consumer_config(
-            bootstrap_servers, "waylog-erase", "waylog-erase", enable_partition_eof=True
+            bootstrap_servers,
+            "waylog-erase",
+            "waylog-erase",
+            enable_partition_eof=True,
+            # The end is told by an answer without records, for which a broker takes its time.
+            fetch_wait_max_ms=_END_MS,
         )
     )
     try:
