@@ -83,30 +83,34 @@ class Outbound:
         """Send what waits, as far as the cluster takes it."""
         while self._waiting:
             device = next(iter(self._waiting))
-            value = self._waiting[device]
-            if not self._publish(f"devices/{device}/address", value, retain=True):
+            if not self._send(device, self._waiting[device]):
                 break
             del self._waiting[device]
             self.published += 1
-            if value == _NOTHING:
-                self._publish(f"owntracks/{device}/info", _NOTHING, retain=True)
-            else:
-                self._send_card(device, value)
         while len(self._waiting) > _WAITING_MAX:
             del self._waiting[next(iter(self._waiting))]
             self.dropped += 1
 
-    def _send_card(self, device: str, value: bytes) -> None:
+    def _send(self, device: str, value: bytes) -> bool:
+        """Publish an address and its card; False where not all of that was taken."""
+        if not self._publish(f"devices/{device}/address", value, retain=True):
+            return False
+        if value == _NOTHING:
+            return self._publish(f"owntracks/{device}/info", _NOTHING, retain=True)
+        return self._send_card(device, value)
+
+    def _send_card(self, device: str, value: bytes) -> bool:
         try:
             address = decode_address(value)
         except msgspec.DecodeError:
-            return
+            return True
         street = street_of(address)
         if self._streets.get(device) == street:
-            return
+            return True
+        shown = msgspec.json.encode(card(address, None))
+        if not self._publish(f"owntracks/{device}/info", shown, retain=True):
+            return False
         if len(self._streets) >= _DEVICES_MAX:
             self._streets.clear()
         self._streets[device] = street
-        self._publish(
-            f"owntracks/{device}/info", msgspec.json.encode(card(address, None)), retain=True
-        )
+        return True

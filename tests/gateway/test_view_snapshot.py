@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -55,4 +56,10 @@ def test_whatever_is_damaged_is_refused(
 
 def test_without_a_file_there_is_none(tmp_path: Path) -> None:
     with pytest.raises(Unfit, match="none yet"):
+        read(tmp_path / "snapshot")
+
+
+def test_a_file_of_another_version_is_refused(tmp_path: Path) -> None:
+    write(tmp_path / "snapshot", msgspec.structs.replace(HEAD, version=VERSION + 1), PARTS)
+    with pytest.raises(Unfit, match="of version"):
         read(tmp_path / "snapshot")

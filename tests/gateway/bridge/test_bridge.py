@@ -340,3 +340,53 @@ def test_of_an_erased_device_the_cluster_retains_nothing() -> None:
         "devices/bob/phone/address": True,
         "owntracks/bob/phone/info": True,
     }
+
+
+class Retaining:
+    """A cluster whose client takes so many messages more; what is retained in it."""
+
+    def __init__(self, takes: int = 1000) -> None:
+        self.takes = takes
+        self.retained: dict[str, bytes] = {}
+
+    def publish(self, topic: str, payload: bytes, *, retain: bool) -> bool:
+        if not self.takes:
+            return False
+        self.takes -= 1
+        assert retain
+        self.retained[topic] = payload
+        return True
+
+
+@pytest.mark.parametrize(
+    ("which", "devices"), [("seen", {"ada/phone"}), ("all", {"ada/phone", "bob/phone"})]
+)
+def test_of_devices_that_have_not_come_by_the_bridge_nothing_is_told_unless_it_is_asked_for(
+    which: Any, devices: set[str]
+) -> None:
+    cluster = Retaining()
+    outbound = Outbound(cluster.publish, which)
+    outbound.seen("ada/phone")
+    outbound.on_records([Record("ada/phone"), Record("bob/phone")])
+    assert {"/".join(topic.split("/")[1:3]) for topic in cluster.retained} == devices
+
+
+def test_a_connection_that_ends_between_address_and_card_loses_neither() -> None:
+    cluster = Retaining(takes=1)
+    outbound = Outbound(cluster.publish, "all")
+    outbound.on_records([Record("ada/phone")])
+    cluster.takes = 1000
+    outbound.send_waiting()
+    assert all(cluster.retained.values()) and len(cluster.retained) == 2
+    cluster.retained.clear()
+    outbound.on_records([Record("ada/phone")])
+    # On the same street the card is not sent again.
+    assert list(cluster.retained) == ["devices/ada/phone/address"]
+    cluster.takes = 1
+    outbound.on_erasures([Record("ada/phone")])
+    cluster.takes = 1000
+    outbound.send_waiting()
+    assert not any(cluster.retained.values())
+    # Whoever comes back has a card again, on the same street too.
+    outbound.on_records([Record("ada/phone")])
+    assert all(cluster.retained.values())
