@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from gateway.known_fixes import fix_key
+from gateway.known_fixes import device_key, fix_key
 from gateway.view_keeper import ViewKeeper
 from gateway.views import AddressView, LocationView
 from tests.consumers.running import Broker
@@ -96,7 +96,14 @@ class Views:
         return self.locations.latest(device)
 
     def knows(self, *fixes: Fix) -> bool:
-        return all(fix_key(each.device, each.id) in self.locations.known_fixes for each in fixes)
+        """Whether all would be recognised as repeated: the disk is asked of what may be."""
+        known = self.locations.known_fixes
+        assert known.times is not None
+        return all(
+            fix_key(each.device, each.id) in known
+            and known.times.may_repeat(device_key(each.device), each.time)
+            for each in fixes
+        )
 
 
 @asynccontextmanager
