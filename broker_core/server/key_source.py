@@ -6,7 +6,7 @@ import asyncio
 import logging
 import time
 from contextlib import suppress
-from urllib.error import URLError
+from urllib.error import HTTPError, URLError
 from urllib.request import urlopen
 
 from broker_core.security.access_tokens import TokenValidator
@@ -76,7 +76,12 @@ def _read(url: str) -> bytes:
     end = time.monotonic() + _TIMEOUT_S
     parts: list[bytes] = []
     size = 0
-    with urlopen(url, timeout=_TIMEOUT_S) as answer:  # noqa: S310
+    try:
+        opened = urlopen(url, timeout=_TIMEOUT_S)  # noqa: S310
+    except HTTPError as error:
+        error.close()  # it is the answer, too
+        raise
+    with opened as answer:
         while part := answer.read1(64 * 1024):
             parts.append(part)
             size += len(part)

@@ -43,7 +43,8 @@ def test_a_device_is_told_its_house_and_what_a_new_index_says(
     def address() -> dict[str, Any]:
         try:
             found: dict[str, Any] = ask(platform, "/v1/devices/demo%2Fphone/address")
-        except urllib.error.HTTPError:
+        except urllib.error.HTTPError as error:
+            error.close()
             return {"address": {}}
         return found
 

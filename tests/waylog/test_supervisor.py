@@ -169,7 +169,7 @@ async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
     assert "No such file or directory" in caplog.text
     aside.rename(program)
     await until(lambda: state(tmp_path, "one")["ready"])
-    assert descriptors() == before
+    assert descriptors() <= before
     pid = state(tmp_path, "one")["pid"]
     await supervisor.stop()
     assert not alive(pid)
@@ -192,7 +192,7 @@ async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_s
     assert "Too many open files" in caplog.text
     await until(lambda: state(tmp_path, "one")["pid"] not in {None, first})
     await until(lambda: state(tmp_path, "one")["ready"])
-    assert descriptors() == before
+    assert descriptors() <= before  # the collector may have closed some of other tests
     await supervisor.stop()
 
 
