@@ -67,6 +67,27 @@ def test_a_day_that_is_over_is_one_file_which_goes_with_the_log(tmp_path: Path) 
     assert len(runs.files) == 4
 
 
+def test_files_of_before_stay_as_they_are_when_others_come(tmp_path: Path) -> None:
+    first = Runs(tmp_path)
+    first.add([1], 20_000, {0: 1})
+    again = Runs(tmp_path, first.entries)
+    again.add([2], 20_000, {0: 2})
+    last = Runs(tmp_path, again.entries)
+    assert len(last.entries) == 2
+    assert all(key in last.stored for key in (1, 2))
+
+
+def test_a_merged_file_stays_as_long_as_the_log_has_one_of_its_fixes(tmp_path: Path) -> None:
+    runs = Runs(tmp_path)
+    for part in range(3):
+        runs.add([part + 1], 20_000, {0: 10 + part, part: 10})
+    runs.add([9], 20_001, {0: 100})
+    merged, _ = runs.entries
+    assert merged.covers == {0: 12, 1: 10, 2: 10}
+    for first, expected in (({0: 11, 1: 10, 2: 10}, 2), ({0: 12, 1: 10, 2: 10}, 1)):
+        assert len(alive(runs.entries, first)) == expected
+
+
 @pytest.mark.parametrize("damage", ["gone", "cut", "foreign"])
 def test_a_damaged_file_is_left_out_and_the_others_count(tmp_path: Path, damage: str) -> None:
     runs = Runs(tmp_path)
