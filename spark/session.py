@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import hashlib
 import logging
 import os
 import queue
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -28,6 +30,9 @@ DEFAULT_DRIVER_MEMORY: Final = "768m"
 
 _JVM_END_S: Final = 10.0
 _LOOK_S: Final = 0.1
+
+#: Characters: the path of a Unix socket has 107 at most, and what comes behind this has 64.
+_SOCKET_BASE_MAX: Final = 43
 
 #: Spark's own lines start at this level; what our job has to say goes through Python's logging.
 _LOG4J: Final = """
@@ -157,6 +162,12 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
     if master.startswith("local"):
         settings["spark.driver.host"] = "127.0.0.1"
         settings["spark.driver.bindAddress"] = "127.0.0.1"
+        # Any account of the machine reaches these ports: nothing is read there of whoever has not
+        # the secret that Spark makes for itself, and Python's processes have none.
+        settings["spark.authenticate"] = "true"
+        settings["spark.network.crypto.enabled"] = "true"
+        settings["spark.python.unix.domain.socket.enabled"] = "true"
+        settings["spark.python.unix.domain.socket.dir"] = str(_socket_folder())
     variable, pool = ARROW_MEMORY_POOL
     settings[f"spark.executorEnv.{variable}"] = os.environ.setdefault(variable, pool)
     if ENVIRONMENT in os.environ:
@@ -166,6 +177,16 @@ def _settings(master: str, jars: Sequence[str], packages: Sequence[str]) -> dict
     if packages:
         settings["spark.jars.packages"] = ",".join(packages)
     return settings
+
+
+def _socket_folder() -> Path:
+    """A folder of this process, for its account alone; removed when it ends."""
+    base = tempfile.gettempdir()
+    if len(base) > _SOCKET_BASE_MAX:
+        base = "/tmp"  # noqa: S108
+    folder = Path(tempfile.mkdtemp(prefix="waylog-spark-", dir=base))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    return folder
 
 
 def _log4j_file(cache: Path) -> Path:
