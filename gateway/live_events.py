@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final, NamedTuple
 
+from gateway.cursors import CursorSeal
 from gateway.views import ViewEvent
 from waylog.topics import ADDRESS, LOCATION
 
@@ -28,7 +29,7 @@ class LiveEvent:
         self.event = event
         #: Grows from event to event.
         self.number = number
-        #: Next offsets after this event and all before it: its id.
+        #: Next offsets after this event and all before it, encoded: its id is made of them.
         self.cursor = cursor
         #: What friends are told instead, and when that was (ms); None: nothing.
         self.told: LiveEvent | None = None
@@ -36,36 +37,34 @@ class LiveEvent:
         self._sse: bytes | None = None
         self._websocket: bytes | None = None
 
-    @property
-    def sse(self) -> bytes:
-        """As a server-sent event."""
+    def sse(self, seal: CursorSeal) -> bytes:
+        """As a server-sent event; made once for all viewers."""
         if self._sse is None:
-            self._sse = sse_of(self.event, self.cursor)
+            self._sse = sse_of(self.event, seal.seal(self.cursor))
         return self._sse
 
-    @property
-    def websocket(self) -> bytes:
-        """As a message of a WebSocket; empty for what is no JSON object."""
+    def websocket(self, seal: CursorSeal) -> bytes:
+        """As a message of a WebSocket, likewise; empty for what is no JSON object."""
         if self._websocket is None:
-            self._websocket = websocket_of(self.event, self.cursor)
+            self._websocket = websocket_of(self.event, seal.seal(self.cursor))
         return self._websocket
 
 
-def sse_of(event: ViewEvent, cursor: str) -> bytes:
+def sse_of(event: ViewEvent, event_id: str) -> bytes:
     """WHATWG HTML, section 9.2.6."""
     value = event.value
     if b"\n" in value or b"\r" in value:
         # JSON of ours has no line breaks; somebody else's record may have.
         value = value.replace(b"\r", b" ").replace(b"\n", b" ")
     name = EVENT_NAMES[event.topic].encode()
-    return b"id: %b\nevent: %b\ndata: %b\n\n" % (cursor.encode(), name, value)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (event_id.encode(), name, value)
 
 
-def websocket_of(event: ViewEvent, cursor: str) -> bytes:
+def websocket_of(event: ViewEvent, event_id: str) -> bytes:
     """The members of the record, after its type and cursor; none of them is called so."""
     if event.value[:1] != b"{":
         return b""
-    opening = f'{{"type":"{EVENT_NAMES[event.topic]}","cursor":"{cursor}",'
+    opening = f'{{"type":"{EVENT_NAMES[event.topic]}","cursor":"{event_id}",'
     return opening.encode() + event.value[1:]
 
 

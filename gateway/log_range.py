@@ -21,8 +21,8 @@ from confluent_kafka import (
     TopicPartition,
 )
 
+from gateway.cursors import Cursor
 from gateway.pools import Turns
-from gateway.viewers import Cursor
 from gateway.views import ViewEvent
 from waylog.kafka import consumer_config
 from waylog.sealing import opener

@@ -13,6 +13,7 @@ from gateway.admission import Admission
 from gateway.archive import Archive
 from gateway.auth import Authenticator
 from gateway.card_book import CardBook
+from gateway.cursors import CURSORS_SECRET, CursorSeal
 from gateway.entrances import Entrances
 from gateway.friend_filter import FriendFilter
 from gateway.guesses import Guesses
@@ -104,6 +105,7 @@ class Services:
         self.bodies = Shares(limits.all_body_bytes_max, each)
         self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
         self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
+        self.cursor_seal = CursorSeal(self.users.rights.secret(CURSORS_SECRET))
         self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
 
     @property

@@ -19,20 +19,12 @@ from gateway.access import reader, remote_of, require_device
 from gateway.addresses import is_loopback, party_of
 from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import Identity
+from gateway.cursors import BadCursor, Cursor, encode_cursor
 from gateway.live_events import EVENT_NAMES, sse_of
 from gateway.log_range import LogRanges
 from gateway.services import SERVICES, Services
 from gateway.telling import Telling
-from gateway.viewers import (
-    BadCursor,
-    BoundingBox,
-    Cursor,
-    Filter,
-    TooManyViewers,
-    Viewer,
-    decode_cursor,
-    encode_cursor,
-)
+from gateway.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views import ViewEvent
 
 HEARTBEAT_S: Final = 15.0
@@ -74,7 +66,7 @@ def cursor_of(request: web.Request) -> Cursor | None:
     if not text:
         return None
     try:
-        return decode_cursor(text)
+        return request.app[SERVICES].cursor_seal.open(text)
     except BadCursor as error:
         raise Refused(400, str(error)) from error
 
@@ -140,12 +132,13 @@ async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamRes
         with suppress(ConnectionResetError, StalledViewer):
             # The first bytes tell the client that it is connected, and from where on.
             start = dict(viewer.cursor) if since is None else since
-            await write(f"retry: 1000\nid: {encode_cursor(start)}\n: ready\n\n".encode())
+            seal = services.cursor_seal.seal
+            await write(f"retry: 1000\nid: {seal(encode_cursor(start))}\n: ready\n\n".encode())
             if since is not None:
                 async with aclosing(missed(ranges, viewer, since, services)) as batches:
                     async for events in batches:
                         await write(
-                            b"".join(sse_of(event, viewer.advance(event)) for event in events)
+                            b"".join(sse_of(event, seal(viewer.advance(event))) for event in events)
                         )
                         services.metrics.pushed("sse", len(events))
             while await _news_or_silence(request, write, viewer):
@@ -192,7 +185,7 @@ async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -
 async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
     events = viewer.take()
     skipped = viewer.take_skipped()
-    body = b"".join([live.sse for live in events])
+    body = b"".join([live.sse(services.cursor_seal) for live in events])
     if skipped:
         services.metrics.skipped += skipped
         body += b'event: skipped\ndata: {"count":%d}\n\n' % skipped

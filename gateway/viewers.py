@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import re
 import sqlite3
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence, Set
@@ -13,6 +12,7 @@ from functools import partial
 from typing import Final, Protocol
 
 from gateway.auth import Identity
+from gateway.cursors import Cursor, encode_cursor, written
 from gateway.limits import HttpLimits
 from gateway.live_events import Batch, Feed, LiveEvent
 from gateway.metrics import GatewayMetrics
@@ -33,42 +33,12 @@ STEP_BYTES: Final = 32 * 1024
 VIEWERS_MAX: Final = 10_000
 _NO_CALL: Final = 0
 
-_CURSOR = re.compile(r"[la]\d{1,9}-\d{1,18}")
-_CURSOR_PARTS_MAX: Final = 2_000
-
-Cursor = dict[tuple[str, int], int]
-
 
 class View(Protocol):
     """The part of a view that says how far it is."""
 
     topic: str
     positions: dict[int, int]
-
-
-class BadCursor(ValueError):
-    """Not an id of one of our events."""
-
-
-def encode_cursor(cursor: Cursor) -> str:
-    """Next offsets as the id of an event, e.g. `l0-17.l1-4.a0-12`."""
-    return ".".join(_written(*key, offset) for key, offset in cursor.items())
-
-
-def decode_cursor(text: str) -> Cursor:
-    """Raises BadCursor."""
-    cursor: Cursor = {}
-    if not text:
-        return cursor
-    parts = text.split(".")
-    if len(parts) > _CURSOR_PARTS_MAX:
-        raise BadCursor("the id of an event is too long")
-    for part in parts:
-        if _CURSOR.fullmatch(part) is None:
-            raise BadCursor(f"{text[:60]!r} is not the id of an event of this stream")
-        partition, _, offset = part[1:].partition("-")
-        cursor[(LOCATION if part[0] == "l" else ADDRESS, int(partition))] = int(offset)
-    return cursor
 
 
 @dataclass(frozen=True)
@@ -276,7 +246,7 @@ class Viewer:
         return skipped
 
     def advance(self, event: ViewEvent) -> str:
-        """The id of an event of before that is given to the viewer now."""
+        """Next offsets after an event of before that is given to the viewer now, encoded."""
         key = (event.topic, event.partition)
         if event.offset >= self.cursor.get(key, 0):
             self.cursor[key] = event.offset + 1
@@ -351,7 +321,7 @@ class Viewers:
         of_all: list[LiveEvent] = []
         cursor = self._cursor
         for event in events:
-            cursor[event.topic, event.partition] = _written(
+            cursor[event.topic, event.partition] = written(
                 event.topic, event.partition, event.offset + 1
             )
             user = event.device.partition("/")[0]
@@ -400,7 +370,7 @@ class Viewers:
             )
         if not self._viewers:
             # Nobody has looked at what came meanwhile.
-            self._cursor = {key: _written(*key, at) for key, at in self.positions.items()}
+            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
         viewer = Viewer(wanted, self.positions, identity)
         viewer._feeds = partial(self._feeds_of, viewer)
         self._viewers[viewer] = tuple(parties)
@@ -467,10 +437,6 @@ class Viewers:
                 del self._counts[party]
         self._remove_from_index(viewer)
         self._metrics.skipped += viewer.skipped
-
-
-def _written(topic: str, partition: int, offset: int) -> str:
-    return f"{topic[0]}{partition}-{offset}"
 
 
 def _watched_users(identity: Identity) -> frozenset[str] | None:

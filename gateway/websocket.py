@@ -36,6 +36,7 @@ from gateway.admission import NotAdmitted
 from gateway.answers import Refused
 from gateway.auth import ANONYMOUS, Identity
 from gateway.browsers import same_origin
+from gateway.cursors import encode_cursor
 from gateway.formats import Context, Parsed, positions
 from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.limits import RECORD_BYTES, TokenBucket
@@ -54,7 +55,7 @@ from gateway.stream import (
     missed,
     viewing,
 )
-from gateway.viewers import BoundingBox, Viewer, encode_cursor
+from gateway.viewers import BoundingBox, Viewer
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -355,14 +356,16 @@ class _Connection:
         """Write what there is to say until cancelled, or until the client has gone."""
         with suppress(ConnectionResetError):
             start = dict(self._viewer.cursor) if since is None else since
-            await self._send([_encode({"type": "ready", "cursor": encode_cursor(start)})])
+            seal = self._services.cursor_seal
+            ready = {"type": "ready", "cursor": seal.seal(encode_cursor(start))}
+            await self._send([_encode(ready)])
             if since is not None:
                 batches = missed(ranges, self._viewer, since, self._services)
                 async with aclosing(batches):
                     async for missed_events in batches:
                         await self._send_events(
                             [
-                                websocket_of(each, self._viewer.advance(each))
+                                websocket_of(each, seal.seal(self._viewer.advance(each)))
                                 for each in missed_events
                             ]
                         )
@@ -378,7 +381,7 @@ class _Connection:
                     self._services.metrics.skipped += skipped
                     answers.append(_encode({"type": "skipped", "count": skipped}))
                 await self._send(answers)
-                await self._send_events([live.websocket for live in events])
+                await self._send_events([live.websocket(seal) for live in events])
                 if events:
                     # What waits already does not wait for what comes meanwhile.
                     await asyncio.sleep(0 if self._viewer.wake.is_set() else COALESCING_S)

@@ -9,8 +9,8 @@ from contextlib import aclosing
 import pytest
 from confluent_kafka import Producer
 
+from gateway.cursors import Cursor
 from gateway.log_range import LogRanges
-from gateway.viewers import Cursor
 from tests.consumers.running import Broker
 from tests.gateway.records import NOW, fix
 from waylog.kafka import ensure_topics, producer_config

@@ -13,6 +13,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from gateway.cursors import BadCursor, decode_cursor
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.messages import decode_fix
@@ -96,6 +97,26 @@ async def test_a_stream_goes_on_where_it_was_without_gap_or_repeat(
     assert [event.body["lat"] for event in again] == [3, 4, 5, 6]
     async with stream(gateway, user, f"?since={again[2]['id']}") as answer:
         assert [event.body["lat"] for event in await events(answer, 1)] == [6]
+
+
+async def test_where_a_viewer_is_counts_nothing_of_what_others_send(
+    gateway: Gateway, user: Login
+) -> None:
+    ids: list[str] = []
+    async with gateway.client(user) as client, client.get("/v1/stream") as answer:
+        while not ids:
+            line = (await answer.content.readline()).decode()
+            ids += re.findall(r"^id: (.*)", line)
+    async with websocket(gateway, user) as connection, stream(gateway, user) as answer:
+        await send(gateway, user, 1)
+        (fix,) = await receive(connection, "fix")
+        ids += [fix["cursor"], (await events(answer, 1))[0]["id"]]
+    async with stream(gateway, user, f"?since={ids[0]}") as answer:
+        ids.append((await events(answer, 1))[0]["id"])
+    assert len(ids) == 4
+    for each in ids:
+        with pytest.raises(BadCursor):
+            decode_cursor(each)
 
 
 async def test_a_viewer_sees_own_devices_only(gateway: Gateway, user: Login) -> None:
