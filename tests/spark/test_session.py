@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import struct
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,34 +34,47 @@ def _request(port: int, endpoint: bytes) -> bytes:
 
 
 def _answer(port: int, request: bytes) -> bytes:
-    """What comes first; nothing where the connection is closed without a word."""
+    """The frame that comes, or Py4J's line; nothing where the connection is just closed."""
     with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
         connection.sendall(request + b"\n")  # Py4J waits for the end of a line
+        received = b""
         try:
-            return connection.recv(65536)
+            while len(received) < 8 or (
+                received[:1] == b"\0" and len(received) < int.from_bytes(received[:8], "big")
+            ):
+                part = connection.recv(65536)
+                if not part or (received + part)[:1] == b"!":
+                    return received + part
+                received += part
         except ConnectionResetError:
-            return b""
+            pass
+        return received
 
 
-def _processes() -> list[psutil.Process]:
-    found: list[psutil.Process] = psutil.Process().children(recursive=True)
+def _listening(*, java: bool) -> dict[int, set[int]]:
+    """Ports of the JVM's process, or of Python's that Spark has started, by process id."""
+    found: dict[int, set[int]] = {}
+    for process in psutil.Process().children(recursive=True):
+        with suppress(psutil.Error):  # it has ended meanwhile
+            is_java = process.name() == "java"
+            if is_java == java and "pyspark" in " ".join(process.cmdline()):
+                connections = process.net_connections("tcp")
+                ports = {each.laddr.port for each in connections if each.status == "LISTEN"}
+                found[process.pid] = ports
     return found
-
-
-def _listening(process: psutil.Process) -> set[int]:
-    return {each.laddr.port for each in process.net_connections("tcp") if each.status == "LISTEN"}
 
 
 def test_spark_takes_nothing_from_strangers(session: SparkSession) -> None:
     """Driver and block manager ask for a secret before they look at an object."""
     assert session.range(10).count() == 10
-    (java,) = (each for each in _processes() if each.name() == "java")
+    (ports,) = _listening(java=True).values()
     answers = {
-        endpoint: _answer(port, _request(port, endpoint))
-        for port in _listening(java)
+        (port, endpoint): _answer(port, _request(port, endpoint))
+        for port in ports
         for endpoint in (b"BlockManagerMaster", b"HeartbeatReceiver")
     }
-    assert any(b"Expected SaslMessage" in each for each in answers.values())
+    asked = {port for (port, _), answer in answers.items() if b"Expected SaslMessage" in answer}
+    assert len(asked) == 2
     for answer in answers.values():
         assert b"rpc.netty" not in answer
         assert b"ClassCastException" not in answer
@@ -71,10 +85,9 @@ def test_pythons_processes_of_spark_listen_where_no_other_account_comes(
 ) -> None:
     doubled = session.sparkContext.parallelize([1, 2, 3]).map(lambda each: 2 * each).collect()
     assert doubled == [2, 4, 6]
-    python = [each for each in _processes() if "pyspark" in " ".join(each.cmdline())]
-    python = [each for each in python if each.name() != "java"]
+    python = _listening(java=False)
     assert python
-    assert [each for each in python if _listening(each)] == []
+    assert {pid: ports for pid, ports in python.items() if ports} == {}
     folder = session.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
     assert folder is not None
     assert Path(folder).stat().st_mode & 0o077 == 0
