@@ -31,6 +31,7 @@ from gateway.stream import serve_stream
 from gateway.ulogger_sessions import UloggerSessions
 from gateway.websocket import serve_websocket
 from waylog.config import Endpoint
+from waylog.held_ports import is_held
 
 logger = logging.getLogger(__name__)
 
@@ -263,7 +264,7 @@ async def start_http(
             endpoint.host,
             endpoint.port,
             backlog=_BACKLOG,
-            reuse_port=reuse_port or None,
+            reuse_port=reuse_port or is_held(endpoint) or None,
             family=socket.AF_UNSPEC,
         )
     except OSError:

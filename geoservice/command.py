@@ -416,6 +416,7 @@ async def _serve_until_stopped(
 
     from geoservice.server import make_app
     from waylog.config import Endpoint
+    from waylog.held_ports import is_held
     from waylog.notify import notify_ready
 
     # No access log: its lines would hold the coordinates that people asked about.
@@ -427,7 +428,13 @@ async def _serve_until_stopped(
     # What is there now stays: the collector need not look at all of it again and again.
     gc.freeze()
     try:
-        site = web.TCPSite(runner, endpoint.host, endpoint.port, shutdown_timeout=5.0)
+        site = web.TCPSite(
+            runner,
+            endpoint.host,
+            endpoint.port,
+            shutdown_timeout=5.0,
+            reuse_port=is_held(endpoint) or None,
+        )
         try:
             await site.start()
         except OSError as error:

@@ -204,10 +204,11 @@ def _parser(
     return parser
 
 
-def check_words(words: Sequence[str]) -> None:
+def check_words(words: Sequence[str]) -> argparse.Namespace:
     """Look at a command line of ours that is to be run later, as far as that is soon done.
 
-    Raises ConfigError, CommandError with a line that begins with the command's name.
+    Returns its arguments. Raises ConfigError, CommandError with a line that begins with the
+    command's name.
     """
     command = next(each for each in COMMANDS if each.name == words[0])
     try:
@@ -215,6 +216,7 @@ def check_words(words: Sequence[str]) -> None:
         check = getattr(_load(command), "check", None)
         if check is not None:
             check(arguments)
+        return arguments
     except ConfigError as error:
         raise ConfigError(f"{command.name}: {error}") from None
     except CommandError as error:

@@ -29,12 +29,17 @@ class FreePorts:
     def __init__(self) -> None:
         self._given: set[Endpoint] = set()
 
+    @property
+    def given(self) -> frozenset[Endpoint]:
+        """What has been given out."""
+        return frozenset(self._given)
+
     def settle(self, wanted: Endpoint) -> Endpoint:
         """The address, with a free port in place of port 0. Raises PortTaken."""
         if wanted.port:
             if wanted in self._given:
                 raise PortTaken(0, "another part of this platform listens there")
-            _bind(wanted).close()
+            self.take(wanted)
             self._given.add(wanted)
             return wanted
         ports = {endpoint.port for endpoint in self._given}
@@ -45,7 +50,7 @@ class FreePorts:
                 continue
             found = Endpoint(wanted.host, port)
             try:
-                _bind(found).close()
+                self.take(found)
             except PortTaken as error:
                 refusal = error
                 continue
@@ -60,6 +65,10 @@ class FreePorts:
         except PortTaken:
             return self.settle(Endpoint(wanted.host, 0))
 
+    def take(self, endpoint: Endpoint) -> None:
+        """See that it is free; raises PortTaken."""
+        bound_socket(endpoint).close()
+
 
 def free_ports(count: int) -> list[int]:
     """So many different ports that nobody listens on now on loopback."""
@@ -71,14 +80,19 @@ def _lowest_ephemeral() -> int:
     return int(_EPHEMERAL.read_text(encoding="ascii").split()[0])
 
 
-def _bind(endpoint: Endpoint) -> socket.socket:
+def bound_socket(endpoint: Endpoint) -> socket.socket:
+    """A socket that is bound to an address where nobody else listens; raises PortTaken."""
     family = socket.AF_INET6 if ":" in endpoint.host else socket.AF_INET
-    probe = socket.socket(family, socket.SOCK_STREAM)
+    bound: socket.socket | None = None
     try:
+        bound = socket.socket(family, socket.SOCK_STREAM)
         # As servers do: what is left of connections that are over does not matter.
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        probe.bind((endpoint.host, endpoint.port))
+        bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if family == socket.AF_INET6:
+            bound.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        bound.bind((endpoint.host, endpoint.port))
     except OSError as error:
-        probe.close()
+        if bound is not None:
+            bound.close()
         raise PortTaken(error.errno, error.strerror) from None
-    return probe
+    return bound

@@ -33,6 +33,7 @@ from waylog.config import (
 )
 from waylog.extras import install_command, is_installed
 from waylog.free_ports import FreePorts, PortTaken
+from waylog.held_ports import HeldPorts
 from waylog.kafka_errors import said_by
 from waylog.listeners import listener_of
 from waylog.local_accounts import ALL, SELF, parse_local_accounts
@@ -172,9 +173,11 @@ def run(arguments: argparse.Namespace) -> int:
         os.environ.update(temporary_folder(data.temporary))
         if arguments.encrypt_values:
             _name_master_key(data)
-        platform = _Platform.plan(arguments, data)
-        platform.check()
-        asyncio.run(platform.run())
+        with HeldPorts() as ports:
+            platform = _Platform.plan(arguments, data, ports)
+            platform.check(ports)
+            os.environ.update(ports.environment())
+            asyncio.run(platform.run())
     return EXIT_DONE
 
 
@@ -266,6 +269,10 @@ def _settle(ports: FreePorts, option: str, text: str) -> Endpoint:
         ) from None
 
 
+def _checked(spec: ProcessSpec) -> argparse.Namespace:
+    return check_words(spec.argv[len(_WAYLOG) :])
+
+
 @dataclass(frozen=True)
 class _Platform:
     """What one `waylog up` starts."""
@@ -287,9 +294,10 @@ class _Platform:
     open: bool
 
     @classmethod
-    def plan(cls, arguments: argparse.Namespace, data: DataDirectory) -> _Platform:
+    def plan(
+        cls, arguments: argparse.Namespace, data: DataDirectory, ports: FreePorts
+    ) -> _Platform:
         """Settle addresses and folders; raises CommandError when a port is taken."""
-        ports = FreePorts()
         http = _settle(ports, "--http", arguments.http)
         mqtt = _settle(ports, "--mqtt", arguments.mqtt)
         brokers = None
@@ -325,13 +333,16 @@ class _Platform:
             open=arguments.open,
         )
 
-    def check(self) -> None:
+    def check(self, ports: FreePorts) -> None:
         """Raises ConfigError, CommandError for what a process would refuse when it is started."""
-        specs = [self._gateway(1), self._geo(), self._resolver(1)]
+        gateway, *others = [self._gateway(1), self._geo(), self._resolver(1)]
         if self.history is not None:
-            specs.append(self._history_job(self.history))
-        for spec in specs:
-            check_words(spec.argv[len(_WAYLOG) :])
+            others.append(self._history_job(self.history))
+        mqtts = _checked(gateway).mqtts
+        if mqtts and parse_endpoint(mqtts).port:
+            _settle(ports, "--mqtts", mqtts)
+        for spec in others:
+            _checked(spec)
 
     async def run(self) -> None:
         """Start in order, print the ready line, wait for the signal, stop in the other order."""

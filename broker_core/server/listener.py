@@ -16,6 +16,7 @@ from broker_core.server.limits import ConnectionLimits
 from broker_core.server.local_accounts.guard import LocalAccountsGuard
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
+from waylog.held_ports import is_held
 
 if TYPE_CHECKING:
     from broker_core.server.request_metrics import RequestMetrics
@@ -81,6 +82,7 @@ class Listener:
             endpoint.host,
             endpoint.port,
             backlog=_BACKLOG,
+            reuse_port=is_held(endpoint) or None,
             ssl=self._tls,
             ssl_handshake_timeout=_TLS_HANDSHAKE_S if self._tls else None,
             ssl_shutdown_timeout=_TLS_SHUTDOWN_S if self._tls else None,

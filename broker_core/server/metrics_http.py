@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
+from waylog.held_ports import is_held
 from waylog.metrics_token import is_metrics_token, shown_secret
 from waylog.served_hosts import ServedHosts
 
@@ -56,7 +57,11 @@ class MetricsServer:
         """Listen; returns the address with the real port. Raises OSError."""
         self._hosts = ServedHosts(endpoint.host, self._names)
         self._server = await asyncio.start_server(
-            self._serve, endpoint.host, endpoint.port, limit=_REQUEST_BYTES_MAX
+            self._serve,
+            endpoint.host,
+            endpoint.port,
+            limit=_REQUEST_BYTES_MAX,
+            reuse_port=is_held(endpoint) or None,
         )
         host, port = self._server.sockets[0].getsockname()[:2]
         return Endpoint(endpoint.host or host, port)

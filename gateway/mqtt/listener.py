@@ -57,6 +57,7 @@ from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.config import Endpoint
+from waylog.held_ports import is_held
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -156,7 +157,7 @@ class MqttServer(Shell):
             endpoint.host,
             endpoint.port,
             backlog=BACKLOG,
-            reuse_port=reuse_port or None,
+            reuse_port=reuse_port or is_held(endpoint) or None,
         )
         self._servers.append(server)
         host, port = server.sockets[0].getsockname()[:2]

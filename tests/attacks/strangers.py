@@ -8,7 +8,8 @@ import socket
 import subprocess
 import sys
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from types import TracebackType
+from typing import Any, Final, Self
 
 import pytest
 
@@ -113,3 +114,75 @@ def connect_as(uid: int, *wishes: Wish, space: str = "") -> list[bytes]:
         timeout=120,
     )
     return [bytes.fromhex(answer) for answer in json.loads(done.stdout)]
+
+
+#: Tries over and over to listen at ports, in every way, until its standard input ends.
+_SQUATTER: Final = """
+import itertools, json, os, select, socket, sys
+task = json.loads(sys.stdin.readline())
+os.setgroups([])
+os.setgid(task["uid"])
+os.setuid(task["uid"])
+hosts = {"127.0.0.1": socket.AF_INET, "0.0.0.0": socket.AF_INET, "::": socket.AF_INET6}
+if os.path.exists("/proc/net/if_inet6"):
+    hosts["::1"] = socket.AF_INET6
+ways = list(itertools.product(hosts, task["ports"], (0, 1), (0, 1)))
+rounds, taken = 0, {}
+while True:
+    for host, port, address, share in ways:
+        attempt = socket.socket(hosts[host])
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, address)
+        attempt.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, share)
+        if host == "::":
+            attempt.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 0)
+        try:
+            attempt.bind((host, port))
+        except OSError:
+            attempt.close()
+        else:
+            taken[f"{host} {port} {address} {share}"] = attempt
+    rounds += 1
+    if rounds == 1:
+        print("tries", flush=True)
+    if select.select([sys.stdin], [], [], 0.01)[0]:
+        break
+print(json.dumps([rounds, sorted(taken)]))
+"""
+
+
+class Squatter:
+    """A program of another account that wants ports as soon as they are free."""
+
+    def __init__(self, uid: int, ports: list[int]) -> None:
+        """Returns when it has tried them all once."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _SQUATTER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(json.dumps({"uid": uid, "ports": ports}) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "tries\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def stop(self) -> list[str]:
+        """What it has got hold of: host, port, and how it asked."""
+        printed, _ = self._process.communicate(timeout=60)
+        rounds, taken = json.loads(printed)
+        assert rounds > 0
+        return list(taken)

@@ -121,6 +121,12 @@ MISTAKES: Final = (
         _UP + "--data {new} --gateway-options=--mqtts=x:1", _USAGE, r"--mqtts needs --tls-cert"
     ),
     Mistake(
+        _UP + "--data {new} --gateway-options='--mqtts {silent} --tls-certificate {certificate} "
+        "--tls-key {key}'",
+        _FAILED,
+        r"cannot listen on 127\S+: .* in use, by .*; --mqtts HOST:PORT chooses another",
+    ),
+    Mistake(
         _UP + "--data {new} --gateway-options='--tls-certificate /typo --tls-key /typo'",
         _USAGE,
         r"up: gateway: --tls-certificate /typo: No such file",

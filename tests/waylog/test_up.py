@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from waylog.config import ConfigError, DataDirectory, load_properties
+from waylog.free_ports import FreePorts
 from waylog.up import _check, _Platform, add_arguments
 
 
@@ -19,7 +20,7 @@ def options(*words: str) -> argparse.Namespace:
 
 
 def gateway_words(folder: Path, *words: str) -> list[str]:
-    platform = _Platform.plan(options(*words), DataDirectory(folder))
+    platform = _Platform.plan(options(*words), DataDirectory(folder), FreePorts())
     return list(platform._gateway(1).argv)
 
 
@@ -60,7 +61,7 @@ def test_brokers_let_no_other_account_in_unless_it_is_named(
     tmp_path: Path, words: tuple[str, ...], accounts: str, brokers: str
 ) -> None:
     data = DataDirectory(tmp_path)
-    platform = _Platform.plan(options("--brokers", brokers, *words), data)
+    platform = _Platform.plan(options("--brokers", brokers, *words), data, FreePorts())
     assert platform.brokers is not None
     specs = platform.brokers.specs()
     assert len(specs) == int(brokers)

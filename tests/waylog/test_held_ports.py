@@ -1,0 +1,107 @@
+from __future__ import annotations
+
+import errno
+import logging
+import socket
+from pathlib import Path
+
+import pytest
+
+from tests.attacks.strangers import STRANGER, Squatter, needs_root
+from waylog.config import Endpoint
+from waylog.free_ports import FreePorts, PortTaken
+from waylog.held_ports import HeldPorts, is_held
+
+ANY = Endpoint("127.0.0.1", 0)
+
+needs_ipv6 = pytest.mark.skipif(
+    not Path("/proc/net/if_inet6").exists(), reason="this machine has no IPv6"
+)
+
+
+def address_of(endpoint: Endpoint) -> tuple[str, int]:
+    return endpoint.host, endpoint.port
+
+
+def listening(endpoint: Endpoint) -> socket.socket:
+    """A process of the platform, as asyncio has it listen."""
+    server = socket.socket()
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    server.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+    server.bind((endpoint.host, endpoint.port))
+    server.listen()
+    return server
+
+
+def test_processes_of_the_same_account_share_a_held_port_one_after_the_other() -> None:
+    with HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+        for _ in range(3):
+            with listening(endpoint) as server, socket.create_connection(address_of(endpoint)):
+                connection, _ = server.accept()
+                # The server closes first: what is left of the connection is in TIME_WAIT.
+                connection.close()
+
+
+def test_a_held_port_refuses_connections_while_nobody_listens() -> None:
+    with HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+        with pytest.raises(ConnectionRefusedError):
+            socket.create_connection(address_of(endpoint), 5)
+
+
+def test_two_platforms_of_one_account_do_not_share_a_port() -> None:
+    with HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+        for other in (HeldPorts(), FreePorts()):
+            with pytest.raises(PortTaken) as refused:
+                other.settle(endpoint)
+            assert refused.value.errno == errno.EADDRINUSE
+        with socket.socket() as plain:
+            plain.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            with pytest.raises(OSError, match="in use"):
+                plain.bind(address_of(endpoint))
+
+
+def test_a_port_is_free_again_when_it_is_no_longer_held() -> None:
+    with HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+    assert FreePorts().settle(endpoint) == endpoint
+
+
+def test_processes_know_which_ports_are_held_for_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    with HeldPorts() as ports:
+        held = [ports.settle(ANY), ports.settle(ANY)]
+        for name, value in ports.environment().items():
+            monkeypatch.setenv(name, value)
+        assert all(is_held(endpoint) for endpoint in held)
+        assert not is_held(FreePorts().settle(ANY))
+        assert not is_held(Endpoint("0.0.0.0", held[0].port))
+
+
+@needs_root
+def test_no_other_account_gets_a_held_port_whether_a_process_listens_or_not() -> None:
+    with HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+        found = [*taken_by_a_stranger(endpoint)]
+        with listening(endpoint):
+            found += taken_by_a_stranger(endpoint)
+        found += taken_by_a_stranger(endpoint)
+    assert found == []
+    assert taken_by_a_stranger(endpoint)
+
+
+def taken_by_a_stranger(endpoint: Endpoint) -> list[str]:
+    with Squatter(STRANGER, [endpoint.port]) as squatter:
+        return squatter.stop()
+
+
+@needs_ipv6
+def test_where_localhost_leads_to_another_program_is_said(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as other:
+        port = other.getsockname()[1]
+        with caplog.at_level(logging.WARNING), HeldPorts() as ports:
+            ports.settle(Endpoint("127.0.0.1", port))
+    assert f"[::1]:{port} is in use" in caplog.text
