@@ -13,7 +13,7 @@ from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
 from broker_core.server.limits import ConnectionLimits
-from broker_core.server.local_accounts.guard import LocalAccountsGuard
+from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.held_ports import is_held

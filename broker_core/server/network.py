@@ -15,12 +15,12 @@ from broker_core.security.scram import CredentialLookup
 from broker_core.server.limits import ConnectionLimits
 from broker_core.server.listener import Listener
 from broker_core.server.listener_secrets import ListenerSecrets
-from broker_core.server.local_accounts.guard import LocalAccountsGuard
-from broker_core.server.local_accounts.peers import LocalPeers
+from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.request import Request
 from broker_core.server.request_metrics import RequestMetrics
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
+from waylog.local_peers.peers import LocalPeers
 
 
 class Network:

@@ -1,4 +1,4 @@
-"""Owners of sockets by /proc/net/tcp, and who decides by them."""
+"""Accounts that may connect, by netlink and by /proc/net/tcp."""
 
 from __future__ import annotations
 
@@ -7,9 +7,7 @@ import os
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import closing
-from pathlib import Path
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 import uvloop
@@ -18,16 +16,13 @@ from broker_core.listeners import ListenerConfig, SecurityProtocol
 from broker_core.protocol.definitions import API_VERSIONS
 from broker_core.server.limits import ConnectionLimits
 from broker_core.server.listener import Listener
-from broker_core.server.local_accounts.connection_ends import ESTABLISHED, ConnectionEnds
-from broker_core.server.local_accounts.guard import LocalAccountsGuard
-from broker_core.server.local_accounts.peers import LocalPeers
-from broker_core.server.local_accounts.tables import SocketTables, find_owners
+from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.request import Request
 from broker_core.server.session import ListenerSecurity
 from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint
-
-HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+from waylog.local_peers.peers import LocalAddresses, LocalPeers
+from waylog.local_peers.tables import SocketTables
 
 
 def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
@@ -35,40 +30,12 @@ def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEv
     return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
 
 
-@pytest.fixture
-def server() -> Iterator[socket.socket]:
-    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
-        yield listening
-
-
-def test_the_tables_name_the_account_of_the_other_end(server: socket.socket) -> None:
-    mapped = socket.socket(socket.AF_INET6)
-    mapped.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
-    with socket.create_connection(server.getsockname()) as plain, mapped:
-        for client in (mapped, plain):
-            accepted, _ = server.accept()
-            with accepted:
-                ends = ConnectionEnds.of_names(accepted.getpeername(), accepted.getsockname())
-                owner = find_owners([ends])[ends]
-            assert (owner.state, owner.uid) == (ESTABLISHED, os.geteuid())
-            assert owner.inode == os.fstat(client.fileno()).st_ino
-
-
-def test_a_table_that_is_not_there_or_cut_off_names_nobody(tmp_path: Path) -> None:
-    ends = ConnectionEnds.of_names(("127.0.0.1", 1), ("127.0.0.1", 2))
-    table = tmp_path / "tcp"
-    table.write_text(HEAD + "   0: 0100007F:0001 0100007F:0002 01 0000\n\n\0\n")
-    assert find_owners([ends], [table, tmp_path / "tcp6"]) == {}
-    with pytest.raises(FileNotFoundError, match="/proc/net/tcp"):
-        find_owners([ends], [tmp_path / "tcp6"])
-
-
 @pytest.fixture(params=["netlink", "tables"])
 async def peers(request: pytest.FixtureRequest) -> AsyncIterator[LocalPeers]:
     opened = LocalPeers.open()
     if request.param == "tables":
         await opened.close()
-        opened = LocalPeers(None, SocketTables(), None)
+        opened = LocalPeers(None, SocketTables(), LocalAddresses(None))
     yield opened
     await opened.close()
 
@@ -107,7 +74,7 @@ async def judged(
 def test_a_system_that_tells_nobodys_account_lets_no_broker_start() -> None:
     program = (
         "import asyncio, os, resource\n"
-        "from broker_core.server.local_accounts.peers import LocalPeers\n"
+        "from waylog.local_peers.peers import LocalPeers\n"
         "async def main():\n"
         # Nothing more can be opened: neither a netlink socket nor a table.
         "    lowest = os.dup(0)\n"
@@ -130,7 +97,7 @@ def test_a_system_that_tells_nobodys_account_lets_no_broker_start() -> None:
 async def test_requests_wait_until_the_tables_have_told_the_account(
     account: int, is_served: bool
 ) -> None:
-    peers = LocalPeers(None, SocketTables(), None)
+    peers = LocalPeers(None, SocketTables(), LocalAddresses(None))
     handled: list[Request] = []
     guard = LocalAccountsGuard("L", "", frozenset({os.geteuid() + account}), peers)
     limits = ConnectionLimits(10)

@@ -13,7 +13,7 @@ import struct
 from dataclasses import dataclass
 from typing import Final
 
-from broker_core.server.local_accounts.connection_ends import ConnectionEnds, unmapped
+from waylog.local_peers.connection_ends import ConnectionEnds, unmapped
 
 _NETLINK_ROUTE: Final = 0
 _NETLINK_SOCK_DIAG: Final = 4

@@ -12,13 +12,13 @@ from contextlib import closing
 
 import pytest
 
-from broker_core.server.local_accounts.connection_ends import (
+from waylog.local_peers.connection_ends import (
     ESTABLISHED,
     ConnectionEnds,
     is_loopback,
     packed,
 )
-from broker_core.server.local_accounts.netlink import (
+from waylog.local_peers.netlink import (
     MalformedAnswerError,
     Routes,
     SocketDiagnosis,

@@ -7,62 +7,84 @@ import logging
 import socket
 from contextlib import closing
 
-from broker_core.server.local_accounts.connection_ends import ConnectionEnds
-from broker_core.server.local_accounts.netlink import (
+from waylog.config import ConfigError
+from waylog.local_peers.connection_ends import ConnectionEnds
+from waylog.local_peers.netlink import (
     MalformedAnswerError,
     Routes,
     SocketDiagnosis,
     SocketOwner,
 )
-from broker_core.server.local_accounts.tables import SocketTables
-from waylog.config import ConfigError
+from waylog.local_peers.tables import SocketTables
 
 logger = logging.getLogger(__name__)
+
+
+class LocalAddresses:
+    """Tells which peers are on this machine. `open` makes it, `close` ends it."""
+
+    def __init__(self, routes: Routes | None) -> None:
+        """Without `routes` any peer may be on this machine."""
+        self._routes = routes
+
+    @classmethod
+    def open(cls) -> LocalAddresses:
+        """Find out what this system answers."""
+        try:
+            return cls(Routes())
+        except OSError:
+            return cls(None)
+
+    def may_have(self, ends: ConnectionEnds) -> bool:
+        """Tell whether the peer may be on this machine; where that cannot be told, it may."""
+        if ends.is_of_this_machine or self._routes is None:
+            return True
+        try:
+            return self._routes.is_own(ends.peer)
+        except (OSError, MalformedAnswerError) as error:
+            logger.warning("it cannot be told whether a peer is on this machine: %s", error)
+            return True
+
+    def close(self) -> None:
+        """Answer nothing more."""
+        if self._routes is not None:
+            self._routes.close()
 
 
 class LocalPeers:
     """What the listeners of a broker ask. `open` makes it, `close` ends it."""
 
     def __init__(
-        self, diagnosis: SocketDiagnosis | None, tables: SocketTables | None, routes: Routes | None
+        self,
+        diagnosis: SocketDiagnosis | None,
+        tables: SocketTables | None,
+        addresses: LocalAddresses,
     ) -> None:
         """One of `diagnosis`, `tables` is there."""
         self._diagnosis = diagnosis
         self._tables = tables
-        self._routes = routes
+        self._addresses = addresses
 
     @classmethod
     def open(cls) -> LocalPeers:
         """Find out what this system answers; raises ConfigError where it tells nobody's account."""
-        try:
-            routes = Routes()
-        except OSError:
-            routes = None
-        diagnosis = _working_diagnosis()
+        diagnosis = working_diagnosis()
         if diagnosis is not None:
-            return cls(diagnosis, None, routes)
+            return cls(diagnosis, None, LocalAddresses.open())
         try:
             tables = SocketTables()
         except OSError as error:
-            if routes is not None:
-                routes.close()
             raise ConfigError(
                 "local.accounts: this system does not tell whose a connection is (neither "
                 f"sock_diag nor /proc/net/tcp: {error.strerror or error}); local.accounts=all "
                 "lets every account of the machine in (`waylog up --local-accounts all`)"
             ) from error
         logger.info("local.accounts: no sock_diag here, connections are looked up in /proc/net/tcp")
-        return cls(None, tables, routes)
+        return cls(None, tables, LocalAddresses.open())
 
     def is_local(self, ends: ConnectionEnds) -> bool:
-        """Tell whether the peer may be on this machine; where that cannot be told, it is."""
-        if ends.is_of_this_machine or self._routes is None:
-            return True
-        try:
-            return self._routes.is_own(ends.peer)
-        except (OSError, MalformedAnswerError) as error:
-            logger.warning("local.accounts: whether a peer is local cannot be told: %s", error)
-            return True
+        """Tell whether the peer may be on this machine; where that cannot be told, it may."""
+        return self._addresses.may_have(ends)
 
     def peer_of(
         self, ends: ConnectionEnds
@@ -82,11 +104,10 @@ class LocalPeers:
             self._diagnosis.close()
         if self._tables is not None:
             await self._tables.close()
-        if self._routes is not None:
-            self._routes.close()
+        self._addresses.close()
 
 
-def _working_diagnosis() -> SocketDiagnosis | None:
+def working_diagnosis() -> SocketDiagnosis | None:
     """Sock_diag, if it knows a connection that there is: without its module it knows none."""
     try:
         diagnosis = SocketDiagnosis()
@@ -101,6 +122,6 @@ def _working_diagnosis() -> SocketDiagnosis | None:
             if diagnosis.peer_of(ends) is not None:
                 return diagnosis
     except (OSError, MalformedAnswerError) as error:
-        logger.info("local.accounts: sock_diag: %s", error)
+        logger.info("sock_diag does not tell whose a connection is: %s", error)
     diagnosis.close()
     return None

@@ -8,10 +8,10 @@ import pwd
 import socket
 from typing import Final
 
-from broker_core.server.local_accounts.connection_ends import ESTABLISHED, ConnectionEnds
-from broker_core.server.local_accounts.netlink import MalformedAnswerError, SocketOwner
-from broker_core.server.local_accounts.peers import LocalPeers
 from waylog.local_accounts import is_distinct
+from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.local_peers.netlink import MalformedAnswerError, SocketOwner
+from waylog.local_peers.peers import LocalPeers
 
 logger = logging.getLogger(__name__)
 

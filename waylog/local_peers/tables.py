@@ -12,9 +12,9 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from broker_core.server.local_accounts.connection_ends import ConnectionEnds
-from broker_core.server.local_accounts.netlink import SocketOwner
 from waylog.background import spawn
+from waylog.local_peers.connection_ends import ConnectionEnds
+from waylog.local_peers.netlink import SocketOwner
 
 TABLES: Final = (Path("/proc/self/net/tcp"), Path("/proc/self/net/tcp6"))
 

@@ -1,1 +1,0 @@
-"""Finds out to which account of this machine the peer of a connection belongs, and asks it."""

@@ -1,0 +1,44 @@
+"""Owners of sockets by /proc/net/tcp."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.local_peers.tables import find_owners
+
+HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
+
+
+@pytest.fixture
+def server() -> Iterator[socket.socket]:
+    with closing(socket.create_server(("127.0.0.1", 0))) as listening:
+        yield listening
+
+
+def test_the_tables_name_the_account_of_the_other_end(server: socket.socket) -> None:
+    mapped = socket.socket(socket.AF_INET6)
+    mapped.connect(("::ffff:127.0.0.1", server.getsockname()[1]))
+    with socket.create_connection(server.getsockname()) as plain, mapped:
+        for client in (mapped, plain):
+            accepted, _ = server.accept()
+            with accepted:
+                ends = ConnectionEnds.of_names(accepted.getpeername(), accepted.getsockname())
+                owner = find_owners([ends])[ends]
+            assert (owner.state, owner.uid) == (ESTABLISHED, os.geteuid())
+            assert owner.inode == os.fstat(client.fileno()).st_ino
+
+
+def test_a_table_that_is_not_there_or_cut_off_names_nobody(tmp_path: Path) -> None:
+    ends = ConnectionEnds.of_names(("127.0.0.1", 1), ("127.0.0.1", 2))
+    table = tmp_path / "tcp"
+    table.write_text(HEAD + "   0: 0100007F:0001 0100007F:0002 01 0000\n\n\0\n")
+    assert find_owners([ends], [table, tmp_path / "tcp6"]) == {}
+    with pytest.raises(FileNotFoundError, match="/proc/net/tcp"):
+        find_owners([ends], [tmp_path / "tcp6"])

@@ -1,0 +1,1 @@
+"""Finds out to which account of this machine the peer of a connection belongs."""
