@@ -86,12 +86,16 @@ def shown_credentials(request: web.Request, path_token: str | None = None) -> Cr
     return credentials
 
 
-async def verify(request: web.Request, credentials: Credentials) -> Identity:
+async def verify(
+    request: web.Request, credentials: Credentials, party: str | None = None
+) -> Identity:
     """The identity behind credentials. Raises Refused: 401 for wrong ones, 429 for too many of
     them, 503 for no verdict.
+
+    Wrong ones count for `party`, or for the address of the client where none is given.
     """
     services = request.app[SERVICES]
-    address = remote_of(request)
+    address = remote_of(request) if party is None else party
     try:
         if credentials.user is None:
             identity = await services.authenticator.authenticate_token(credentials.secret, address)

@@ -17,6 +17,7 @@ from gateway.cursors import CURSORS_SECRET, CursorSeal
 from gateway.entrances import Entrances
 from gateway.friend_filter import FriendFilter
 from gateway.guesses import Guesses
+from gateway.known_browsers import KnownBrowsers
 from gateway.limits import HttpLimits
 from gateway.metrics import GatewayMetrics
 from gateway.metrics_access import MetricsAccess
@@ -90,6 +91,8 @@ class Services:
     under_way: Shares = field(init=False)
     #: Its name is another one for each installation: cookies of a host are shared by its ports.
     session_cookie: str = field(init=False)
+    #: Browsers that nobody's guesses keep out.
+    known_browsers: KnownBrowsers = field(init=False)
     #: Which places a device in HTTP mode has been sent last, by device.
     waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
     #: Which refusals are kept, over all listeners of the process.
@@ -107,6 +110,7 @@ class Services:
         self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
         self.cursor_seal = CursorSeal(self.users.rights.secret(CURSORS_SECRET))
         self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
+        self.known_browsers = KnownBrowsers(self.users, f"{self.session_cookie}-known")
 
     @property
     def append_timeout_s(self) -> float:

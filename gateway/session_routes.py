@@ -2,13 +2,14 @@
 
 It signs in by a one-time code (`waylog link`) or by user and token, and gets a cookie that its
 scripts cannot read, that is sent to our own pages alone, and over TLS alone where the page came by
-TLS.
+TLS. Another cookie, for this path alone, says that the browser is known (gateway.known_browsers).
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import suppress
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -20,10 +21,12 @@ from gateway.auth import Identity
 from gateway.browsers import is_of_other_site, require_own_page, same_origin, session_secret
 from gateway.guesses import TooManyGuesses
 from gateway.ingest import Ingest
+from gateway.known_browsers import LIFETIME_S
 from gateway.services import Services
 from gateway.sessions import SESSION_LIFETIME_S, session_hash
 from gateway.users import OPERATOR, UserStore
 
+_PATH: Final = "/v1/session"
 _BODY_BYTES_MAX: Final = 4096
 
 
@@ -43,9 +46,9 @@ class SessionRoutes:
     def routes(self) -> list[web.RouteDef]:
         """The session, and what the guide shows."""
         return [
-            web.get("/v1/session", self._who, allow_head=False),
-            web.post("/v1/session", self._begin),
-            web.delete("/v1/session", self._end),
+            web.get(_PATH, self._who, allow_head=False),
+            web.post(_PATH, self._begin),
+            web.delete(_PATH, self._end),
             web.get("/v1/entrances", self._entrances, allow_head=False),
         ]
 
@@ -66,23 +69,31 @@ class SessionRoutes:
             raise Refused(400, f"not a sign-in: {error}") from error
         identity, secret = await self._session(request, asked)
         answer = json_answer(self._description(identity))
-        answer.set_cookie(
-            self._services.session_cookie,
-            secret,
-            max_age=SESSION_LIFETIME_S,
-            path="/",
+        set_cookie = partial(
+            answer.set_cookie,
             httponly=True,
             samesite="Strict",
             # What the browser says itself: a proxy in front of us may have ended TLS.
             secure=request.headers.get("Origin", "").startswith("https://"),
         )
+        known = self._services.known_browsers
+        # Who has a device's token may not be the user.
+        value = None if identity.device else known.cookie_value(identity.user)
+        if value is not None:
+            name = known.cookie_name(identity.user)
+            set_cookie(name, value, max_age=LIFETIME_S, path=_PATH)
+        set_cookie(self._services.session_cookie, secret, max_age=SESSION_LIFETIME_S, path="/")
         return answer
 
     async def _session(self, request: web.Request, asked: _SignIn) -> tuple[Identity, str]:
         users = self._services.users
         try:
             if asked.code is None:
-                identity = await verify(request, Credentials(asked.user or None, asked.token))
+                known = self._services.known_browsers
+                party = known.party(asked.user, request.cookies) if asked.user else None
+                identity = await verify(
+                    request, Credentials(asked.user or None, asked.token), party
+                )
                 secret = await asyncio.to_thread(
                     users.sessions.begin, identity.user, identity.device, identity.credential
                 )

@@ -92,3 +92,47 @@ async def test_an_old_password_that_is_repeated_is_one_guess(gateway: Workers) -
         for _ in range(2 * AT_ONCE):
             assert await sign_in(session, name, "the password of last year") == 401
         assert await sign_in(session, name, PASSWORD) == 200
+
+
+async def test_guesses_do_not_keep_the_owner_out_of_a_known_browser(gateway: Workers) -> None:
+    name, other = (f"{each}{gateway.mqtt_port}" for each in ("joe", "kim"))
+    for user in (name, other):
+        gateway.users.add(user, password=PASSWORD)
+    async with gateway.client() as stranger:
+
+        async def cookies_of(user: str) -> dict[str, str]:
+            # No password: nothing has been verified that could be remembered.
+            body = {"code": gateway.users.sessions.new_code(user)}
+            async with stranger.post("/v1/session", json=body) as answer:
+                await json_of(answer)
+                for cookie in answer.cookies.values():
+                    assert cookie["httponly"]
+                    assert cookie["samesite"] == "Strict"
+                return {each.key: each.value for each in answer.cookies.values()}
+
+        async def page(password: str, shown: dict[str, str]) -> int:
+            header = {"Cookie": "; ".join(f"{key}={value}" for key, value in shown.items())}
+            body = {"user": name, "token": password}
+            async with stranger.post("/v1/session", json=body, headers=header) as answer:
+                return answer.status
+
+        own, others = await cookies_of(name), await cookies_of(other)
+        status, guess = 401, 0
+        while status == 401:
+            guess += 1
+            status = await sign_in(stranger, name, f"guess {guess}")
+        assert status == 429
+        tries = [await page(f"a slip {n}", own) for n in range(AT_ONCE // 2)]
+        assert set(tries) == {401}
+        assert await page(PASSWORD, own) == 200
+        forged = {key: value[:-1] for key, value in own.items()}
+        swapped = dict(zip(own, others.values(), strict=True))
+        gateway.users.set_password(name, "another one")
+        for shown in ({}, own, forged, swapped, others, dict.fromkeys(own, "\udcff")):
+            assert 429 in [await page(f"{guess}.{n}", shown) for n in range(3)]
+            guess += 1
+        own = await cookies_of(name)
+        # Known browsers have a bound of their own.
+        tries = [await page(f"one more {n}", own) for n in range(2 * AT_ONCE)]
+        assert tries[:AT_ONCE] == [401] * AT_ONCE
+        assert 429 in tries[AT_ONCE:]
