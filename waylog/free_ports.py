@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 import socket
 from pathlib import Path
@@ -52,6 +53,8 @@ class FreePorts:
             try:
                 self.take(found)
             except PortTaken as error:
+                if error.errno != errno.EADDRINUSE:
+                    raise  # no other port would be better
                 refusal = error
                 continue
             self._given.add(found)

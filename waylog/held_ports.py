@@ -27,7 +27,6 @@ _VARIABLE: Final = "WAYLOG_HELD_PORTS"
 #: `localhost` means both, and programs try one after the other.
 _OTHER_LOOPBACK: Final = {
     "127.0.0.1": "::1",
-    "localhost": "::1",
     "0.0.0.0": "::1",  # noqa: S104 compared with
     "::1": "127.0.0.1",
     "::": "127.0.0.1",
@@ -67,23 +66,34 @@ class HeldPorts(FreePorts):
         return {_VARIABLE: " ".join(sorted(map(str, self.given)))}
 
     def take(self, endpoint: Endpoint) -> None:
-        """Bind to it and stay bound; raises PortTaken."""
-        self._hold(endpoint)
-        other = _OTHER_LOOPBACK.get(endpoint.host)
-        if other is None:
-            return
-        beside = Endpoint(other, endpoint.port)
+        """Bind to all addresses of its host and stay bound; raises PortTaken."""
+        addresses = _addresses(endpoint)
+        before = len(self._held)
+        try:
+            for each in addresses:
+                self._hold(each)
+        except PortTaken:
+            for held in self._held[before:]:
+                held.close()
+            del self._held[before:]
+            raise
+        for each in addresses:
+            other = _OTHER_LOOPBACK.get(each.host)
+            beside = None if other is None else Endpoint(other, each.port)
+            if beside is not None and beside not in addresses:
+                self._hold_beside(beside, endpoint)
+
+    def _hold_beside(self, beside: Endpoint, endpoint: Endpoint) -> None:
         try:
             self._hold(beside)
         except PortTaken as error:
             if error.errno != errno.EADDRINUSE:
                 return  # this machine has no such family
-            who = listener_of(endpoint.port) or "a program of another account"
             logger.warning(
                 "%s is in use, by %s: clients that are told `localhost` may get there instead of "
                 "%s",
                 beside,
-                who,
+                listener_of(beside.port) or "a program of another account",
                 endpoint,
             )
 
@@ -94,6 +104,17 @@ class HeldPorts(FreePorts):
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         held.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 0)
         self._held.append(held)
+
+
+def _addresses(endpoint: Endpoint) -> list[Endpoint]:
+    """Where a server listens that is told the endpoint: a name may have several addresses."""
+    try:
+        found = socket.getaddrinfo(
+            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise PortTaken(error.errno, error.strerror) from None
+    return list(dict.fromkeys(Endpoint(str(address[0]), endpoint.port) for *_, address in found))
 
 
 def is_held(endpoint: Endpoint) -> bool:

@@ -79,6 +79,21 @@ def test_processes_know_which_ports_are_held_for_them(monkeypatch: pytest.Monkey
         assert not is_held(Endpoint("0.0.0.0", held[0].port))
 
 
+def test_all_addresses_of_a_name_are_held() -> None:
+    with HeldPorts() as ports:
+        named = ports.settle(Endpoint("localhost", 0))
+        found = socket.getaddrinfo(*address_of(named), type=socket.SOCK_STREAM)
+        for family, *_, address in found:
+            with socket.socket(family) as other, pytest.raises(OSError, match="in use"):
+                other.bind(address)
+
+
+def test_a_host_that_has_no_address_is_refused_in_words() -> None:
+    with HeldPorts() as ports, pytest.raises(PortTaken) as refused:
+        ports.settle(Endpoint("no-such-host.invalid", 8080))
+    assert refused.value.strerror
+
+
 @needs_root
 def test_no_other_account_gets_a_held_port_whether_a_process_listens_or_not() -> None:
     with HeldPorts() as ports:
