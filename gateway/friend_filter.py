@@ -9,7 +9,9 @@ named here is told; what apps add to their messages stays with its owner.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from hashlib import blake2b
 from typing import Any, Final, Protocol
 
@@ -54,10 +56,20 @@ class FriendFilter:
         self._homes = homes
         self._key = key
         self._circles: dict[str, tuple[Circle, ...]] = {}
+        self._known = asyncio.Event()
 
     def homes_changed(self) -> None:
         """Look homes up again."""
         self._circles.clear()
+        if self.ready:
+            self._known.set()
+
+    async def wait_until_ready(self, timeout_s: float | None = None) -> None:
+        """Wait for homes to be known, or so long."""
+        if not self.ready:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await self._known.wait()
 
     @property
     def ready(self) -> bool:

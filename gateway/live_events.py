@@ -99,6 +99,14 @@ class Feed:
         if len(newest) > NEWEST_EVENTS_MAX:
             del newest[next(iter(newest))]
 
+    def untold(self) -> list[LiveEvent]:
+        """Those of which friends are told nothing."""
+        return [live for live in self._newest.values() if live.told is None]
+
+    def has(self, live: LiveEvent) -> bool:
+        """Tell whether an event is still the newest of its device."""
+        return self._newest.get((live.event.topic, live.event.device)) is live
+
     def newest_since(self, number: int) -> Iterator[LiveEvent]:
         """The newest of each device among the events from `number` on; the last comes first."""
         return takewhile(lambda live: live.number >= number, reversed(self._newest.values()))

@@ -257,6 +257,7 @@ class _Gateway:
         if not self._settings.open_mode:
             self._beside(self.permissions.watch(), "looking for changed rights")
         self._beside(self.places.watch(), "looking for new places")
+        self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
         await self._start_mqtt()
         server = await self._start_http()
         self.http_endpoint = server.endpoint

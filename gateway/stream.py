@@ -31,6 +31,8 @@ HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0
 #: What comes within it leaves in one write.
 COALESCING_S: Final = 0.05
+#: So long a viewer that comes back waits for it to be known where its friends live.
+HOMES_S: Final = 10.0
 
 #: Written to one viewer and not taken yet, beside what the system holds.
 WRITE_BUFFER_BYTES: Final = 32 * 1024
@@ -96,6 +98,9 @@ async def missed(
     ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
 ) -> AsyncGenerator[list[ViewEvent], None]:
     """What a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    if viewer.identity.rights.friends:
+        # What is passed over now, because nobody knows yet where friends live, does not come again.
+        await services.friend_filter.wait_until_ready(HOMES_S)
     telling = Telling(services.friend_filter)
     end = dict(viewer.cursor)
     viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}

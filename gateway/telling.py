@@ -79,6 +79,8 @@ class Telling:
         key = (event.topic, event.partition, event.offset)
         if key in self._kept:
             return self._kept[key]
+        if not self.ready:
+            return None
         told = self._kept[key] = self._event(event)
         if len(self._kept) > _KEPT_MAX:
             self._kept.popitem(last=False)
@@ -114,6 +116,7 @@ class Telling:
         """Give what friends get in place of a device's message; None: nothing. `now` is in ms.
 
         `retained` is one that somebody gets who has just subscribed: not news, but what is known.
+        Until homes are known what says where somebody is is not told.
         """
         root, owner, name, *rest = *topic.split("/"), "", "", ""
         tail = [level for level in rest if level]
@@ -125,12 +128,17 @@ class Telling:
             "owntracks/info": self._card,
         }
         make = known.get("/".join((root, *tail)))
-        if make is None or not self.filter.ready:
+        if make is None:
             return None
         try:
             return make(f"{owner}/{name}", payload, retained, now)
         except (msgspec.DecodeError, RecursionError, ValueError, TypeError, OverflowError):
             return None  # what cannot be read cannot be told
+
+    @staticmethod
+    def is_of_a_moment(topic: str) -> bool:
+        """Tell whether a device's message is a transition: what is retained says nothing of it."""
+        return topic.startswith("owntracks/") and topic.endswith("/event")
 
     def _address(self, device: str, payload: bytes, retained: bool, _: int) -> _ToldBytes:
         address = decode_address(payload)
@@ -168,6 +176,8 @@ class Telling:
         return fixes
 
     def _told_fixes(self, kind: str, fixes: list[Fix], retained: bool) -> list[Fix]:
+        if not self.ready:
+            return []
         if retained and any(fix.time > fix.received for fix in fixes):
             return []  # of a clock that is ahead; when it really came is not known any more
         told = [self.filter.fix(fix) for fix in fixes if retained or self._is_news(kind, fix)]
@@ -175,6 +185,8 @@ class Telling:
 
     def _transition(self, device: str, payload: bytes, _: bool, now: int) -> _ToldBytes:
         """A transition of a region; those near home would tell where the door is."""
+        if not self.ready:
+            return None
         members = _decoded(payload)
         lat, lon, seconds = members.get("lat"), members.get("lon"), members.get("tst")
         owner = device.partition("/")[0]

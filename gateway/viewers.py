@@ -101,6 +101,8 @@ class Viewer:
         self.skipped = 0
         #: Something waits, or `closed`.
         self.wake = asyncio.Event()
+        #: The number of the last event of before.
+        self.begins_after = 0
         #: The gateway stops: the connection is to be ended.
         self.closed = False
         self._feeds = feeds
@@ -354,6 +356,34 @@ class Viewers:
             live.told = LiveEvent(told.what, live.number, live.cursor)
             live.told_ms = told.time
 
+    async def tell_withheld(self) -> None:
+        """Tell friends, of each device the newest, what came before homes were known, as soon as
+        they are.
+        """
+        if self._telling.ready:
+            return
+        await self._telling.filter.wait_until_ready()
+        for user, feed in list(self._feeds.items()):
+            for number, live in enumerate(feed.untold() if feed.friends else (), 1):
+                if not number % STEP_EVENTS:
+                    await asyncio.sleep(0)
+                if self._feeds.get(user) is feed and feed.has(live):
+                    self._tell_late(live, user, feed)
+            await asyncio.sleep(0)
+
+    def _tell_late(self, untold: LiveEvent, user: str, feed: Feed) -> None:
+        self._number += 1
+        live = LiveEvent(untold.event, self._number, ".".join(self._cursor.values()))
+        self._tell(live)
+        if live.told is None:
+            return
+        feed.add(live)
+        self._calls += 1
+        batch = Batch([live], len(live.event.value), self._calls)
+        for viewer in self._of_user[user]:
+            if viewer.identity.user != user and viewer.begins_after < untold.number:
+                viewer.offer(batch)
+
     def add(self, wanted: Filter, identity: Identity, address: str | None = None) -> Viewer:
         """A new viewer, from now on; `address` is its party, if those are counted.
 
@@ -373,6 +403,7 @@ class Viewers:
             self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
         viewer = Viewer(wanted, self.positions, identity)
         viewer._feeds = partial(self._feeds_of, viewer)
+        viewer.begins_after = self._number
         self._viewers[viewer] = tuple(parties)
         self._counts.update(parties)
         self._index(viewer)

@@ -13,6 +13,7 @@ from typing import Any, Final, TypeVar, cast
 from gateway import auth
 from gateway.mqtt.acl import AccessRules, rights_of
 from gateway.mqtt.application import Identity
+from gateway.mqtt.held import HeldMessages
 from gateway.mqtt.session import Message, Session
 from gateway.mqtt.topics import Subscription
 from gateway.permissions import Permissions, Sight
@@ -45,6 +46,7 @@ class DeliveryRights:
         self._last: tuple[Message, Told[Message] | None] | None = None
         self._withheld: dict[Subscription, None] = {}
         self._missing: dict[Session, None] = {}
+        self._held = HeldMessages()
 
     @property
     def version(self) -> int:
@@ -71,12 +73,14 @@ class DeliveryRights:
             return message
         if sight is Sight.NOTHING:
             return None
-        if self._telling is not None and not self._telling.ready:
-            _remember(self._missing, session)
-            return None
         if self._last is None or self._last[0] is not message:
             self._last = message, self._as_told(message, retained=False)
-        return _if_since(session.identity, self._last[1])
+        told = self._last[1]
+        if told is None and self._telling is not None and not self._telling.ready:
+            _remember(self._missing, session)
+            if not message.retain and self._telling.is_of_a_moment(message.topic):
+                self._held.hold(message, session)
+        return _if_since(session.identity, told)
 
     def shown(
         self, messages: Iterable[Message | None], subscription: Subscription
@@ -108,6 +112,7 @@ class DeliveryRights:
         """
         if self._telling is None or not self._telling.ready:
             return []
+        self._last = None
         withheld, self._withheld = self._withheld, {}
         missing, self._missing = self._missing, {}
         for session in missing:
@@ -115,6 +120,15 @@ class DeliveryRights:
                 if subscription.reaches_friends and subscription.share is None:
                     withheld[subscription] = None
         return list(withheld)
+
+    def take_held(self) -> list[tuple[Message, list[Session]]]:
+        """Messages of friends that nobody could be told then, and for whom each was."""
+        ready = self._telling is not None and self._telling.ready
+        return self._held.take() if ready else []
+
+    def forget_device(self, device: str) -> None:
+        """A device (`user/device`) has been erased: nothing of it is held."""
+        self._held.forget_device(device)
 
     def keep_readable(self, session: Session, before: Identity) -> None:
         """Throw away what waits for a client, and may be read no more as it was meant."""

@@ -35,6 +35,7 @@ from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,
     filter_is_valid,
+    matches,
     split_share,
 )
 from waylog.topics import MQTT_STATE
@@ -283,6 +284,7 @@ class Router(Hub):
     def homes_known(self, now: float) -> None:
         """Homes are known from now on: send what was withheld of friends until then."""
         self.begin(self._send_withheld(self.rights.take_withheld(), now))
+        self.begin(self._send_held(self.rights.take_held(), now))
 
     def _send_withheld(self, withheld: Iterable[Subscription], now: float) -> Iterator[None]:
         for subscription in withheld:
@@ -299,6 +301,22 @@ class Router(Hub):
                 self.ask_retained(subscription, of_friends)
             session.pump(now)
             yield
+
+    def _send_held(
+        self, held: Iterable[tuple[Message, list[Session]]], now: float
+    ) -> Iterator[None]:
+        for message, sessions in held:
+            if message.expired(now):
+                continue
+            for session in sessions:
+                matching = [
+                    each
+                    for each in session.subscriptions.values()
+                    if any(matches(granted, message.topic) for granted in each.granted_filters)
+                ]
+                if matching and not session.ended:
+                    self.deliver(message, matching, None, now)
+                yield
 
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""
@@ -409,6 +427,7 @@ class Router(Hub):
         """For the journal: a device has been erased; nothing of it is retained or waits."""
         for topic in self.retained.of_device(device):
             self.retained.put(Message(topic, b""))
+        self.rights.forget_device(device)
         self.begin(self._forget_waiting(device))
 
     def _forget_waiting(self, device: str) -> Iterator[None]:

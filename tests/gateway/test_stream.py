@@ -8,12 +8,15 @@ import re
 import socket
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
 from gateway.cursors import BadCursor, decode_cursor
+from gateway.places_file import FILE_NAME
+from tests.consumers.running import Broker
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.messages import decode_fix
@@ -332,3 +335,33 @@ async def test_a_viewer_that_does_not_read_does_not_fill_the_memory(
     assert received < sent * 3500
     writer.close()
     await writer.wait_closed()
+
+
+async def test_friends_are_seen_late_where_homes_are_not_known_at_once(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    damaged = tmp_path / "places" / FILE_NAME
+    damaged.parent.mkdir()
+    damaged.write_bytes(b"no Parquet")
+    running = Gateway(tmp_path, gateway_broker.address, "--places", str(damaged.parent))
+    try:
+        ada, bob = (running.user(f"{name}{running.address[1]}") for name in ("ada", "bob"))
+        running.users.rights.befriend(ada.name, bob.name, since=0)
+        async with stream(running, bob) as answer:
+            await send(running, bob, 1)
+            (own,) = await events(answer, 1)
+            await send(running, ada, 2, 3)
+            await send(running, bob, 4)
+            (own_again,) = await events(answer, 1)
+            assert [each.body["lat"] for each in (own, own_again)] == [1, 4]
+            async with stream(running, bob, Last_Event_ID=own["id"]) as resumed:
+                damaged.unlink()
+                async with running.client(bob) as client:
+                    # Somebody asks for places, which are there now.
+                    await json_of(await client.get(f"/v1/devices/{bob.name}%2Fphone/places"))
+                # Of several the newest; who comes back gets all it has missed.
+                assert [each.body["lat"] for each in await events(answer, 1)] == [3]
+                missed = [each.body["lat"] for each in await events(resumed, 3)]
+                assert sorted(missed) == [2, 3, 4]
+    finally:
+        running.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -9,20 +10,23 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec import convert
 
 from gateway import live_events
 from gateway import viewers as module
 from gateway.auth import Identity
-from gateway.cursors import Cursor, CursorSeal
+from gateway.cursors import Cursor, CursorSeal, written
 from gateway.friend_filter import FriendFilter
 from gateway.live_events import Batch, Feed, LiveEvent
 from gateway.metrics import GatewayMetrics
 from gateway.permissions import Permissions
 from gateway.places import Places
+from gateway.rights import Rights
 from gateway.telling import Telling
 from gateway.users import UserStore
 from gateway.viewers import BoundingBox, Filter, TooManyViewers, Viewer, Viewers
 from gateway.views import ViewEvent
+from waylog.messages import Fix, encode
 
 TELLING = Telling(FriendFilter(Places(None), b"secret"))
 ADA = Identity("ada")
@@ -245,3 +249,39 @@ def test_a_slow_viewer_does_not_get_a_late_fix_in_place_of_the_newest() -> None:
     assert [live.event.live for live in feed.newest_since(0)] == [30]
     # Who has had the newest already gets nothing that is older.
     assert list(feed.newest_since(2)) == []
+
+
+async def test_news_of_friends_wait_until_it_is_known_where_they_live(tmp_path: Path) -> None:
+    places = Places(str(tmp_path / "places"))
+    friend_filter = FriendFilter(places, b"secret")
+    places.on_change(friend_filter.homes_changed)
+    permissions = Permissions(_store(tmp_path))
+    viewers = Viewers((), GatewayMetrics(), permissions, Telling(friend_filter))
+    telling = asyncio.create_task(viewers.tell_withheld())
+    bob = Identity("bob", rights=Rights(friends={"ada": 0}))
+    owner, friend, behind = (viewers.add(Filter(), each) for each in (ADA, bob, bob))
+
+    def came(offset: int, device: str = "ada/phone") -> None:
+        where = {"device": device, "user": "ada", "lat": 47.1, "lon": 9.5}
+        fix = convert({"id": str(offset), "time": offset, "received": offset, **where}, Fix)
+        viewers.on_events([event(device, offset, value=encode(fix))])
+
+    for offset in (1, 2, 3):
+        came(offset)
+    came(4, "ada/bike")
+    assert offsets(owner) == [1, 2, 3, 4]
+    assert offsets(friend) == []
+    for _ in range(module.ORDERED_EVENTS_MAX):
+        came(5, "ada/car")
+    late = viewers.add(Filter(), bob)
+    await places.refresh()
+    await telling
+    told = friend.take(module.STEP_EVENTS * 1000)
+    assert [live.event.offset for live in told] == [3, 4, 5]
+    # Ids go on from where the stream is.
+    assert {live.cursor for live in told} == {written("location", 0, 6)}
+    # One that has not kept up gets each once, and one of after that nothing of before.
+    assert sorted(offsets(behind)) == [3, 4, 5]
+    assert offsets(late) == []
+    came(6)
+    assert [offsets(each)[-1:] for each in (friend, late)] == [[6], [6]]

@@ -14,6 +14,7 @@ from gateway.auth import Identity
 from gateway.friend_filter import FriendFilter
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.delivery_rights import DeliveryRights
+from gateway.mqtt.held import USER_MESSAGES_MAX
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Message
 from gateway.mqtt.settings import Settings
@@ -229,3 +230,76 @@ async def test_what_friends_send_before_it_is_known_where_they_live_is_told_late
     assert lats(bob.received()) == [47.0]
     await places.refresh()
     assert lats(bob.received()) == []
+
+
+def regions(data: bytes) -> list[str]:
+    """Of the transitions among the packets of a server."""
+    bodies = [body for head, body in split_packets(data) if head & 0xF0 == 0x30]
+    return [json.loads(body[body.index(b"{") :])["desc"] for body in bodies]
+
+
+async def test_transitions_of_friends_wait_until_it_is_known_where_they_live(
+    store: UserStore, tmp_path: Path
+) -> None:
+    places = Places(str(tmp_path / "places"))
+    server = Server(store, Log(), "a", places)
+    store.rights.befriend("ada", "bob", since=0)
+
+    def passes(region: str, device: str = "ada/phone") -> None:
+        members: dict[str, Any] = {"_type": "transition", "event": "enter", "desc": region}
+        server.publish(47.0, f"owntracks/{device}/event", lon=9.0, **members)
+
+    bob, _ = server.client("bob")
+    away, _ = server.client("bob", "away")
+    for client in (bob, away):
+        client.subscribe("owntracks/+/+/event")
+    away.lose()
+    passes("school")
+    passes("erased", "ada/old")
+    passes("shop")
+    passes("own", "bob/phone")
+    assert regions(bob.received()) == ["own"]
+    server.router.forget_device("ada/old")
+    late, _ = server.client("bob", "late")
+    late.subscribe("owntracks/+/+/event")
+    await places.refresh()
+    assert regions(bob.received()) == ["school", "shop"]
+    # Who subscribed afterwards has missed nothing.
+    assert regions(late.received()) == []
+    _, kept = server.client("bob", "away")
+    assert regions(kept) == ["own", "school", "shop"]
+    passes("office")
+    await places.refresh()
+    assert regions(bob.received()) == ["office"]
+
+
+async def test_of_transitions_that_wait_each_user_has_a_share(
+    store: UserStore, tmp_path: Path
+) -> None:
+    store.add("eve")
+    for friend in ("ada", "eve"):
+        store.rights.befriend(friend, "bob", since=0)
+    places = Places(str(tmp_path / "places"))
+    server = Server(store, Log(), "a", places)
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+/event")
+    for number in range(1_000):
+        user = "ada" if number == 0 else "eve"
+        members: dict[str, Any] = {"_type": "transition", "desc": f"{user} {number}"}
+        server.publish(47.0, f"owntracks/{user}/phone/event", **members)
+    await places.refresh()
+    newest = range(1_000 - USER_MESSAGES_MAX, 1_000)
+    assert regions(bob.received()) == ["ada 0", *(f"eve {number}" for number in newest)]
+
+
+async def test_what_says_nothing_of_places_does_not_wait_until_they_are_known(
+    store: UserStore, tmp_path: Path
+) -> None:
+    server = Server(store, Log(), "a", Places(str(tmp_path / "places")))
+    bob, _ = server.client("bob")
+    bob.subscribe("owntracks/+/+")
+    for kind in ("lwt", "encrypted"):
+        server.publish(47.0, _type=kind, data="sealed by its owner")
+    packets = split_packets(bob.received())
+    kinds = [json.loads(body[body.index(b"{") :])["_type"] for head, body in packets]
+    assert kinds == ["lwt", "encrypted"]
