@@ -41,7 +41,7 @@ class UserShares:
             self._list(user, weight)
 
     def heaviest(self) -> str | None:
-        """A user who has most, or at least four fifths of that; None when nobody has much."""
+        """A user who has most, or at least 64 % of that; None when nobody has much."""
         while self._heap:
             weight, user = -self._heap[0][0], self._heap[0][1]
             now = self._weights.get(user, 0)

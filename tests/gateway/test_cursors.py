@@ -35,6 +35,13 @@ def test_of_a_sealed_cursor_nothing_can_be_told() -> None:
     assert SEAL.seal("l0-9.a0-9") != low
 
 
+def test_a_cursor_has_as_many_parts_as_any_log_of_ours_and_no_more() -> None:
+    most = {("location", number): 10**17 for number in range(2_000)}
+    assert SEAL.open(SEAL.seal(encode_cursor(most))) == most
+    with pytest.raises(BadCursor):
+        SEAL.open(encode_cursor(most | {("address", 0): 1}))
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -54,8 +61,17 @@ def test_of_a_sealed_cursor_nothing_can_be_told() -> None:
         CursorSeal(b"x" * 32).seal("l0-1"),
         SEAL.seal("l0-1")[:-8],
         SEAL.seal("nothing"),
+        " ".join(SEAL.seal("l0-1")),
+        "l0-1234567890123456789",
+        "l1234567890-1",
     ],
 )
 def test_what_is_no_cursor_is_refused(text: str) -> None:
     with pytest.raises(BadCursor):
         SEAL.open(text)
+
+
+def test_a_refusal_repeats_little_of_what_was_sent() -> None:
+    with pytest.raises(BadCursor) as refused:
+        SEAL.open("x" * 10_000)
+    assert len(str(refused.value)) < 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import pickle
 from contextlib import suppress
 
 import pytest
@@ -77,6 +78,33 @@ def test_a_share_may_be_held_whole_and_not_more() -> None:
     assert not shares.take("ada", 1)
 
 
+def test_who_asks_for_nothing_gets_it_from_an_empty_pool_too() -> None:
+    shares = Shares(100, 100)
+    assert shares.take("greedy", 50) and not shares.take("greedy")
+    assert shares.take("greedy", 0)
+    shares.give_back("late", 0)
+    assert (shares.used, shares.held_by("greedy")) == (50, 50)
+
+
+async def test_parties_that_hold_nothing_are_forgotten() -> None:
+    """Whoever invents addresses would fill the memory."""
+    shares, turns = Shares(100, 60), Turns(2, 1)
+    before = pickle.dumps((shares, turns))
+    for number in range(3):
+        with shares.hold(f"party {number}"):
+            assert not shares.take(f"party {number}", 90)
+        assert shares.take(f"other {number}", 0)
+        async with turns.turn(f"party {number}"), turns.turn("ada"):
+            waiting = [asyncio.create_task(_once(turns, name)) for name in ("bob", "cleo")]
+            await asyncio.sleep(0)
+            waiting[0].cancel()
+        with suppress(asyncio.CancelledError):
+            await waiting[0]
+        async with asyncio.timeout(10):
+            await waiting[1]
+    assert pickle.dumps((shares, turns)) == before
+
+
 def test_one_party_alone_cannot_have_more_than_half() -> None:
     shares = Shares(100, 100)
     while shares.take("greedy"):
@@ -132,6 +160,15 @@ async def test_a_turn_that_comes_to_somebody_who_has_just_given_up_goes_to_the_n
     async with asyncio.timeout(10):
         await next_one
         await _once(turns, "ada")
+
+
+async def test_a_turn_is_over_when_it_fails() -> None:
+    turns = Turns(1, 1)
+    with suppress(ValueError):
+        async with turns.turn("ada"):
+            raise ValueError
+    async with asyncio.timeout(10):
+        await _once(turns, "bob")
 
 
 async def test_a_party_has_no_more_turns_at_a_time_than_its_share() -> None:

@@ -2,7 +2,10 @@ from __future__ import annotations
 
 import errno
 import logging
+import shutil
 import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -77,6 +80,7 @@ def test_processes_know_which_ports_are_held_for_them(monkeypatch: pytest.Monkey
         assert all(is_held(endpoint) for endpoint in held)
         assert not is_held(FreePorts().settle(ANY))
         assert not is_held(Endpoint("0.0.0.0", held[0].port))
+        assert not is_held(Endpoint(ANY.host, held[0].port // 10))
 
 
 def test_all_addresses_of_a_name_are_held() -> None:
@@ -86,6 +90,65 @@ def test_all_addresses_of_a_name_are_held() -> None:
         for family, *_, address in found:
             with socket.socket(family) as other, pytest.raises(OSError, match="in use"):
                 other.bind(address)
+
+
+def in_namespaces(kind: str, setup: str, program: str) -> tuple[str, str]:
+    """What a program prints on a machine that a shell command has changed for it alone."""
+    if shutil.which("unshare") is None or shutil.which("ip") is None:
+        pytest.skip("there is no unshare (util-linux) or no ip (iproute2)")
+    done = subprocess.run(
+        [
+            *("unshare", kind, "sh", "-c", f'{{ {setup}; }} || exit 99; exec "$@"', "sh"),
+            *(sys.executable, "-c", program),
+        ],
+        check=False,
+        capture_output=True,
+        text=True,
+    )
+    if done.returncode == 99 or done.stderr.startswith("unshare:"):
+        pytest.skip("no namespaces here")
+    return done.stdout, done.stderr
+
+
+@needs_root
+def test_a_name_is_held_at_all_of_its_addresses_or_at_none(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("127.0.0.2 twice\n127.0.0.3 twice\n")
+    program = (
+        "import socket\n"
+        "from waylog.config import Endpoint\n"
+        "from waylog.free_ports import FreePorts, PortTaken\n"
+        "from waylog.held_ports import HeldPorts\n"
+        "def is_free(host, port):\n"
+        "    try: return bool(FreePorts().settle(Endpoint(host, port)))\n"
+        "    except PortTaken: return False\n"
+        "hosts = '127.0.0.2', '127.0.0.3'\n"
+        "with HeldPorts() as ports:\n"
+        "    port = ports.settle(Endpoint('twice', 0)).port\n"
+        "    print(*(is_free(host, port) for host in hosts))\n"
+        "for taken in hosts:\n"
+        "    with socket.create_server((taken, 0)) as other, HeldPorts() as ports:\n"
+        "        port = other.getsockname()[1]\n"
+        "        try: ports.settle(Endpoint('twice', port))\n"
+        "        except PortTaken: print(*(is_free(host, port) for host in hosts))\n"
+    )
+    setup = f"mount --bind '{tmp_path / 'hosts'}' /etc/hosts"
+    output, errors = in_namespaces("--mount", setup, program)
+    assert errors == ""
+    assert output.splitlines() == ["False False", "False True", "True False"]
+
+
+@needs_root
+def test_without_ipv6_nothing_is_said_of_it() -> None:
+    program = (
+        "import logging\n"
+        "logging.basicConfig()\n"
+        "from waylog.config import Endpoint\n"
+        "from waylog.held_ports import HeldPorts\n"
+        "with HeldPorts() as ports: print(ports.settle(Endpoint('127.0.0.1', 0)).host)\n"
+    )
+    switch = "/proc/sys/net/ipv6/conf/lo/disable_ipv6"
+    setup = f"ip link set lo up && {{ test ! -e {switch} || echo 1 > {switch}; }}"
+    assert in_namespaces("--net", setup, program) == ("127.0.0.1\n", "")
 
 
 def test_a_host_that_has_no_address_is_refused_in_words() -> None:

@@ -149,6 +149,18 @@ def test_a_session_that_was_claimed_by_a_worker_that_has_died_is_kept(
     come_until_let_in(world, 1)
 
 
+def test_a_worker_that_dies_while_it_is_asked_for_a_session_keeps_no_client_out(
+    world: MovingClients,
+) -> None:
+    world.come(0, 1)
+    world.workers[1].tell_crossing()
+    assert world.workers[0].from_crossing  # the question, which it does not come to
+    world.die(0)
+    world.cross()
+    assert at(world, world.clients[0]) == 0
+    come_until_let_in(world, 1)
+
+
 def test_a_session_is_found_though_nobody_knows_any_more_who_has_asked_for_it(
     world: MovingClients,
 ) -> None:

@@ -320,6 +320,64 @@ def test_a_client_that_comes_to_another_worker_is_taken_over() -> None:
     assert not second.client()[1]
 
 
+def claimed(owner: Worker, claimer: str) -> bytes | None:
+    """What a worker hands over of the session of the client `phone`."""
+    answers: list[bytes | None] = []
+    owner.router.hand_over(("alice", "phone"), claimer, answers.append, 0.0)
+    (answer,) = answers
+    return answer
+
+
+def test_a_session_is_its_claimers_in_whichever_order_the_log_has_the_news() -> None:
+    log = Log()
+    first, second, third = (Worker(log, name, shared=True) for name in "abc")
+    first.client()[0].subscribe(TOPIC)
+    first.journal.flush()
+    record = claimed(first, "b")
+    assert record is not None
+    second.journal.claimed(("alice", "phone"), record)
+    assert len(log.records) == 2
+    # Each worker appends by a connection of its own.
+    log.records.reverse()
+    third.turn()
+    assert [each.journal.owner_of(("alice", "phone")) for each in (first, second, third)] == [
+        "b",
+        None,
+        "b",
+    ]
+
+
+def test_a_session_is_handed_over_once() -> None:
+    log = Log()
+    first = Worker(log, "a", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    assert claimed(first, "b") is not None
+    # Asked by somebody who does not know that.
+    assert claimed(first, "c") is None
+    assert first.journal.owner_of(("alice", "phone")) == "b"
+
+
+def test_a_session_that_was_handed_over_is_not_written_by_the_worker_before() -> None:
+    log = Log()
+    first = Worker(log, "a", shared=True)
+    first.client()[0].subscribe(TOPIC)  # to be written soon
+    key = ("alice", "phone")
+    assert first.journal.hand_over(key, first.router.sessions[key], "b") is not None
+    first.journal.flush()
+    assert not log.records
+    assert first.journal.owner_of(key) == "b"
+
+
+def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_give_it_up() -> None:
+    log = Log()
+    workers = [Worker(log, name, shared=True) for name in "ab"]
+    wires = [each.client()[0] for each in workers]
+    for each in workers:
+        each.journal.flush()
+    workers[0].turn()
+    assert any(wire.connection.state != CLOSED for wire in wires)
+
+
 def test_workers_share_retained_messages() -> None:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
