@@ -220,10 +220,10 @@ class RightsTable:
             *(endpoint, user, p256dh, auth, now),
         )
         self._write(
-            "DELETE FROM push_subscriptions WHERE user = ?1 AND endpoint NOT IN "
-            "(SELECT endpoint FROM push_subscriptions WHERE user = ?1 "
-            "ORDER BY created DESC LIMIT ?2)",
-            *(user, subscriptions_max),
+            "DELETE FROM push_subscriptions WHERE user = ? AND endpoint NOT IN "
+            "(SELECT endpoint FROM push_subscriptions WHERE user = ? "
+            "ORDER BY created DESC LIMIT ?)",
+            *(user, user, subscriptions_max),
         )
 
     def push_subscriptions(self, user: str) -> list[tuple[str, str, str]]:
@@ -236,7 +236,7 @@ class RightsTable:
     def remove_push_subscription(self, endpoint: str, user: str | None = None) -> None:
         """Forget a browser, if it is that of `user`, where one is given."""
         self._write(
-            "DELETE FROM push_subscriptions WHERE endpoint = ?1 AND (?2 IS NULL OR user = ?2)",
+            "DELETE FROM push_subscriptions WHERE endpoint = ? AND user = ifnull(?, user)",
             *(endpoint, user),
         )
 
@@ -259,13 +259,14 @@ class RightsTable:
     def forget(self, user: str) -> None:
         """Take away everything that is said here of a user."""
         for statement in (
-            "DELETE FROM profiles WHERE user = ?1",
-            "DELETE FROM friendships WHERE user = ?1 OR friend = ?1",
-            "DELETE FROM topic_grants WHERE user = ?1",
-            "DELETE FROM push_subscriptions WHERE user = ?1",
-            "DELETE FROM cards WHERE substr(device, 1, length(?1) + 1) = ?1 || '/'",
+            "DELETE FROM profiles WHERE user = :user",
+            "DELETE FROM friendships WHERE user = :user OR friend = :user",
+            "DELETE FROM topic_grants WHERE user = :user",
+            "DELETE FROM push_subscriptions WHERE user = :user",
+            "DELETE FROM cards WHERE substr(device, 1, length(:user) + 1) = :user || '/'",
         ):
-            self._write(statement, user)
+            with self._lock:
+                self._connection.execute(statement, {"user": user})
 
     def _set(self, user: str, column: str, value: str | int | None) -> None:
         self._write(

@@ -127,12 +127,19 @@ class SenderDevices:
         # One statement counts and notes: no other worker comes between.
         admitted = (
             execute(
-                "INSERT INTO sender_devices (user, device, day) SELECT ?1, ?2, ?3 "
-                "WHERE EXISTS (SELECT 1 FROM sender_devices WHERE user = ?1 AND device = ?2) "
+                "INSERT INTO sender_devices (user, device, day) SELECT :user, :device, :today "
+                "WHERE EXISTS "
+                "(SELECT 1 FROM sender_devices WHERE user = :user AND device = :device) "
                 "OR (SELECT count(*) FROM (SELECT 1 FROM sender_devices "
-                "WHERE user = ?1 AND day >= ?4 LIMIT ?5)) < ?5 "
+                "WHERE user = :user AND day >= :since LIMIT :bound)) < :bound "
                 "ON CONFLICT (user, device) DO UPDATE SET day = excluded.day",
-                (*pair, today, today - _KEPT_DAYS, devices_max),
+                {
+                    "user": pair[0],
+                    "device": pair[1],
+                    "today": today,
+                    "since": today - _KEPT_DAYS,
+                    "bound": devices_max,
+                },
             ).rowcount
             > 0
         )

@@ -159,10 +159,11 @@ class UserStore:
         """
         with self._lock:
             row = self._connection.execute(
-                "SELECT admin FROM users WHERE name = ?1 AND revoked IS NULL AND (?2 IS NULL OR "
-                "EXISTS (SELECT 1 FROM credentials WHERE hash = ?2 AND user = ?1) OR "
-                "EXISTS (SELECT 1 FROM sessions WHERE hash = ?2 AND user = ?1 AND expires > ?3))",
-                (user, credential, time.time_ns() // 1_000_000),
+                "SELECT admin FROM users WHERE name = :user AND revoked IS NULL AND (:hash IS NULL "
+                "OR EXISTS (SELECT 1 FROM credentials WHERE hash = :hash AND user = :user) "
+                "OR EXISTS (SELECT 1 FROM sessions "
+                "WHERE hash = :hash AND user = :user AND expires > :now))",
+                {"user": user, "hash": credential, "now": time.time_ns() // 1_000_000},
             ).fetchone()
         return None if row is None else Standing(admin=bool(row[0]))
 
@@ -211,7 +212,7 @@ class UserStore:
         """The name of the machine's own administrator, who is made if it does not exist."""
         with self._lock:
             self._connection.execute(
-                "INSERT INTO users (name, admin, created) VALUES (?1, 1, ?2) "
+                "INSERT INTO users (name, admin, created) VALUES (?, 1, ?) "
                 "ON CONFLICT (name) DO UPDATE SET revoked = NULL, admin = 1 "
                 "WHERE revoked IS NOT NULL OR admin != 1",
                 (OPERATOR, time.time_ns() // 1_000_000),

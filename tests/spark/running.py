@@ -50,7 +50,11 @@ class Running:
 
     @property
     def said(self) -> str:
+        """What it has printed: all of it, once it has ended."""
         with self._more:
+            if self.process.poll() is not None:
+                # Its last lines may still be on their way.
+                self._more.wait_for(lambda: self._ended, 10)
             return "".join(self._lines)
 
     def await_line(self, pattern: str, times: int = 1, timeout_s: float = 120) -> str:
