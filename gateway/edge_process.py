@@ -174,7 +174,7 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
                 Message(topic, payload, _QOS, True, latest_only=True, told=told and tuple(told))
                 for topic, payload, told in found
             ]
-            server.router.retained_came(subscription, messages, server.time())
+            server.router.retained_delivery.came(subscription, messages, server.time())
             server.wake()
 
     def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
@@ -183,4 +183,4 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
         task.add_done_callback(asking.discard)
 
     server.router.watch = relay.watch
-    server.router.ask_retained = ask_retained
+    server.router.retained_delivery.ask = ask_retained

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Any
 
+from gateway.mqtt.handover import ASK_AGAIN
 from gateway.mqtt.journal import Journal, SessionKey
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
-from gateway.mqtt.router import ASK_AGAIN, Router
+from gateway.mqtt.router import Router
 
 
 class SessionBusy(Exception):

@@ -119,7 +119,7 @@ class Connection(Link):
                     return
         self.send(encode_suback(self.version, packet.packet_id, codes))
         for number, subscription in enumerate(fresh, 1):
-            self._router.send_retained(subscription, now)
+            self._router.retained_delivery.send(subscription, now)
             if not number % _FILTERS_A_STEP:
                 yield
                 if session.connection is not self:
@@ -167,7 +167,7 @@ class Connection(Link):
             return True  # ended meanwhile
         if (identity.user, identity.device) != (session.identity.user, session.identity.device):
             return False
-        self._router.identify(session, identity, self._last_received)
+        self._router.right_changes.identify(session, identity, self._last_received)
         self.route = None  # rights may be others now
         self.send(encode_auth(ReasonCode.SUCCESS, _proof(method, data)))
         return True

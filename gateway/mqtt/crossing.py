@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol
 
+from gateway.mqtt.handover import ASK_AGAIN
 from gateway.mqtt.interest import Changes, InterestTable
 from gateway.mqtt.neighbours import Crossing as Message
-from gateway.mqtt.router import ASK_AGAIN
 
 #: After the start, messages wait until workers that were there before have said what they want.
 _SETTLING_S: Final = 1.0

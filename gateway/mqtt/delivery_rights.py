@@ -2,7 +2,7 @@
 
 A client's own topics, and an administrator's, are delivered as they are, and cost nothing here. Of
 a friend's topics a client gets what friends are told (gateway.telling), and nothing from before the
-friendship. `identity` of a session has the rights of now: `Router.rights_changed` keeps them.
+friendship. `identity` of a session has the rights of now: `RightChanges` keeps them.
 """
 
 from __future__ import annotations

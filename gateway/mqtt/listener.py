@@ -474,12 +474,12 @@ class MqttServer(Shell):
 
     def rights_changed(self, users: Set[str]) -> None:
         """For Permissions: apply the rights of now to the clients of some users."""
-        self.router.rights_changed(users, self.time())
+        self.router.right_changes.apply(users, self.time())
         self.wake()
 
     def homes_changed(self) -> None:
         """For Places: homes are known now, if they were not before."""
-        self.router.homes_known(self.time())
+        self.router.right_changes.homes_known(self.time())
         self.wake()
 
     def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:

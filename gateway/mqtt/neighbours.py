@@ -235,10 +235,10 @@ class Neighbours:
             self._gone_elsewhere(arguments[0])
         elif kind == "returned":
             user, client_id, record = arguments
-            self.router.take_back((user, client_id), record)
+            self.router.handover.take_back((user, client_id), record)
         elif kind == "claim":
             number, user, client_id, claimer = arguments
-            self.router.hand_over(
+            self.router.handover.hand_over(
                 (user, client_id),
                 claimer,
                 lambda record: self._channel.send("answered", number, record),

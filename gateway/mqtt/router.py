@@ -8,17 +8,17 @@ from __future__ import annotations
 
 import logging
 from collections import Counter, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Set
-from itertools import chain
+from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway import auth
-from gateway.mqtt.accounts import UserAccounts, subscription_bytes, will_bytes
+from gateway.mqtt.accounts import UserAccounts, reach_of, subscription_bytes, will_bytes
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.forgetting import forget_owner
+from gateway.mqtt.handover import Handover
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import (
     Connect,
@@ -28,6 +28,8 @@ from gateway.mqtt.packets import (
     Will,
 )
 from gateway.mqtt.retained import RetainedStore
+from gateway.mqtt.retained_delivery import RetainedDelivery
+from gateway.mqtt.right_changes import RightChanges
 from gateway.mqtt.session import NEVER, Hub, Message, Session
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.stored import StoredSession
@@ -35,7 +37,6 @@ from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,
     filter_is_valid,
-    matches,
     split_share,
 )
 from waylog.topics import MQTT_STATE
@@ -46,13 +47,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger(__name__)
 
-#: What another worker is told that cannot have a session yet, and how long it is worth waiting for
-#: the log: less than the other worker waits for an answer.
-ASK_AGAIN: Final = b""
-HAND_OVER_S: Final = 4.0
-
-#: Sessions, before others are served: of those that are only looked at, and of those cleared.
-_LOOKED_AT: Final = 500
+#: Sessions that are cleared before others are served.
 _FORGOTTEN_A_STEP: Final = 100
 
 
@@ -86,15 +81,16 @@ class Router(Hub):
         self._offline: OrderedDict[Session, None] = OrderedDict()  # the one away longest is first
         #: What each user has of what all share.
         self.accounts = UserAccounts(settings)
-        self._journal: Journal | None = None
+        self.journal: Journal | None = None
         #: Sessions that other workers are asked for: they are nowhere until the answer is here.
         self.claiming: set[tuple[str, str]] = set()
         #: What clients may read now.
         self.rights = rights or DeliveryRights(rules)
-        #: Told what is subscribed to, and of each subscription that is to get what is retained
-        #: where the views are, when they are not here.
+        self.retained_delivery = RetainedDelivery(self)
+        self.right_changes = RightChanges(self)
+        self.handover = Handover(self)
+        #: Told what is subscribed to.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
-        self.ask_retained: Callable[[Subscription, tuple[str, ...]], None] | None = None
         #: The other workers, where there are some.
         self.neighbours: Neighbours | None = None
 
@@ -130,7 +126,7 @@ class Router(Hub):
                 journal.purged,
                 MQTT_STATE,
             )
-        self._journal = journal
+        self.journal = journal
         journal.host = self
 
     # --- sessions -------------------------------------------------------------------------------
@@ -142,7 +138,7 @@ class Router(Hub):
         key = (identity.user, packet.client_id)
         session = self.sessions.get(key)
         if session is not None and session.connection is not None:
-            self._take_over(session, now)
+            self.take_over(session, now)
             session = self.sessions.get(key)
         if session is not None and (
             packet.clean_start
@@ -153,23 +149,23 @@ class Router(Hub):
             session = None
         stored = None
         epoch = 0
-        if session is None and self._journal is not None:
-            epoch = self._journal.next_epoch(key)
-            stored = self._journal.take_stored(key)
+        if session is None and self.journal is not None:
+            epoch = self.journal.next_epoch(key)
+            stored = self.journal.take_stored(key)
             if stored is not None and (
                 packet.clean_start
                 or stored.device != identity.device
                 or stored.admin != identity.admin
             ):
-                self._journal.ended(key)
+                self.journal.ended(key)
                 stored = None
         present = session is not None or stored is not None
         if session is None:
             session = self._begin(packet.client_id, identity)
             session.epoch = epoch
-        self.identify(session, identity, now)
-        if stored is not None and self._journal is not None:
-            self._restore(session, stored, self._journal)
+        self.right_changes.identify(session, identity, now)
+        if stored is not None and self.journal is not None:
+            self._restore(session, stored, self.journal)
         self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)
@@ -177,7 +173,7 @@ class Router(Hub):
         session.hold_will(will_bytes(packet.will))
         session.connection = connection
         session.expiry_interval_s = self._expiry_interval(packet)
-        self._changed(session)
+        self.session_changed(session)
         if self.neighbours is not None:
             self.neighbours.connected(key)
         return session, present
@@ -207,130 +203,14 @@ class Router(Hub):
             _, subscription = self.subscribe(session, request, each.identifier)
             if subscription is not None and each.qos:
                 # What the platform has said while nobody was there to keep it.
-                self._await(subscription, self._derived(subscription.granted_filters))
-                if self.ask_retained is not None:
-                    self.ask_retained(subscription, subscription.granted_filters)
+                self.retained_delivery.add_derived(subscription)
         journal.restore_waiting(session, stored)
         self.rights.keep_readable(session, session.identity)
 
-    def identify(self, session: Session, identity: Identity, now: float) -> None:
-        """Note whose session it is now: by another token, perhaps, or with other rights."""
-        if session.identity == identity:
-            return
-        before, session.identity = session.identity, identity
-        if session.connection is not None:
-            session.connection.route = None  # what it may publish is asked again
-        self.rights_changes += 1
-        self.rights.keep_readable(session, before)
-        if session.subscriptions:
-            self.begin(self._grant_all_again(session, identity, now))
-
-    def _grant_all_again(self, session: Session, identity: Identity, now: float) -> Iterator[None]:
-        for name, subscription in list(session.subscriptions.items()):
-            if session.ended or session.identity is not identity:
-                return
-            if session.subscriptions.get(name) is subscription:
-                self._grant_again(subscription, split_share(name)[1])
-                yield
-        session.pump(now)
-
-    def _grant_again(self, subscription: Subscription, topic_filter: str) -> None:
-        """Rights have changed; a filter that nothing is left of may come to match something."""
-        identity = subscription.session.identity
-        granted = self.rules.granted_filters(identity, topic_filter)
-        if _reach(subscription.session) + len(granted) - len(subscription.granted_filters) > (
-            self.settings.granted_filters_per_session_max
-        ):
-            # It was allowed when there were fewer friends.
-            granted = tuple(each for each in granted if each in subscription.granted_filters)
-        subscription.reaches_friends = self.rules.reaches_friends(identity, granted)
-        if granted == subscription.granted_filters:
-            return
-        fresh = tuple(each for each in granted if each not in subscription.granted_filters)
-        self._drop(subscription)
-        subscription.granted_filters = granted
-        self._add(subscription)
-        if fresh and subscription.share is None:
-            self._await(subscription, self._retained(fresh))
-            if self.ask_retained is not None:
-                self.ask_retained(subscription, fresh)
-
-    def rights_changed(self, users: Set[str], now: float) -> None:
-        """For Permissions: apply the rights of now to the sessions of some users."""
-        self.begin(self._apply_rights(frozenset(users), now))
-
-    def _apply_rights(self, users: Set[str], now: float) -> Iterator[None]:
-        for number, key in enumerate(list(self.sessions), 1):
-            if not number % _LOOKED_AT:
-                yield
-            session = self.sessions.get(key) if key[0] in users else None
-            if session is None:
-                continue
-            try:
-                identity = self.rights.now(session.identity)
-                if identity is None:
-                    self._revoke(session)
-                    continue
-                self.identify(session, identity, now)
-                self._changed(session)
-                session.pump(now)
-            except Exception:
-                # Nobody is read to with rights of before: who comes back is asked again.
-                logger.exception("the rights of a client could not be applied")
-                if session.connection is not None:
-                    session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
-            yield
-
-    def homes_known(self, now: float) -> None:
-        """Homes are known from now on: send what was withheld of friends until then."""
-        self.begin(self._send_withheld(self.rights.take_withheld(), now))
-        self.begin(self._send_held(self.rights.take_held(), now))
-
-    def _send_withheld(self, withheld: Iterable[Subscription], now: float) -> Iterator[None]:
-        for subscription in withheld:
-            session = subscription.session
-            if session.subscriptions.get(subscription.topic_filter) is not subscription:
-                continue
-            of_friends = tuple(
-                each
-                for each in subscription.granted_filters
-                if self.rules.reaches_friends(session.identity, (each,))
-            )
-            self._await(subscription, self._retained(of_friends))
-            if self.ask_retained is not None:
-                self.ask_retained(subscription, of_friends)
-            session.pump(now)
-            yield
-
-    def _send_held(
-        self, held: Iterable[tuple[Message, list[Session]]], now: float
-    ) -> Iterator[None]:
-        for message, sessions in held:
-            if message.expired(now):
-                continue
-            for session in sessions:
-                matching = [
-                    each
-                    for each in session.subscriptions.values()
-                    if any(matches(granted, message.topic) for granted in each.granted_filters)
-                ]
-                if matching and not session.ended:
-                    self.deliver(message, matching, None, now)
-                yield
-
-    def _revoke(self, session: Session) -> None:
-        """Say goodbye to a client whose credentials are good no more."""
-        session.expiry_interval_s = 0  # nothing waits here for somebody who may not come back
-        if session.connection is None:
-            session.will = None
-            self.end(session)
-        else:
-            session.connection.will = None
-            session.connection.close(ReasonCode.NOT_AUTHORIZED, "the credentials were revoked")
-
-    def _changed(self, session: Session) -> None:
-        if self._journal is not None:
-            self._journal.changed(session)
+    def session_changed(self, session: Session) -> None:
+        """Have the journal write what a session is now."""
+        if self.journal is not None:
+            self.journal.changed(session)
 
     def epoch_of(self, key: tuple[str, str]) -> int:
         """For the journal: the epoch of a session that is here, 0 where there is none."""
@@ -355,52 +235,7 @@ class Router(Hub):
             session.connection = None
         self._remove(session)
 
-    def hand_over(
-        self,
-        key: tuple[str, str],
-        claimer: str,
-        answer: Callable[[bytes | None], object],
-        now: float,
-    ) -> None:
-        """Give up a session to the worker that its client has come to, by name.
-
-        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here, and
-        while the log has not answered what the client has published here, which must neither be
-        lost nor stored twice.
-        """
-        session = self.sessions.get(key)
-        if session is None and key in self.claiming:
-            answer(ASK_AGAIN)
-            return
-        if session is None or not session.receiving or not session.expiry_interval_s:
-            answer(self._handed_over(key, claimer))
-            return
-        if session.on_settled is not None:
-            answer(ASK_AGAIN)
-            return
-        if session.connection is not None:
-            self._take_over(session, now)
-
-        def settled(then: float) -> None:
-            back = session.connection is not None or session.ended
-            late = then > now + HAND_OVER_S
-            answer(ASK_AGAIN if back or late else self._handed_over(key, claimer))
-
-        session.on_settled = settled
-
-    def take_back(self, key: tuple[str, str], record: bytes) -> None:
-        """Keep a session that was handed over to a worker which is gone."""
-        if self._journal is not None and key not in self.sessions:
-            self._journal.claimed(key, record)
-
-    def _handed_over(self, key: tuple[str, str], claimer: str) -> bytes | None:
-        if self._journal is None:
-            return None
-        record = self._journal.hand_over(key, self.sessions.get(key), claimer)
-        self.give_up(key)
-        return record
-
-    def _take_over(self, session: Session, now: float) -> None:
+    def take_over(self, session: Session, now: float) -> None:
         """End the connection of a client that is connected elsewhere now."""
         self.counters["takeovers"] += 1
         session.connection.close(
@@ -468,7 +303,7 @@ class Router(Hub):
         if delay:
             session.will, session.will_at = will, now + delay
         self._park(session)
-        self._changed(session)
+        self.session_changed(session)
         self.timers.schedule(session, session.will_at if delay else session.deadline)
         own = self.accounts.of(session.identity.user).offline
         if len(own) > self.accounts.offline_max:
@@ -489,12 +324,12 @@ class Router(Hub):
             session.will = None
         session.ended = True
         self._remove(session)
-        if self._journal is not None:
-            self._journal.ended((session.identity.user, session.client_id))
+        if self.journal is not None:
+            self.journal.ended((session.identity.user, session.client_id))
 
     def _remove(self, session: Session) -> None:
         for subscription in session.subscriptions.values():
-            self._drop(subscription)
+            self.drop(subscription)
             self._let_go(subscription)
         session.subscriptions = {}
         self._offline.pop(session, None)
@@ -560,7 +395,7 @@ class Router(Hub):
             return ReasonCode.QUOTA_EXCEEDED, None
         size = subscription_bytes(request.topic_filter)
         filters = sum(map(len, session.subscriptions)) + len(request.topic_filter)
-        reach = _reach(session) + len(granted)
+        reach = reach_of(session) + len(granted)
         if existing is not None:
             reach -= len(existing.granted_filters)
         if (
@@ -571,7 +406,7 @@ class Router(Hub):
             self.counters["subscriptions_beyond_share"] += 1
             return ReasonCode.QUOTA_EXCEEDED, None
         if existing is not None:
-            self._drop(existing)
+            self.drop(existing)
             self._let_go(existing)
         subscription = Subscription(
             session,
@@ -586,8 +421,8 @@ class Router(Hub):
         subscription.reaches_friends = self.rules.reaches_friends(session.identity, granted)
         subscription.size = size
         session.subscriptions[request.topic_filter] = subscription
-        self._add(subscription)
-        self._changed(session)
+        self.add(subscription)
+        self.session_changed(session)
         if share is not None or request.retain_handling == 2:
             return request.qos, None
         if request.retain_handling == 1 and existing is not None:
@@ -605,11 +440,13 @@ class Router(Hub):
         """The part of a message, which may be a friend's, that a client gets."""
         return self.rights.told(message, session)
 
-    def _add(self, subscription: Subscription) -> None:
+    def add(self, subscription: Subscription) -> None:
+        """Have a subscription match what is published under the filters that it was granted."""
         self.subscriptions.add(subscription)
         self._announce(subscription, True)
 
-    def _drop(self, subscription: Subscription) -> None:
+    def drop(self, subscription: Subscription) -> None:
+        """Have it match nothing more."""
         self.subscriptions.remove(subscription)
         self._announce(subscription, False)
 
@@ -632,57 +469,11 @@ class Router(Hub):
         subscription = session.subscriptions.pop(topic_filter, None)
         if subscription is None:
             return ReasonCode.NO_SUBSCRIPTION_EXISTED
-        self._drop(subscription)
+        self.drop(subscription)
         self._let_go(subscription)
         session.forget_retained(topic_filter)
-        self._changed(session)
+        self.session_changed(session)
         return ReasonCode.SUCCESS
-
-    def send_retained(self, subscription: Subscription, now: float) -> None:
-        """Send a new subscriber what is retained (section 3.3.1.3), as fast as it can take it.
-
-        What still waits of an earlier subscription is among it.
-        """
-        subscription.session.forget_retained(subscription.topic_filter)
-        self._await(subscription, self._retained(subscription.granted_filters))
-        subscription.session.pump(now)
-        if self.ask_retained is not None:
-            self.ask_retained(subscription, subscription.granted_filters)
-
-    def _await(self, subscription: Subscription, messages: Iterable[Message | None]) -> None:
-        """Have retained messages sent, after those that wait already."""
-        session = subscription.session
-        shown = self.rights.shown(messages, subscription)
-        waiting = (session.backlog or {}).get(subscription.topic_filter)
-        session.await_retained(subscription, shown if waiting is None else chain(waiting[1], shown))
-
-    def retained_came(
-        self, subscription: Subscription, messages: Iterable[Message], now: float
-    ) -> None:
-        """Send what `ask_retained` has asked for."""
-        session = subscription.session
-        if session.subscriptions.get(subscription.topic_filter) is not subscription:
-            return
-        news = [each for each in messages if self.retained.get(each.topic) is None]
-        self._await(subscription, news)
-        session.pump(now)
-
-    def _retained(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
-        # The topics are fixed now, each message is looked up when its turn comes: a reader that
-        # takes its time gets what is true then.
-        for topic_filter in topic_filters:
-            for topic in self.retained.matching(topic_filter):
-                message = None if topic is None else self.retained.get(topic)
-                if message is not None or topic is None:
-                    yield message
-            yield from self._derived((topic_filter,))
-
-    def _derived(self, topic_filters: tuple[str, ...]) -> Iterator[Message | None]:
-        for topic_filter in topic_filters:
-            for source in self.sources:
-                for message in source.retained(topic_filter):
-                    if message is None or self.retained.get(message.topic) is None:
-                        yield message
 
     # --- messages -------------------------------------------------------------------------------
 
@@ -700,8 +491,3 @@ class Router(Hub):
         for session in list(self.sessions.values()):
             if session.connection is not None:
                 session.connection.close(reason_code, text)
-
-
-def _reach(session: Session) -> int:
-    """Count the filters that subscriptions stand for: one to many friends is many."""
-    return sum(len(each.granted_filters) for each in session.subscriptions.values())

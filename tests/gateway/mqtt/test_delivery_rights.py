@@ -52,8 +52,8 @@ class Server:
         rights = DeliveryRights(rules, self.permissions, telling)
         self.worker = Worker(log, name, router=Router(Settings(), rules, 0.0, rights))
         self.router = self.worker.router
-        self.permissions.subscribe(lambda users: self.router.rights_changed(users, 0.0))
-        places.on_change(lambda: self.router.homes_known(0.0))
+        self.permissions.subscribe(lambda users: self.router.right_changes.apply(users, 0.0))
+        places.on_change(lambda: self.router.right_changes.homes_known(0.0))
 
     def client(self, user: str, name: str = "c") -> tuple[Wire, bytes]:
         """A client that stays known while it is away, and what it got at first."""

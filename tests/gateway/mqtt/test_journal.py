@@ -323,7 +323,7 @@ def test_a_client_that_comes_to_another_worker_is_taken_over() -> None:
 def claimed(owner: Worker, claimer: str) -> bytes | None:
     """What a worker hands over of the session of the client `phone`."""
     answers: list[bytes | None] = []
-    owner.router.hand_over(("alice", "phone"), claimer, answers.append, 0.0)
+    owner.router.handover.hand_over(("alice", "phone"), claimer, answers.append, 0.0)
     (answer,) = answers
     return answer
 

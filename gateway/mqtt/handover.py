@@ -1,0 +1,66 @@
+"""Sessions that go to the worker to which their client has come."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+if TYPE_CHECKING:
+    from gateway.mqtt.router import Router
+
+#: What another worker is told that cannot have a session yet, and how long it is worth waiting for
+#: the log: less than the other worker waits for an answer.
+ASK_AGAIN: Final = b""
+HAND_OVER_S: Final = 4.0
+
+
+class Handover:
+    """Of one router."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+
+    def hand_over(
+        self,
+        key: tuple[str, str],
+        claimer: str,
+        answer: Callable[[bytes | None], object],
+        now: float,
+    ) -> None:
+        """Give up a session to the worker that its client has come to, by name.
+
+        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here, and
+        while the log has not answered what the client has published here, which must neither be
+        lost nor stored twice.
+        """
+        session = self._router.sessions.get(key)
+        if session is None and key in self._router.claiming:
+            answer(ASK_AGAIN)
+            return
+        if session is None or not session.receiving or not session.expiry_interval_s:
+            answer(self._handed_over(key, claimer))
+            return
+        if session.on_settled is not None:
+            answer(ASK_AGAIN)
+            return
+        if session.connection is not None:
+            self._router.take_over(session, now)
+
+        def settled(then: float) -> None:
+            back = session.connection is not None or session.ended
+            late = then > now + HAND_OVER_S
+            answer(ASK_AGAIN if back or late else self._handed_over(key, claimer))
+
+        session.on_settled = settled
+
+    def take_back(self, key: tuple[str, str], record: bytes) -> None:
+        """Keep a session that was handed over to a worker which is gone."""
+        if self._router.journal is not None and key not in self._router.sessions:
+            self._router.journal.claimed(key, record)
+
+    def _handed_over(self, key: tuple[str, str], claimer: str) -> bytes | None:
+        if self._router.journal is None:
+            return None
+        record = self._router.journal.hand_over(key, self._router.sessions.get(key), claimer)
+        self._router.give_up(key)
+        return record
