@@ -1,6 +1,6 @@
 """Keeps what the views know beyond the process, and brings them up to date when it starts.
 
-A snapshot (gateway.view_snapshot) is written every half minute in which something came, soon after
+A snapshot (gateway.saved_views) is written every half minute in which something came, soon after
 an erasure, and at the stop. The next process of the same folder reads the log from there.
 """
 
@@ -8,53 +8,34 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import time
-from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeVar, TypeVarTuple
+from typing import Any, Final
 
 import msgspec
 
-from gateway.device_times import DeviceTimes
-from gateway.key_runs import KeyRuns, alive
 from gateway.key_view import KeyView
-from gateway.known_fixes import device_key
-from gateway.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, fits, plan
-from gateway.stored_keys import StoredKeys
-from gateway.view_folder import ViewFolder
-from gateway.view_snapshot import VERSION, Entry, Head, RunEntry, SavedTopic, Unfit, read, write
+from gateway.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, plan
+from gateway.saved_views import UNWRITTEN_BYTES_MAX, SavedViews
 from gateway.views import AddressView, LocationView, Record
 from waylog.batch_reader import BatchReader, open_reader
 from waylog.erasures import Erasure, ErasureLog, Erasures
 from waylog.kafka import LogReader, LogUnreachable
-from waylog.sealing import opener, shared_key_ring
+from waylog.sealing import opener
 from waylog.topic_extent import TopicExtent, topic_extent
 from waylog.topics import LOCATION
 
-if TYPE_CHECKING:
-    from waylog.value_keys import KeyRing
-
 logger = logging.getLogger(__name__)
-
-_Result = TypeVar("_Result")
-_Arguments = TypeVarTuple("_Arguments")
 
 _SAVE_S: Final = 30.0
 #: As many keys are saved at once when they come quicker.
 _SAVE_KEYS: Final = 500_000
-#: Keys that wait in memory while nothing can be written; more wait with whoever has made them.
-_UNWRITTEN_BYTES_MAX: Final = 16 * 1024 * 1024
 _WATCH_S: Final = 0.25
 _EXPIRE_S: Final = 3600.0
 _RETRY_S: Final = 0.2
-#: What one turn of the event loop takes of the views: a fraction of a millisecond.
-_SLICE: Final = 250
 #: Tracks of what was before are there soon after the start.
 _RECENT_S: Final = 2.0
-_DAY_S: Final = 24 * 3600
-_SNAPSHOT: Final = "snapshot"
 
 
 class ViewKeeper:
@@ -73,7 +54,7 @@ class ViewKeeper:
         folder: Path | None,
         tail: int,
         behind_max: int = BEHIND_MAX,
-        unwritten_bytes_max: int = _UNWRITTEN_BYTES_MAX,
+        unwritten_bytes_max: int = UNWRITTEN_BYTES_MAX,
     ) -> None:
         self._servers = bootstrap_servers
         self._client_id = client_id
@@ -83,21 +64,13 @@ class ViewKeeper:
         self._views: dict[str, LocationView | KeyView | AddressView] = {locations.topic: locations}
         if addresses is not None:
             self._views[addresses.topic] = addresses
-        self._parent = folder
         self._tail = tail
         self._behind_max = behind_max
-        self._unwritten_bytes_max = unwritten_bytes_max
         self._loop = asyncio.get_running_loop()
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="views")
-        self._folder: ViewFolder | None = None
-        self._runs: KeyRuns | None = None
-        self._entries: list[RunEntry] = []
-        self._identities: dict[str, str] = {}
-        self._first: Mapping[int, int] = {}
-        # Keys that could not be written, in front of those that came since.
-        self._unwritten = b""
-        # What of topic `location` is on disk for certain.
-        self._covered: SavedTopic | None = None
+        self._folder = folder
+        self._saved_views = SavedViews(
+            bootstrap_servers, locations, self._views, unwritten_bytes_max
+        )
         self._readers: list[LogReader | BatchReader] = []
         #: Who reads what comes from now on, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
@@ -108,7 +81,6 @@ class ViewKeeper:
         self._erasure_log: ErasureLog | None = None
         self._urgent = False
         self._changed = False
-        self._failing = False
         self._stopping = asyncio.Event()
         self._saving: asyncio.Task[None] | None = None
         self._saved = self._expired = self._loop.time()
@@ -121,9 +93,9 @@ class ViewKeeper:
     async def start(self) -> None:
         """Return when the views know what they knew before and what came since."""
         extents = {topic: await self._extent(topic) for topic in self._views}
-        self._identities = {topic: extent.identity for topic, extent in extents.items()}
-        self._first = extents[LOCATION].first
-        head = await self._restore(extents) if self._open_folder() else None
+        if self._folder is not None:
+            self._saved_views.open(self._folder)
+        head = await self._saved_views.restore(extents)
         plans = {
             topic: plan(
                 *(None if head is None else head.topics.get(topic), extent),
@@ -145,9 +117,9 @@ class ViewKeeper:
             await self._read_recent(plans[LOCATION].recent)
         for topic in self._views:
             self._read_gap(topic)
-        if self._folder is None or not self.unread:
+        if not self._saved_views.is_open or not self.unread:
             self.all_known.set()
-        if self._folder is not None:
+        if self._saved_views.is_open:
             self._saving = self._loop.create_task(self._keep_saving())
 
     async def close(self) -> None:
@@ -161,93 +133,19 @@ class ViewKeeper:
             await reader.close()
         if self._saving is not None:
             await self.save()
-        self._thread.shutdown(wait=False)
-        if self._folder is not None:
-            self._folder.close()
+        self._saved_views.close()
 
     # --- the start ------------------------------------------------------------------------------
 
     async def _extent(self, topic: str) -> TopicExtent:
         while True:
             try:
-                return await self._in_thread(topic_extent, self._servers, self._client_id, topic)
+                return await self._saved_views.in_thread(
+                    topic_extent, self._servers, self._client_id, topic
+                )
             except LogUnreachable as error:
                 logger.debug("not yet: %s", error)
                 await asyncio.sleep(_RETRY_S)
-
-    def _open_folder(self) -> bool:
-        if self._parent is None:
-            return False
-        try:
-            self._folder = ViewFolder(self._parent)
-        except OSError as error:
-            logger.warning(
-                "last positions and ids of fixes are not kept beyond this process: %s", error
-            )
-            return False
-        stored = StoredKeys()
-        self._runs = KeyRuns(self._folder.path, stored)
-        self._locations.known_fixes.keep(stored, DeviceTimes())
-        return True
-
-    async def _restore(self, extents: Mapping[str, TopicExtent]) -> Head | None:
-        assert self._folder is not None
-        assert self._runs is not None
-        try:
-            head, parts = await self._in_thread(read, self._folder.path / _SNAPSHOT)
-            if head.key_check != _key_check():
-                raise Unfit("it is of another installation")
-            for topic, extent in extents.items():
-                if topic not in head.topics or not fits(head.topics[topic], extent):
-                    raise Unfit(f"it is of another log: topic {topic}")
-            restored = await self._restore_entries(parts)
-        except Unfit as error:
-            logger.info("views are built from the log, without a snapshot: %s", error)
-            for view in self._views.values():
-                view.reset()
-            self._locations.known_fixes.keep(StoredKeys(), DeviceTimes())
-            self._runs = KeyRuns(self._folder.path, self._stored)
-            self._runs.use([])
-            return None
-        self._entries = alive(await self._in_thread(self._runs.open, head.runs), self._first)
-        self._runs.use(self._entries)
-        self._covered = head.topics[LOCATION]
-        self._times.forgot = head.forgot
-        logger.info(
-            "views had %d entries, and keys of %d fixes in %d files",
-            restored,
-            len(self._stored),
-            len(self._entries),
-        )
-        return head
-
-    async def _restore_entries(self, parts: Iterator[tuple[str, list[Entry]]]) -> int:
-        ring = shared_key_ring(self._servers)
-        count = 0
-        for topic, kept in parts:
-            view = self._views.get(topic)
-            if view is None:
-                continue
-            entries = kept if ring is None else await self._in_thread(_opened, ring, kept)
-            count += len(entries)
-            for device, live, greatest, value in entries:
-                view.restore(device, live, value)
-                if greatest is not None:
-                    self._times.restore(device_key(device), greatest)
-            await asyncio.sleep(0)
-        return count
-
-    @property
-    def _times(self) -> DeviceTimes:
-        times = self._locations.known_fixes.times
-        assert times is not None
-        return times
-
-    @property
-    def _stored(self) -> StoredKeys:
-        stored = self._locations.known_fixes.stored
-        assert stored is not None
-        return stored
 
     # --- reading --------------------------------------------------------------------------------
 
@@ -360,7 +258,7 @@ class ViewKeeper:
         self._erasure_log = ErasureLog(self._servers, in_thread)
         while True:
             try:
-                erasures = await self._in_thread(self._erasure_log.wait)
+                erasures = await self._saved_views.in_thread(self._erasure_log.wait)
                 break
             except LogUnreachable as error:
                 logger.warning("still waiting: %s", error)
@@ -385,7 +283,7 @@ class ViewKeeper:
             now = self._loop.time()
             records = sum(view.records for view in self._views.values())
             due = now - self._saved >= _SAVE_S and (records != taken or self._changed)
-            many = known.unsaved >= _SAVE_KEYS and not self._failing
+            many = known.unsaved >= _SAVE_KEYS and not self._saved_views.failing
             if not (due or self._urgent or many):
                 continue
             taken, self._urgent, self._changed = records, False, False
@@ -393,7 +291,7 @@ class ViewKeeper:
                 await self.save()
                 if now - self._expired >= _EXPIRE_S:
                     self._expired = now
-                    self._first = (await self._extent(LOCATION)).first
+                    self._saved_views.first = (await self._extent(LOCATION)).first
             except Exception:
                 # Whatever it was: the next snapshot may succeed, and the log has everything.
                 logger.exception("a snapshot of the views failed")
@@ -401,123 +299,12 @@ class ViewKeeper:
             self._saved = self._loop.time()
 
     async def save(self) -> None:
-        """Write a snapshot; what it holds may be newer than the offsets in it, never older."""
-        assert self._runs is not None
-        known = self._locations.known_fixes
-        topics = {
-            topic: SavedTopic(self._identities[topic], dict(view.positions), dict(self.gaps[topic]))
-            for topic, view in self._views.items()
-        }
-        if len(self._unwritten) < self._unwritten_bytes_max:
-            self._unwritten += known.take_unsaved()
-        waiting = known.unsaved > 0
+        """Write a snapshot: what the views know, and how far the log has been read."""
         all_read = not any(self.gaps.values())
-        if waiting or known.unsaved_lost:
-            # Whose keys are missing is read again by the next process.
-            topics[LOCATION] = self._covered or SavedTopic(self._identities[LOCATION], {})
-        head = Head(
-            VERSION, _key_check(), topics, [], self._times.forgot or self._locations.evicted
-        )
-        covers = dict(self._locations.positions)
-        keys = self._unwritten
-        parts = await self._collected()
-        try:
-            entries = await self._in_thread(self._write, head, keys, covers, parts)
-        except OSError as error:
-            if not self._failing:
-                logger.error("the views' snapshot cannot be written; trying again: %s", error)
-            self._failing, self._urgent, self._changed = True, False, True
-            # Without the files of keys that nobody knows of: there may be little room.
-            self._runs.use(self._entries)
-            if all_read:
-                self.all_known.set()  # as far as they ever will be
-            return
-        if self._failing:
-            self._failing = False
-            logger.info("the views' snapshot is written again")
-        self._unwritten, self._covered = b"", topics[LOCATION]
-        self._urgent = self._urgent or waiting
-        self._entries = entries
-        self._runs.use(entries)
+        saved = await self._saved_views.save(self.gaps)
+        if saved.written:
+            self._urgent = self._urgent or saved.more
+        else:
+            self._urgent, self._changed = False, True
         if all_read:
-            self.all_known.set()
-
-    async def _collected(self) -> list[tuple[str, list[Entry]]]:
-        """All entries, a slice in each turn of the event loop."""
-        parts: list[tuple[str, list[Entry]]] = []
-        for view in self._views.values():
-            names = list(view.newest)
-            for at in range(0, len(names), _SLICE):
-                entries = []
-                for device in names[at : at + _SLICE]:
-                    entry = view.newest.get(device)
-                    if entry is None:
-                        continue
-                    greatest = (
-                        self._times.time_of(device_key(device)) if view.topic == LOCATION else None
-                    )
-                    entries.append(Entry(device, entry[0], greatest, entry[1]))
-                parts.append((view.topic, entries))
-                await asyncio.sleep(0)
-        return parts
-
-    def _write(
-        self,
-        head: Head,
-        keys: bytes,
-        covers: dict[int, int],
-        parts: list[tuple[str, list[Entry]]],
-    ) -> list[RunEntry]:
-        """In the thread; returns the files of keys that count now. Raises OSError."""
-        assert self._runs is not None
-        assert self._folder is not None
-        today = int(time.time()) // _DAY_S
-        entries = alive(self._entries, self._first)
-        if keys:
-            entries.append(self._runs.write(keys, today, covers))
-        head.runs = self._runs.merged(entries, today)
-        ring = shared_key_ring(self._servers)
-        sealed = (
-            parts
-            if ring is None
-            else ((topic, _sealed(ring, topic, each)) for topic, each in parts)
-        )
-        write(self._folder.path / _SNAPSHOT, head, sealed)
-        return head.runs
-
-    async def _in_thread(
-        self, function: Callable[[*_Arguments], _Result], *arguments: *_Arguments
-    ) -> _Result:
-        return await self._loop.run_in_executor(self._thread, function, *arguments)
-
-
-def _key_check() -> int:
-    return device_key("waylog")
-
-
-def _sealed(ring: KeyRing, topic: str, entries: list[Entry]) -> list[Entry]:
-    """Raises OSError where a device has no key yet, and the log takes none."""
-    try:
-        return [
-            each._replace(value=ring.seal_value(topic, each.value, each.device.encode()))
-            for each in entries
-        ]
-    except LogUnreachable as error:
-        raise OSError(str(error)) from error
-
-
-def _opened(ring: KeyRing, entries: list[Entry]) -> list[Entry]:
-    """The entries without those that nobody can read any more. Raises Unfit."""
-    from waylog.value_encryption import NotAuthentic
-
-    opened = []
-    for entry in entries:
-        try:
-            value = ring.open_value(entry.value, entry.device.encode())
-        except NotAuthentic:
-            continue
-        except LogUnreachable as error:
-            raise Unfit(str(error)) from error
-        if value is not None:
-            opened.append(entry._replace(value=value))
-    return opened
+            self.all_known.set()  # where nothing can be written, as far as they ever will be
