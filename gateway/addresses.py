@@ -1,7 +1,7 @@
 """Who connects from where, and how much one address may do; guesses are in gateway.guesses.
 
-An address is an IPv4 address or the /64 network of an IPv6 address: whoever has one of those has
-all of it. Loopback is not limited: what comes from there is a proxy, or the machine itself.
+An address is counted with its party (waylog.peer_parties). Loopback is not: what comes from there
+is a proxy, or the machine itself, whose accounts have shares of the listeners' connections.
 """
 
 from __future__ import annotations
@@ -14,23 +14,11 @@ from functools import lru_cache
 from typing import Final, TypeAlias
 
 from gateway.limits import HttpLimits, TokenBucket
+from waylog.peer_parties import party_of
 
 Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
 
 _ADDRESSES_MAX: Final = 50_000
-
-
-def party_of(address: str) -> str:
-    """What is counted as one party: the address itself, or the /64 of IPv6."""
-    if ":" not in address:
-        return address
-    try:
-        parsed = ipaddress.ip_address(address.partition("%")[0])
-    except ValueError:
-        return address
-    if parsed.version == 6 and parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.ip_network((parsed, 64), strict=False))
 
 
 @lru_cache(maxsize=4096)

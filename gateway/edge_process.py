@@ -37,7 +37,10 @@ from gateway.telling import Telling
 from gateway.users import UserStore
 from waylog.background import spawn
 from waylog.batch_producer import open_producer
+from waylog.connection_pool import ConnectionPool
+from waylog.file_limit import room_for_connections
 from waylog.garbage import look_for_garbage_less_often
+from waylog.peer_parties import PeerParties
 from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.telemetry import KafkaTelemetry
 
@@ -122,6 +125,8 @@ async def _start(
     await asyncio.wait({looking}, timeout=START_S)
     parsing = Parsing()
     stack.push_async_callback(parsing.close)
+    parties = PeerParties.open()
+    stack.callback(parties.close)
     server = await start_mqtt(
         settings.mqtt,
         submitter=submitter,
@@ -135,6 +140,7 @@ async def _start(
         mechanisms=mechanisms_over(store, open_mode=settings.open_mode),
         admission=admission,
         addresses=Addresses(HttpLimits()),
+        connections=ConnectionPool(room_for_connections(), parties.of),
         guesses=guesses,
         proxies=TrustedProxies(settings.trusted_proxies) if settings.proxy_protocol else None,
         permissions=permissions,

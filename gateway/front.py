@@ -15,7 +15,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Final, cast
 
 from gateway.access import credentials_of, kept_of, without_secrets
-from gateway.addresses import is_loopback, party_of
+from gateway.addresses import is_loopback
 from gateway.answers import Refused, unavailable
 from gateway.auth import ANONYMOUS, AuthenticationUnavailable, Identity
 from gateway.exchange import Exchange, response
@@ -34,6 +34,7 @@ from gateway.request_head import (
     recognise,
 )
 from gateway.users import DEVICE_NAME
+from waylog.peer_parties import party_of
 from waylog.telemetry import now_ms
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ class FrontConnection(asyncio.Protocol):
         "_party",
         "_pending",
         "_plain",
+        "_pool_party",
         "_proxy",
         "_reading",
         "_since",
@@ -90,6 +92,8 @@ class FrontConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._inner: asyncio.Protocol | None = None
         self._address = self._party = ""
+        # None: this one has no place in the pool.
+        self._pool_party: str | None = None
         self._counted = False
         self._proxy: ProxyHeaderReader | None = None
         # Bytes that are no whole request yet, or wait for their turn.
@@ -118,9 +122,12 @@ class FrontConnection(asyncio.Protocol):
         self._since = server._loop.time()
         peer = transport.get_extra_info("peername")
         self._comes_from(peer[0] if isinstance(peer, tuple) and peer else "")
-        if server.full():
+        self._pool_party = server.pool.enter(transport)
+        if self._pool_party is None:
             server.services.metrics.connections_refused += 1
-            self._refuse_connection("too many connections")
+            self._refuse_connection(
+                "too many connections" if server.pool.is_full else "too many connections of yours"
+            )
             return
         if server.services.proxy_protocol and self._address in server.services.proxies:
             self._proxy = ProxyHeaderReader()
@@ -154,6 +161,9 @@ class FrontConnection(asyncio.Protocol):
         server.connections.discard(self)
         server.services.remotes.pop(self._transport, None)
         self._keep(b"")
+        if self._pool_party is not None:
+            server.pool.leave(self._pool_party)
+            self._pool_party = None
         if self._counted:
             server.addresses.disconnect(self._address)
         if self._authenticating is not None:
@@ -296,6 +306,8 @@ class FrontConnection(asyncio.Protocol):
         server = self.server
         more = len(data) - len(self._pending)
         if more > 0:
+            if server.partial.is_pressed:
+                self._ask_for_account()
             if not server.partial.take(self._party, more):
                 self._refuse_connection("too many incomplete requests at once")
                 data, more = b"", -len(self._pending)
@@ -304,6 +316,15 @@ class FrontConnection(asyncio.Protocol):
         if more < 0:
             server.partial.give_back(self._party, -more)
         self._pending = data
+
+    def _ask_for_account(self) -> None:
+        """Have the account of a local client hold what this connection does."""
+        if self._transport is None or not self._party.startswith(f"{self._address} "):
+            return
+        account = self.server.pool.party_of(self._transport)
+        if account:
+            self.server.partial.pass_on(self._party, account, len(self._pending))
+            self._party = account
 
     def _differs_in_length(self, head_bytes: bytes) -> bool:
         """Tell whether this is the last head with another length of its body."""

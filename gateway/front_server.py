@@ -26,7 +26,9 @@ class FrontServer:
         self.addresses = services.addresses
         self.accept = accept
         self.connections: set[FrontConnection] = set()
-        #: Bytes of requests that have not come whole: by address, and of loopback by connection.
+        self.pool = services.connections.part(services.limits.connections_max)
+        #: Bytes of requests that have not come whole: by address, and of loopback by connection or,
+        #: where there are many, by account.
         self.partial = Shares(_PARTIAL_BYTES_MAX, _PARTIAL_BYTES_EACH_MAX)
         self.closing = False
         self.date = b""
@@ -36,10 +38,6 @@ class FrontServer:
     def connection(self) -> asyncio.Protocol:
         """For create_server."""
         return FrontConnection(self)
-
-    def full(self) -> bool:
-        """Tell whether one more connection would be too many."""
-        return len(self.connections) >= self.services.limits.connections_max
 
     async def close(self, timeout_s: float) -> None:
         """Take no more requests, and let those that are here be answered."""

@@ -14,9 +14,10 @@ import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from gateway.addresses import is_loopback, party_of
+from gateway.addresses import is_loopback
 from gateway.limits import HttpLimits
 from gateway.token_buckets import TokenBuckets
+from waylog.peer_parties import party_of
 
 if TYPE_CHECKING:
     from gateway.users import UserStore

@@ -24,7 +24,6 @@ from gateway.access import (
     sender,
 )
 from gateway.acknowledgements import Receiving, newest
-from gateway.addresses import party_of
 from gateway.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
@@ -37,6 +36,7 @@ from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import Hold, ShareExceeded, Shares
 from gateway.services import Services
 from waylog.kafka import AppendError
+from waylog.peer_parties import party_of
 from waylog.telemetry import now_ms
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]

@@ -57,6 +57,18 @@ class Shares:
             del self._held[party]
         self.used -= amount
 
+    @property
+    def is_pressed(self) -> bool:
+        """Tell whether half of the pool is taken."""
+        return 2 * self.used >= self._total
+
+    def pass_on(self, party: str, other: str, amount: int) -> None:
+        """Have another party hold what this one does, though it be more than its share."""
+        if amount:
+            self.give_back(party, amount)
+            self._held[other] = self._held.get(other, 0) + amount
+            self.used += amount
+
     @contextmanager
     def hold(self, party: str, amount: int = 1) -> Iterator[None]:
         """Hold so much meanwhile. Raises ShareExceeded."""

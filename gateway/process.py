@@ -53,7 +53,10 @@ from gateway.web_push import WebPush
 from waylog.background import Rounds, spawn
 from waylog.batch_producer import open_producer
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
+from waylog.file_limit import room_for_connections
 from waylog.garbage import look_for_garbage_less_often
+from waylog.peer_parties import PeerParties
 from waylog.sealing import LogProducer, sealed_if_configured
 from waylog.served_hosts import ServedHosts
 from waylog.telemetry import KafkaTelemetry, now_ms
@@ -148,6 +151,9 @@ class _Gateway:
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
         #: Of HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
+        parties = PeerParties.open()
+        stack.callback(parties.close)
+        self.connections = ConnectionPool(room_for_connections(), parties.of)
         self._proxies = TrustedProxies(settings.trusted_proxies)
         self.guesses = open_guesses(settings.users, store, self._limits)
         stack.callback(self.guesses.close)
@@ -294,6 +300,7 @@ class _Gateway:
             limits=self._limits,
             proxies=self._proxies,
             shared_addresses=self.addresses,
+            connections=self.connections,
             guesses=self.guesses,
             refusals=self.refusals,
             proxy_protocol=settings.proxy_protocol,
@@ -348,6 +355,7 @@ class _Gateway:
             mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
             admission=self.admission,
             addresses=self.addresses,
+            connections=self.connections,
             guesses=self.guesses,
             refusals=self.refusals,
             proxies=self._proxies if self._settings.proxy_protocol else None,

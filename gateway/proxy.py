@@ -9,13 +9,13 @@ from aiohttp import web
 from yarl import URL
 
 from gateway.access import reader, remote_of
-from gateway.addresses import party_of
 from gateway.answers import Refused, unavailable
 from gateway.formats.values import SECRET_PARAMETERS
 from gateway.ingest import Ingest
 from gateway.limits import OVERHEAD_BYTES
 from gateway.pools import ShareExceeded, Turns
 from gateway.services import SERVICES
+from waylog.peer_parties import party_of
 
 _TIMEOUT_S: Final = 30.0
 #: Questions at one time, over all users; those of one user, and those that wait of one.

@@ -7,8 +7,8 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import Final
 
-from gateway.addresses import party_of
 from gateway.limits import HttpLimits, TokenBucket
+from waylog.peer_parties import party_of
 
 _ADDRESSES_MAX: Final = 10_000
 

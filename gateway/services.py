@@ -33,6 +33,8 @@ from gateway.submit import Submitter
 from gateway.users import UserStore
 from gateway.viewers import Viewers
 from gateway.views import AddressView, LocationView
+from waylog.connection_pool import ConnectionPool
+from waylog.file_limit import room_for_connections
 from waylog.served_hosts import ServedHosts
 
 if TYPE_CHECKING:
@@ -79,6 +81,10 @@ class Services:
     mqtt: MqttServer | None = None
     #: What each address has here, over all listeners of the process; None: this one alone.
     shared_addresses: Addresses | None = None
+    #: All connections that the process may hold, over all listeners.
+    connections: ConnectionPool = field(
+        default_factory=lambda: ConnectionPool(room_for_connections())
+    )
     addresses: Addresses = field(init=False)
     #: Wrong credentials, over all listeners and workers.
     guesses: Guesses = field(default_factory=Guesses)

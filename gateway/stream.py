@@ -16,7 +16,7 @@ from typing import Final
 from aiohttp import web
 
 from gateway.access import reader, remote_of, require_device
-from gateway.addresses import is_loopback, party_of
+from gateway.addresses import is_loopback
 from gateway.answers import Refused, unauthorized, unavailable
 from gateway.auth import Identity
 from gateway.cursors import BadCursor, Cursor, encode_cursor
@@ -26,6 +26,7 @@ from gateway.services import SERVICES, Services
 from gateway.telling import Telling
 from gateway.viewers import BoundingBox, Filter, TooManyViewers, Viewer
 from gateway.views import ViewEvent
+from waylog.peer_parties import party_of
 
 HEARTBEAT_S: Final = 15.0
 _LOOK_S: Final = 1.0

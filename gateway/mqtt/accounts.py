@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import Final
 
-from gateway.addresses import party_of
 from gateway.mqtt.packets import Will
 from gateway.mqtt.session import Account, Pool, Session
 from gateway.mqtt.settings import Settings
 from gateway.pools import Shares
+from waylog.peer_parties import party_of
 
 _SUBSCRIPTION_BYTES: Final = 300
 _LEVEL_BYTES: Final = 300  # of the trie, for each level of a filter with a wildcard

@@ -1,4 +1,4 @@
-"""What a connection passes before it speaks MQTT: a PROXY header, TLS, or both.
+"""What a connection passes before it speaks MQTT: the pool, a PROXY header, TLS.
 
 Who comes from where is known, and counted, before anything is spent on a client.
 """
@@ -31,7 +31,7 @@ def address_of(transport: asyncio.BaseTransport) -> str:
 
 
 class Door(asyncio.Protocol):
-    """Connections that may begin with a PROXY header, with TLS, or with one after the other.
+    """Connections, which may begin with a PROXY header, with TLS, or with one after the other.
 
     The header is that of a trusted proxy and stands before all else, as HAProxy sends it in TCP
     mode. An address has its share of connections that begin with TLS, too.
@@ -42,6 +42,8 @@ class Door(asyncio.Protocol):
         self._context = context
         self._first_byte = _CONNECT if context is None else _TLS_HANDSHAKE
         self._transport: asyncio.Transport | None = None
+        # None: this one has no place in the pool, or has handed it on.
+        self._pool_party: str | None = None
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
         self._starting: asyncio.Task[None] | None = None
@@ -49,6 +51,11 @@ class Door(asyncio.Protocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
+        self._pool_party = self._server.pool.enter(transport)
+        if self._pool_party is None:
+            self._server.counters["connections_refused"] += 1
+            self._transport.abort()
+            return
         address = address_of(transport)
         if address not in self._server.proxies:
             self._pass_on(address, b"")
@@ -72,6 +79,7 @@ class Door(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._leave()
         if self._timer is not None:
             self._timer.cancel()
         if self._handshake is not None:
@@ -84,12 +92,23 @@ class Door(asyncio.Protocol):
         if self._context is not None:
             self._encrypt(address, data)
             return
-        protocol = MqttProtocol(self._server, Connection)
-        protocol.address = address
+        protocol = self._protocol(address)
         self._transport.set_protocol(cast(asyncio.Protocol, protocol))
         protocol.connection_made(self._transport)
         if data and not self._transport.is_closing():
             protocol.data_received(data)
+
+    def _protocol(self, address: str) -> MqttProtocol:
+        """What speaks MQTT from now on; it has the place in the pool."""
+        protocol = MqttProtocol(self._server, Connection)
+        protocol.address = address
+        protocol.pool_party, self._pool_party = self._pool_party, None
+        return protocol
+
+    def _leave(self) -> None:
+        if self._pool_party is not None:
+            self._server.pool.leave(self._pool_party)
+            self._pool_party = None
 
     def _encrypt(self, address: str, data: bytes) -> None:
         assert self._transport is not None
@@ -132,10 +151,10 @@ class Door(asyncio.Protocol):
             encrypted = None
         if encrypted is None or early.lost:
             self._server.disconnected(address)
+            self._leave()
             plain.abort()
             return
-        protocol = MqttProtocol(self._server, Connection)
-        protocol.address = address
+        protocol = self._protocol(address)
         protocol.counted = True
         encrypted.set_protocol(cast(asyncio.Protocol, protocol))
         protocol.connection_made(encrypted)

@@ -15,7 +15,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
 from contextlib import suppress
 from functools import partial
-from typing import Final, cast
+from typing import Final
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission
@@ -57,6 +57,7 @@ from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
 from waylog.telemetry import now_ms
 
@@ -90,6 +91,7 @@ class MqttServer(Shell):
         mechanisms: Sequence[Mechanism] = (),
         admission: Admission | None = None,
         addresses: Addresses | None = None,
+        connections: ConnectionPool | None = None,
         guesses: Guesses | None = None,
         refusals: RefusalRecords | None = None,
         proxies: TrustedProxies | None = None,
@@ -115,6 +117,11 @@ class MqttServer(Shell):
         self._authenticator = authenticator
         #: What each address has here; shared with the HTTP listener of the process.
         self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
+        # Only a CONNECT says who understands where else to go.
+        heard = 0 if settings.other_server is None else settings.connections_redirected_max
+        room = settings.connections_max + heard
+        #: Connections of sockets; those over WebSocket are connections of the HTTP listener.
+        self.pool = ConnectionPool(room) if connections is None else connections.part(room)
         self._guesses = guesses if guesses is not None else Guesses()
         #: Whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
@@ -164,9 +171,7 @@ class MqttServer(Shell):
         return Endpoint(host, port)
 
     def _accept(self, context: ssl.SSLContext | None) -> asyncio.BaseProtocol:
-        if context is not None or self.proxies:
-            return Door(self, context)
-        return cast(asyncio.BaseProtocol, MqttProtocol(self, Connection))
+        return Door(self, context)
 
     async def close(self, timeout_s: float = 5.0) -> None:
         """Stop listening, acknowledge what the log still confirms, and say goodbye."""
@@ -220,10 +225,7 @@ class MqttServer(Shell):
         """A client has connected its socket."""
         self._protocols.add(protocol)
         self.counters["connections"] += 1
-        settings = self.settings
-        # Only a CONNECT says who understands where else to go.
-        heard = 0 if settings.other_server is None else settings.connections_redirected_max
-        if len(self._protocols) > settings.connections_max + heard:
+        if len(self._protocols) > self.pool.total:
             self._turn_away(protocol, "too many connections")
         elif not protocol.counted:
             protocol.counted = self.may_connect(protocol.address)
@@ -258,6 +260,8 @@ class MqttServer(Shell):
     def closed(self, protocol: MqttProtocol) -> None:
         """A socket is closed."""
         self._protocols.discard(protocol)
+        if protocol.pool_party is not None:
+            self.pool.leave(protocol.pool_party)
         if protocol.counted:
             self.disconnected(protocol.address)
         self.stalled.pop(protocol, None)
@@ -538,6 +542,7 @@ async def start_mqtt(
     mechanisms: Sequence[Mechanism] = (),
     admission: Admission | None = None,
     addresses: Addresses | None = None,
+    connections: ConnectionPool | None = None,
     guesses: Guesses | None = None,
     refusals: RefusalRecords | None = None,
     proxies: TrustedProxies | None = None,
@@ -565,6 +570,7 @@ async def start_mqtt(
         mechanisms=mechanisms,
         admission=admission,
         addresses=addresses,
+        connections=connections,
         guesses=guesses,
         refusals=refusals,
         proxies=proxies,

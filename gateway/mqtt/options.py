@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import resource
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
@@ -12,9 +11,7 @@ from typing import Final
 from gateway.mqtt.mapping import TopicRule, parse_rule
 from gateway.mqtt.settings import Settings
 from waylog.config import ConfigError, Endpoint, parse_endpoint
-
-#: Files of a process that are no MQTT connections: the log's, HTTP's, the database's.
-_OTHER_FILES: Final = 1000
+from waylog.file_limit import room_for_connections
 
 _MB: Final = 1024 * 1024
 #: Of the machine's memory, for each of the pools.
@@ -179,8 +176,9 @@ def within_machine(settings: Settings) -> Settings:
     With several workers each has its part of the memory, and of what a user may have of it: clients
     come to any of them. What every worker knows whole, as retained messages, is not divided.
     """
-    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    room = max(soft - _OTHER_FILES, soft // 2)
+    room = room_for_connections()
+    if settings.other_server is not None:
+        room -= min(settings.connections_redirected_max, room // 2)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     workers = settings.workers
 

@@ -47,6 +47,7 @@ cdef class MqttProtocol:
     cdef public str address     # of the client; None: that of the transport
     cdef bint waits             # it has had its part of this turn of the loop
     cdef public bint counted    # among the connections of its address
+    cdef public str pool_party  # its party in the server's pool; None: it has no place there
     cdef Py_ssize_t _incomplete # bytes of a packet that is not whole, of the share of
     cdef str _incomplete_of     # this user or address
     cdef Py_ssize_t _unread     # bytes written that the client does not take, of the share of

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gateway.addresses import TrustedProxies, party_of
+from gateway.addresses import TrustedProxies
 from gateway.http import HttpServer, start_http
 from gateway.limits import HttpLimits
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
@@ -20,6 +20,7 @@ from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from waylog.config import Endpoint
 from waylog.messages import decode_fix
+from waylog.peer_parties import party_of
 
 TIME = 1_795_000_000_000
 
