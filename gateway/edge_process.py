@@ -125,7 +125,7 @@ async def _start(
     await asyncio.wait({looking}, timeout=START_S)
     parsing = Parsing()
     stack.push_async_callback(parsing.close)
-    parties = PeerParties.open()
+    parties = PeerParties().open()
     stack.callback(parties.close)
     server = await start_mqtt(
         settings.mqtt,

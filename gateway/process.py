@@ -151,7 +151,7 @@ class _Gateway:
         self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
         #: Of HTTP and MQTT together.
         self.addresses = Addresses(self._limits)
-        parties = PeerParties.open()
+        parties = PeerParties().open()
         stack.callback(parties.close)
         self.connections = ConnectionPool(room_for_connections(), parties.of)
         self._proxies = TrustedProxies(settings.trusted_proxies)

@@ -411,16 +411,22 @@ async def _serve_until_stopped(
     import asyncio
     import gc
     import signal
+    from typing import cast
 
     from aiohttp import web
 
+    from geoservice.listener import CONNECTIONS_MAX, Accept, listen
     from geoservice.server import make_app
     from waylog.config import Endpoint
-    from waylog.held_ports import is_held
+    from waylog.connection_pool import ConnectionPool
+    from waylog.file_limit import raise_file_limit, room_for_connections
     from waylog.notify import notify_ready
+    from waylog.peer_parties import PeerParties
 
     # No access log: its lines would hold the coordinates that people asked about.
-    runner = web.AppRunner(make_app(geocoder, fallback), access_log=None)
+    runner = web.AppRunner(make_app(geocoder, fallback), access_log=None, shutdown_timeout=5.0)
+    parties = PeerParties()
+    raise_file_limit()
     stopping = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopping.set)
@@ -428,18 +434,14 @@ async def _serve_until_stopped(
     # What is there now stays: the collector need not look at all of it again and again.
     gc.freeze()
     try:
-        site = web.TCPSite(
-            runner,
-            endpoint.host,
-            endpoint.port,
-            shutdown_timeout=5.0,
-            reuse_port=is_held(endpoint) or None,
-        )
+        room = min(CONNECTIONS_MAX, room_for_connections())
+        pool = ConnectionPool(room, parties.open().of)
+        accept = cast(Accept, runner.server)
         try:
-            await site.start()
+            server = await listen(accept, endpoint, pool)
         except OSError as error:
             raise CommandError(f"cannot listen on {endpoint}: {error.strerror}") from None
-        host, port = runner.addresses[0][:2]
+        host, port = server.sockets[0].getsockname()[:2]
         logger.info(
             "geocoder ready http=%s index=%s version=%s",
             Endpoint(host, port),
@@ -448,8 +450,10 @@ async def _serve_until_stopped(
         )
         notify_ready()
         await stopping.wait()
+        server.close()
     finally:
         await runner.cleanup()
+        parties.close()
 
 
 def _world(arguments: argparse.Namespace) -> int:

@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import os
-from typing import Final
+from typing import Final, Self
 
 from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.local_peers.netlink import MalformedAnswerError, SocketDiagnosis, SocketOwner
 from waylog.local_peers.peers import LocalAddresses, working_diagnosis
 
-#: The party of root and of the account that runs this process: they are not counted.
+#: The party of whoever is not counted: root and the account that runs this process.
 OWN: Final = ""
 #: The party of all whose account the kernel does not tell.
 _UNTOLD: Final = "an account of this machine"
@@ -36,18 +36,24 @@ def party_of(address: str) -> str:
 
 
 class PeerParties:
-    """Asks the kernel who connects; 50 us. `open` makes it, `close` ends it."""
+    """Asks the kernel who connects; 50 us.
 
-    def __init__(self, diagnosis: SocketDiagnosis | None, addresses: LocalAddresses) -> None:
-        """Without `diagnosis` all accounts of this machine are one party."""
-        self._diagnosis = diagnosis
-        self._addresses = addresses
+    Before it is opened, and where the kernel does not tell, all accounts of this machine are one
+    party, root's and our own too.
+    """
+
+    def __init__(self, *, count_addresses: bool = True) -> None:
+        """Without `count_addresses` other machines are not counted, as root is not."""
+        self._count_addresses = count_addresses
         self._own = frozenset((_ROOT, os.geteuid()))
+        self._diagnosis: SocketDiagnosis | None = None
+        self._addresses = LocalAddresses(None)
 
-    @classmethod
-    def open(cls) -> PeerParties:
+    def open(self) -> Self:
         """Find out what this system answers."""
-        return cls(working_diagnosis(), LocalAddresses.open())
+        self._diagnosis = working_diagnosis()
+        self._addresses = LocalAddresses.open()
+        return self
 
     def of(self, transport: asyncio.BaseTransport) -> str:
         """The party of a connection, or OWN."""
@@ -57,12 +63,15 @@ class PeerParties:
         except (TypeError, ValueError, IndexError):
             return _UNTOLD  # it has gone, and has no names any more
         if not self._addresses.may_have(ends):
-            return party_of(peer[0])
+            return self._address_party(peer[0])
         owner = self._owner(ends)
         # The kernel may name root as the owner of a socket that no process has any more.
         if owner is not None and owner.state == ESTABLISHED and owner.inode:
             return OWN if owner.uid in self._own else f"uid {owner.uid}"
-        return _UNTOLD if ends.is_of_this_machine else party_of(peer[0])
+        return _UNTOLD if ends.is_of_this_machine else self._address_party(peer[0])
+
+    def _address_party(self, address: str) -> str:
+        return party_of(address) if self._count_addresses else OWN
 
     def _owner(self, ends: ConnectionEnds) -> SocketOwner | None:
         if self._diagnosis is None:

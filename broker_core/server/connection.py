@@ -61,6 +61,7 @@ class Connection(asyncio.BufferedProtocol):
         "lost",
         "opened_at",
         "peer",
+        "pool_party",
         "sends_files",
         "served",
         "session",
@@ -100,6 +101,8 @@ class Connection(asyncio.BufferedProtocol):
         #: Says whether there has been a request.
         self.served = False
         self.peer: tuple[Any, ...] = ("?", 0)
+        #: For which it is counted among all connections.
+        self.pool_party = ""
         #: Called when the connection is gone.
         self.lost: Callable[[], None] | None = None
 

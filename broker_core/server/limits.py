@@ -2,57 +2,90 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from waylog.connection_pool import ConnectionPool
 
 #: A pause between two connections is kept to this, or a burst would lock everybody out for minutes.
 _PAUSE_S_MAX: Final = 1.0
 _ADDRESSES_MAX: Final = 10_000
 
 
-@dataclass
+class ConnectionRefused(Exception):
+    """There must not be one more connection; the message is why."""
+
+
 class ConnectionLimits:
     """The limits of all listeners together, and what there is. Settings may change at any time."""
 
-    connections_max: int
-    connections_per_ip_max: int = 2**31 - 1
-    per_ip_overrides: Mapping[str, int] = field(default_factory=dict)
-    #: Connections a second.
-    creation_rate_max: float = 2**31 - 1
-    #: Bytes of requests that have not arrived completely.
-    request_bytes_max: int = 2**63 - 1
-
-    #: Connections a second that one address may open; None is no limit.
-    creation_rate_of: Callable[[str], float | None] | None = None
-
-    def __post_init__(self) -> None:
-        self.connections = 0
+    def __init__(
+        self,
+        connections_max: int,
+        connections_per_ip_max: int = 2**31 - 1,
+        per_ip_overrides: Mapping[str, int] | None = None,
+        creation_rate_max: float = 2**31 - 1,
+        request_bytes_max: int = 2**63 - 1,
+        creation_rate_of: Callable[[str], float | None] | None = None,
+        pool: ConnectionPool | None = None,
+    ) -> None:
+        """`pool` has the connections of several of these; without, it is this one's own."""
+        self._pool = ConnectionPool(connections_max) if pool is None else pool.part(connections_max)
+        self.connections_per_ip_max = connections_per_ip_max
+        self.per_ip_overrides = per_ip_overrides or {}
+        #: Connections a second.
+        self.creation_rate_max = creation_rate_max
+        #: Bytes of requests that have not arrived completely.
+        self.request_bytes_max = request_bytes_max
+        #: Connections a second that one address may open; None is no limit.
+        self.creation_rate_of = creation_rate_of
         self.refused = 0
         self.request_bytes = 0
         self._by_ip: Counter[str] = Counter()
         self._next_creation_s = 0.0
         self._next_of_ip_s: dict[str, float] = {}
 
-    def add(self, host: str) -> str | None:
-        """Count a connection; returns why there must not be one more."""
-        self.connections += 1
-        self._by_ip[host] += 1
-        reason = None
-        if self.connections > self.connections_max:
-            reason = f"max.connections={self.connections_max}"
-        elif self._by_ip[host] > (
-            limit := self.per_ip_overrides.get(host, self.connections_per_ip_max)
-        ):
-            reason = f"max.connections.per.ip={limit}"
-        if reason is not None:
-            self.refused += 1
-        return reason
+    @property
+    def connections_max(self) -> int:
+        """The setting max.connections."""
+        return self._pool.total
 
-    def remove(self, host: str) -> None:
+    @connections_max.setter
+    def connections_max(self, value: int) -> None:
+        self._pool.total = value
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return self._pool.used
+
+    def enter(self, host: str, transport: asyncio.BaseTransport) -> str:
+        """Count a connection; returns the party that `leave` has to be told.
+
+        Raises ConnectionRefused.
+        """
+        try:
+            limit = self.per_ip_overrides.get(host, self.connections_per_ip_max)
+            if self._by_ip[host] >= limit:
+                raise ConnectionRefused(f"max.connections.per.ip={limit}")
+            party = self._pool.enter(transport)
+            if party is None and self._pool.used >= self.connections_max:
+                raise ConnectionRefused(f"max.connections={self.connections_max}")
+            if party is None and self._pool.is_full:
+                raise ConnectionRefused("this process may hold no more files open (ulimit -n)")
+            if party is None:
+                raise ConnectionRefused("its account has its share of max.connections already")
+        except ConnectionRefused:
+            self.refused += 1
+            raise
+        self._by_ip[host] += 1
+        return party
+
+    def leave(self, host: str, party: str) -> None:
         """A connection that was counted is gone."""
-        self.connections -= 1
+        self._pool.leave(party)
         self._by_ip[host] -= 1
         if not self._by_ip[host]:
             del self._by_ip[host]

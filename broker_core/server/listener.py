@@ -12,8 +12,9 @@ from broker_core.ordered_set import OrderedSet
 from broker_core.protocol.definitions import APIS
 from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
-from broker_core.server.limits import ConnectionLimits
+from broker_core.server.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.local_accounts_guard import LocalAccountsGuard
+from broker_core.server.seldom import SeldomSaid
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
@@ -67,6 +68,7 @@ class Listener:
         self._idle_s_max = idle_ms_max / 1000
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
+        self._refusals = SeldomSaid()
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -124,18 +126,25 @@ class Listener:
             connection.abort()
             return
         connection.last_active = connection.opened_at = self.now()
-        self._connections.add(connection)
-        refused = self.limits.add(connection.peer_host)
-        if refused is not None:
-            logger.warning("%s:%s is refused: %s", *connection.peer[:2], refused)
-            connection.abort()
+        try:
+            connection.pool_party = self.limits.enter(connection.peer_host, transport)
+        except ConnectionRefused as refused:
+            self._refuse(connection, str(refused))
             return
+        self._connections.add(connection)
         pause_s = self.limits.creation_pause_s(connection.peer_host, connection.opened_at)
         if pause_s > 0:
             connection.mute(int(pause_s * 1000) + 1)
         if isinstance(admitted, asyncio.Future):
             connection.hold()
             admitted.add_done_callback(lambda decided: self._decided(connection, decided.result()))
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        unsaid = self._refusals.count(connection.opened_at)
+        if unsaid is not None:
+            before = f" ({unsaid} more were refused before)" if unsaid else ""
+            logger.warning("%s:%s is refused: %s%s", *connection.peer[:2], reason, before)
+        connection.abort()
 
     def _decided(self, connection: Connection, admitted: bool) -> None:
         if admitted:
@@ -148,7 +157,7 @@ class Listener:
         """A connection is gone."""
         if connection in self._connections:
             self._connections.remove(connection)
-            self.limits.remove(connection.peer_host)
+            self.limits.leave(connection.peer_host, connection.pool_party)
 
     def reserve(self, more: int) -> None:
         """Requests that are not complete hold `more` bytes; the oldest go when it is too much."""

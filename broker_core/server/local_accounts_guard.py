@@ -8,15 +8,13 @@ import pwd
 import socket
 from typing import Final
 
+from broker_core.server.seldom import SeldomSaid
 from waylog.local_accounts import is_distinct
 from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.local_peers.netlink import MalformedAnswerError, SocketOwner
 from waylog.local_peers.peers import LocalPeers
 
 logger = logging.getLogger(__name__)
-
-#: Refusals are said so often at most; those between are counted.
-_SAY_AGAIN_S: Final = 10.0
 
 #: Where getsockopt has it; the first byte of what it returns is the socket's state.
 _TCP_INFO: Final = 11
@@ -39,8 +37,7 @@ class LocalAccountsGuard:
         self._allowed = allowed
         self._peers = peers
         self._loop = asyncio.get_running_loop()
-        self._said_at = -_SAY_AGAIN_S
-        self._unsaid = 0
+        self._refusals = SeldomSaid()
 
     def admits(self, transport: asyncio.BaseTransport) -> bool | asyncio.Future[bool]:
         """Tell whether a connection may be served, at once or, where that takes a while, soon."""
@@ -90,12 +87,9 @@ class LocalAccountsGuard:
         return True
 
     def _refused(self, peer: tuple[str, int], uid: int | None, why: str) -> None:
-        now = self._loop.time()
-        if now - self._said_at < _SAY_AGAIN_S:
-            self._unsaid += 1
+        unsaid = self._refusals.count(self._loop.time())
+        if unsaid is None:
             return
-        self._said_at = now
-        unsaid, self._unsaid = self._unsaid, 0
         # Names of accounts may come from another machine, which can take its time.
         self._loop.run_in_executor(None, self._say, peer, uid, why, unsaid)
 

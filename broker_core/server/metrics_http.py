@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
 from waylog.metrics_token import is_metrics_token, shown_secret
 from waylog.served_hosts import ServedHosts
@@ -24,7 +25,8 @@ logger = logging.getLogger(__name__)
 
 _REQUEST_BYTES_MAX: Final = 8192
 _REQUEST_TIMEOUT_S: Final = 5.0
-_CLIENTS_MAX: Final = 16
+_CLIENTS_MAX: Final = 64
+_BACKLOG: Final = 1024
 _PLAIN: Final = "text/plain; charset=utf-8"
 _HTML: Final = "text/html; charset=utf-8"
 
@@ -34,6 +36,7 @@ class MetricsServer:
 
     `problems` says what keeps the broker from serving, by part. It is asked for by an address, the
     machine's name, or one of `hosts`. `token` is asked for, except for /healthz; None: nothing is.
+    `connections` are all that the process may hold.
     """
 
     def __init__(
@@ -43,24 +46,28 @@ class MetricsServer:
         page: Callable[[], bytes] | None = None,
         hosts: tuple[str, ...] = (),
         token: str | None = None,
+        *,
+        connections: ConnectionPool | None = None,
     ) -> None:
         self._token = token
+        self._pool = (connections or ConnectionPool(_CLIENTS_MAX)).part(_CLIENTS_MAX)
         self._render = render
         self._problems = problems
         self._page = page
         self._names = hosts
         self._hosts = ServedHosts()
         self._server: asyncio.Server | None = None
-        self._clients: set[asyncio.StreamWriter] = set()
+        self._clients: dict[asyncio.StreamWriter, asyncio.Task[None]] = {}
 
     async def start(self, endpoint: Endpoint) -> Endpoint:
         """Listen; returns the address with the real port. Raises OSError."""
         self._hosts = ServedHosts(endpoint.host, self._names)
         self._server = await asyncio.start_server(
-            self._serve,
+            self._accept,
             endpoint.host,
             endpoint.port,
             limit=_REQUEST_BYTES_MAX,
+            backlog=_BACKLOG,
             reuse_port=is_held(endpoint) or None,
         )
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -73,11 +80,16 @@ class MetricsServer:
         for writer in list(self._clients):
             writer.transport.abort()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._clients) >= _CLIENTS_MAX:
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        party = self._pool.enter(writer.transport)
+        if party is None:
             writer.transport.abort()
             return
-        self._clients.add(writer)
+        self._clients[writer] = asyncio.create_task(self._serve(reader, writer, party))
+
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, party: str
+    ) -> None:
         try:
             async with asyncio.timeout(_REQUEST_TIMEOUT_S):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -86,8 +98,12 @@ class MetricsServer:
             writer.close()
         except (TimeoutError, OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             writer.transport.abort()
+        except Exception:
+            logger.exception("a request for metrics could not be answered")
+            writer.transport.abort()
         finally:
-            self._clients.discard(writer)
+            del self._clients[writer]
+            self._pool.leave(party)
 
     def _may_read(self, fields: list[bytes]) -> bool:
         return self._token is None or any(

@@ -20,6 +20,7 @@ from broker_core.server.request import Request
 from broker_core.server.request_metrics import RequestMetrics
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
 from waylog.local_peers.peers import LocalPeers
 
 
@@ -32,10 +33,14 @@ class Network:
         users: ScramUsers,
         handle: Callable[[Request], None],
         *,
+        connections: ConnectionPool,
         listeners: tuple[ListenerConfig, ...] | None = None,
         apis: Mapping[int, Api] = APIS,
     ) -> None:
-        """`listeners`: those of the configuration, if not told otherwise."""
+        """`connections`: all that the process may hold.
+
+        `listeners`: those of the configuration, if not told otherwise.
+        """
         self._config = config
         self._handle = handle
         self._configs = config.listeners if listeners is None else listeners
@@ -47,6 +52,7 @@ class Network:
             dict(config.max_connections_per_ip_overrides),
             config.max_connection_creation_rate,
             config.queued_max_request_bytes,
+            pool=connections,
         )
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
         self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)

@@ -50,7 +50,10 @@ from broker_core.server.topics import Topic, TopicRegistry
 from broker_core.server.transactions import Transactions
 from broker_core.server.view import ClusterView, ImageView, LocalView, Node
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
+from waylog.file_limit import room_for_connections
 from waylog.metrics_token import ensure_metrics_token
+from waylog.peer_parties import PeerParties
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
@@ -70,6 +73,9 @@ class Broker:
         self.advertised = config.listeners[0].advertised or self.endpoint
         self.metrics_server: MetricsServer | None = None
         self.metrics_endpoint: Endpoint | None = None
+        self._parties = PeerParties(count_addresses=False)
+        #: Of all listeners, and of the metrics.
+        self.connection_pool = ConnectionPool(room_for_connections(), self._parties.of)
         self.login_failures = LoginFailures(config.failed_authentication_delay_ms)
         #: Logins that were refused.
         self.failed_logins = 0
@@ -93,7 +99,9 @@ class Broker:
             self._throttling = Throttling(self.quotas, environment.clock)
             self.dynamic_config = DynamicConfig(config)
             self.group_settings = GroupSettings(config)
-            self.network = Network(config, self.scram_users, self.handle)
+            self.network = Network(
+                config, self.scram_users, self.handle, connections=self.connection_pool
+            )
             self.network.limits.creation_rate_of = self.quotas.connection_rate
             self.view: ClusterView
             self.producer_ids: ProducerIdSource
@@ -195,6 +203,7 @@ class Broker:
 
     async def start(self) -> None:
         """Serve."""
+        self._parties.open()
         await self.network.bind()
         first = self.config.listeners[0].name
         self.endpoint = self.network.endpoints[first]
@@ -214,6 +223,7 @@ class Broker:
                 self._status_page(),
                 self.config.metrics_hosts,
                 _metrics_token(self.config),
+                connections=self.connection_pool,
             )
             self.metrics_endpoint = await self.metrics_server.start(self.config.metrics_listener)
             logger.info("metrics at http://%s/metrics", self.metrics_endpoint)
@@ -254,6 +264,7 @@ class Broker:
         await self.network.close()
         if self.metrics_server is not None:
             await self.metrics_server.close()
+        self._parties.close()
         self.groups.close()
         self.share_groups.close()
         self.share_partitions.close()

@@ -91,6 +91,7 @@ class Cluster:
                 config,
                 broker.scram_users,
                 self._handle,
+                connections=broker.connection_pool,
                 listeners=(config.controller_listener,),
                 apis=CONTROLLER_APIS,
             )
