@@ -186,3 +186,94 @@ class Squatter:
         rounds, taken = json.loads(printed)
         assert rounds > 0
         return list(taken)
+
+
+#: Keeps connections open and says nothing on them, until its standard input ends.
+_IDLER: Final = """
+import json, os, select, socket, sys
+task = json.loads(sys.stdin.readline())
+os.setgroups([])
+os.setgid(task["uid"])
+os.setuid(task["uid"])
+kept = []
+for port in task["ports"]:
+    for _ in range(task["count"]):
+        connection = socket.socket()
+        connection.settimeout(task["timeout_s"])
+        try:
+            connection.connect((task["host"], port))
+            connection.sendall(bytes.fromhex(task["request"]))
+        except OSError:
+            connection.close()
+        else:
+            kept.append(connection)
+print("connected", flush=True)
+sys.stdin.read()
+for connection in kept:
+    connection.setblocking(False)
+
+def is_open(connection):
+    try:
+        while received := connection.recv(65536):
+            pass
+        return False
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+
+print(sum(map(is_open, kept)))
+"""
+
+
+class Idler:
+    """A program of another account that connects as often as it is told, and waits."""
+
+    def __init__(
+        self,
+        uid: int,
+        ports: list[int],
+        count: int,
+        *,
+        host: str = "127.0.0.1",
+        request: bytes = b"",
+        timeout_s: float = 5.0,
+    ) -> None:
+        """Returns when it has tried `count` times at each port, and sent a part of a request."""
+        self._process = subprocess.Popen(
+            [sys.executable, "-I", "-c", _IDLER],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        task = {
+            "uid": uid,
+            "ports": ports,
+            "count": count,
+            "host": host,
+            "request": request.hex(),
+            "timeout_s": timeout_s,
+        }
+        self._process.stdin.write(json.dumps(task) + "\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "connected\n"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._process.poll() is None:
+            self._process.kill()
+            self._process.communicate()
+
+    def stop(self) -> int:
+        """How many of its connections were still open at the end."""
+        printed, _ = self._process.communicate(timeout=60)
+        return int(printed)

@@ -100,11 +100,17 @@ class Platform:
         return self.process.returncode
 
 
-def start_platform(data: Path, *options: str, timeout_s: float = 60) -> Platform:
-    """Start `waylog up` with ports chosen by the system; returns when it is ready."""
+def start_platform(
+    data: Path, *options: str, timeout_s: float = 60, files: int | None = None
+) -> Platform:
+    """Start `waylog up` with ports chosen by the system; returns when it is ready.
+
+    Each of its processes may hold as many `files` open.
+    """
+    limit = () if files is None else ("sh", "-c", f'ulimit -n {files}; exec "$@"', "sh")
     listeners = ["--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0"]
     process = subprocess.Popen(
-        [*WAYLOG, "up", "--data", str(data), *listeners, *options],
+        [*limit, *WAYLOG, "up", "--data", str(data), *listeners, *options],
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,

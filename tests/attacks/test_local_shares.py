@@ -1,0 +1,157 @@
+"""Another account of the machine opens connections to every port, and says nothing on them."""
+
+from __future__ import annotations
+
+import base64
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from broker_core.protocol.definitions import API_VERSIONS
+from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
+from tests.broker_core.server.certificates import Certificates
+from tests.broker_core.server.raw_client import request_frame
+from tests.contract.broker_process import BrokerProcess
+from tests.end_to_end.running import Platform, await_condition, start_platform
+from waylog.config import Endpoint
+from waylog.free_ports import FreePorts
+
+pytestmark = needs_root
+
+TIMEOUT_S = 30.0
+#: Files that a process may hold, as many as by default, and connections: half of them.
+FILES = 1024
+ROOM = FILES // 2
+#: More than there are files.
+MANY = 1100
+OWNER = 0
+KAFKA = request_frame(API_VERSIONS, 0, {})
+ANSWERS = {
+    "http": b"HTTP/1.1 200",
+    "websocket": b"HTTP/1.1 101",
+    "mqtt": b"\x20\x02\0\0",
+    "mqtts": b"\x20\x02\0\0",
+    "metrics": b"HTTP/1.1 200",
+    "geocoder": b"HTTP/1.1 200",
+    "kafka": KAFKA[8:12],
+}
+
+
+def http_request(path: str, *more: str) -> bytes:
+    lines = [f"GET {path} HTTP/1.1", "Host: 127.0.0.1", *more]
+    return "".join(f"{line}\r\n" for line in (*lines, "")).encode()
+
+
+def mqtt_connect(user: str, password: str) -> bytes:
+    words = [each.encode() for each in ("shares", user, password)]
+    texts = b"".join(len(each).to_bytes(2, "big") + each for each in words)
+    body = b"\0\x04MQTT\x04\xc2\0\x3c" + texts
+    assert len(body) < 128
+    return bytes([0x10, len(body)]) + body + 2 * b"\xc0\0"  # PINGREQ: eight bytes come back
+
+
+class Ports:
+    """The ports of a platform."""
+
+    def __init__(self, platform: Platform, mqtts: int) -> None:
+        self.platform = platform
+        words = " ".join(" ".join(each["argv"]) for each in platform.processes().values())
+        properties = next(platform.data.glob("broker/*/server.properties")).read_text()
+        (metrics,) = re.findall(r"metrics\.listener=127\.0\.0\.1:(\d+)", properties)
+        (geocoder,) = set(re.findall(r"--listen 127\.0\.0\.1:(\d+)", words))
+        self.of = {"mqtts": mqtts, "metrics": int(metrics), "geocoder": int(geocoder)}
+        for name in ("http", "mqtt", "kafka"):
+            self.of[name] = int(getattr(platform, name).rpartition(":")[2])
+        self.of["websocket"] = self.of["http"]
+        token = platform.demo_token
+        login = base64.b64encode(f"demo:{token}".encode()).decode()
+        upgrade = ("Connection: Upgrade", "Upgrade: websocket", "Sec-WebSocket-Version: 13")
+        key = "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ=="
+        self._requests = {
+            "http": http_request("/v1/devices", f"Authorization: Basic {login}"),
+            "websocket": http_request("/v1/ws", f"Authorization: Basic {login}", *upgrade, key),
+            "mqtt": mqtt_connect("demo", token),
+            "mqtts": mqtt_connect("demo", token),
+            "metrics": http_request("/healthz"),
+            "geocoder": http_request("/reverse?lat=47.14&lon=9.52"),
+            "kafka": KAFKA,
+        }
+
+    def unanswered(self, account: int, *names: str) -> dict[str, bytes]:
+        """What an account is answered at these ports, where that is not what it should be."""
+        wishes = [Wish(self.of[each], self._requests[each], tls=each == "mqtts") for each in names]
+        answers = zip(names, connect_as(account, *wishes), strict=True)
+        return {name: answer for name, answer in answers if ANSWERS[name] not in answer[:12]}
+
+    def files(self, process: str) -> int:
+        """The number of files that a process has open."""
+        pid = self.platform.processes()[process]["pid"]
+        return sum(1 for _ in Path(f"/proc/{pid}/fd").iterdir())
+
+
+@pytest.fixture(scope="module")
+def ports(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Ports]:
+    folder = tmp_path_factory.mktemp("platform")
+    pem = Certificates(folder).broker
+    mqtts = FreePorts().settle(Endpoint("127.0.0.1", 0))
+    tls = f"--mqtts {mqtts} --tls-certificate {pem} --tls-key {pem}"
+    options = ("--no-history", f"--gateway-options={tls}")
+    platform = start_platform(folder / "data", *options, files=FILES)
+    try:
+        yield Ports(platform, mqtts.port)
+    finally:
+        platform.stop()
+
+
+EVERYBODYS = ("http", "websocket", "mqtt", "mqtts", "metrics", "geocoder")
+
+
+@pytest.mark.parametrize("attacked", ["http", "mqtt", "mqtts", "metrics", "geocoder", "kafka"])
+def test_idle_connections_of_one_account_keep_nobody_else_off_a_port(
+    ports: Ports, attacked: str
+) -> None:
+    process = {"metrics": "broker", "geocoder": "geo", "kafka": "broker"}.get(attacked, "gateway-1")
+    before = ports.files(process)
+    with Idler(STRANGER, [ports.of[attacked]], MANY):
+        assert ports.unanswered(OWNER, "kafka", *EVERYBODYS) == {}
+        assert ports.unanswered(FRIEND, *EVERYBODYS) == {}
+        assert ports.files(process) < before + ROOM
+    await_condition(lambda: ports.files(process) <= before + 8, TIMEOUT_S, "nothing is left over")
+
+
+def test_connections_to_all_ports_of_a_process_are_of_one_pool(ports: Ports) -> None:
+    attacked = [ports.of[each] for each in ("http", "mqtt", "mqtts")]
+    with Idler(STRANGER, attacked, ROOM):
+        assert ports.unanswered(OWNER, "kafka", *EVERYBODYS) == {}
+        assert ports.unanswered(FRIEND, *EVERYBODYS) == {}
+
+
+def test_requests_that_never_come_whole_keep_nobody_else_off(ports: Ports) -> None:
+    head = http_request("/v1/devices", "X-Long: " + 4000 * "x")
+    with Idler(STRANGER, [ports.of["http"]], MANY, request=head[:-2]):
+        assert ports.unanswered(OWNER, *EVERYBODYS) == {}
+        assert ports.unanswered(FRIEND, *EVERYBODYS) == {}
+
+
+def test_an_account_that_is_alone_has_most_of_a_port(ports: Ports) -> None:
+    """A reverse proxy has an account of its own, and serves everybody."""
+    with Idler(FRIEND, [ports.of["http"]], MANY) as proxy:
+        assert proxy.stop() >= 0.7 * ROOM
+
+
+def test_max_connections_of_a_broker_are_shared_between_accounts(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path, max_connections="200")
+    broker.start()
+    try:
+        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        with Idler(STRANGER, [port], 300) as idler:
+            assert all(connect_as(FRIEND, *3 * [Wish(port, KAFKA)]))
+            assert all(connect_as(OWNER, *3 * [Wish(port, KAFKA)]))
+            assert 100 <= idler.stop() <= 150
+        said = [line for line in broker.output if "is refused" in line]
+        assert len(said) == 1
+        assert "its account has its share of max.connections" in said[0]
+    finally:
+        broker.stop()
