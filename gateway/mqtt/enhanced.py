@@ -25,6 +25,7 @@ from gateway.mqtt.packets import (
 from gateway.mqtt.session import CONNECTED
 
 if TYPE_CHECKING:
+    from gateway.mqtt.authentication import Authentication
     from gateway.mqtt.connection import Connection
     from gateway.mqtt.listener import MqttServer
 
@@ -47,8 +48,14 @@ class _Client:
 class EnhancedAuthentication:
     """The proofs that are under way, and what each client has used."""
 
-    def __init__(self, server: MqttServer, mechanisms: Mapping[str, Mechanism]) -> None:
+    def __init__(
+        self,
+        server: MqttServer,
+        authentication: Authentication,
+        mechanisms: Mapping[str, Mechanism],
+    ) -> None:
         self._server = server
+        self._authentication = authentication
         self._mechanisms = mechanisms
         self._clients: dict[Connection, _Client] = {}
 
@@ -81,7 +88,7 @@ class EnhancedAuthentication:
             )
             return
         if packet.reason_code == RE_AUTHENTICATE and connection.state == CONNECTED:
-            if not self._server.may_guess(connection):
+            if not self._authentication.may_guess(connection):
                 return
             client.proof, client.steps = client.mechanism.begin(), 0
         elif packet.reason_code != CONTINUE_AUTHENTICATION or client.proof is None:
@@ -111,7 +118,7 @@ class EnhancedAuthentication:
             progress = await client.proof.step(data)
         except ProofRefused as refusal:
             client.task = None
-            server.note_wrong_proof(connection, client.connect, str(refusal))
+            self._authentication.note_wrong_proof(connection, client.connect, str(refusal))
             self._refuse(connection, ReasonCode.NOT_AUTHORIZED, str(refusal))
             server.wake()
             return
@@ -131,7 +138,7 @@ class EnhancedAuthentication:
                 PropertyId.AUTHENTICATION_METHOD: method,
                 PropertyId.AUTHENTICATION_DATA: progress.data,
             }
-            await server.admit(connection, client.connect, progress.identity, last)
+            await self._authentication.admit(connection, client.connect, progress.identity, last)
         else:
             client.proof = None
             if not connection.authenticated_again(progress.identity, method, progress.data):

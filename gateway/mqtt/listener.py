@@ -8,49 +8,43 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
-import sqlite3
 import ssl
 from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence, Set
-from contextlib import suppress
 from functools import partial
 from typing import Final
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission
-from gateway.guesses import Guesses, TooManyGuesses
+from gateway.guesses import Guesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
     AddressView,
     Authenticator,
-    Identity,
     LocationView,
     Mechanism,
     Pusher,
     Submitter,
 )
-from gateway.mqtt.claims import SessionBusy
+from gateway.mqtt.authentication import Authentication
 from gateway.mqtt.codec import Publish
 from gateway.mqtt.connection import LINGER_S, Connection
 from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.doors import Door
-from gateway.mqtt.enhanced import EnhancedAuthentication
 from gateway.mqtt.fixes import TopicRoute
 from gateway.mqtt.ingest import Ingest
 from gateway.mqtt.journal import Journal, SessionKey
 from gateway.mqtt.large import LargeMessages
 from gateway.mqtt.mapping import TopicRule
-from gateway.mqtt.packets import Auth, Connect, Properties, PropertyId, ReasonCode
+from gateway.mqtt.packets import Auth, Connect, ReasonCode
 from gateway.mqtt.push import MqttAddressChannel
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import CONNECTED
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.shell import MqttProtocol, Shell
 from gateway.mqtt.timers import TimerWheel
-from gateway.mqtt.tls import common_name
 from gateway.mqtt.wills import Wills
 from gateway.parsing import Parsing
 from gateway.permissions import Permissions
@@ -114,7 +108,14 @@ class MqttServer(Shell):
             self.router, address_view, location_view, loop.time, self.wake
         )
         self.router.sources.append(self.channel)
-        self._authenticator = authenticator
+        #: From CONNECT to a session.
+        self.authentication = Authentication(
+            self,
+            authenticator,
+            mechanisms,
+            guesses if guesses is not None else Guesses(),
+            refusals if refusals is not None else RefusalRecords(),
+        )
         #: What each address has here; shared with the HTTP listener of the process.
         self.addresses = addresses if addresses is not None else Addresses(HttpLimits())
         # Only a CONNECT says who understands where else to go.
@@ -122,18 +123,15 @@ class MqttServer(Shell):
         room = settings.connections_max + heard
         #: Connections of sockets; those over WebSocket are connections of the HTTP listener.
         self.pool = ConnectionPool(room) if connections is None else connections.part(room)
-        self._guesses = guesses if guesses is not None else Guesses()
         #: Whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
-        self._enhanced = EnhancedAuthentication(self, {each.name: each for each in mechanisms})
-        self._authentications: set[asyncio.Task[None]] = set()
         self._protocols: set[MqttProtocol] = set()
         self.draining = False
         #: Fetches the session of a client from the worker that has it, given whether the client
         #: wants a new one (Clean Start); raises SessionBusy.
         self.claim: Callable[[SessionKey, bool], Awaitable[None]] | None = None
-        self._log_lines = Allowance(_LOG_LINES_PER_S)
-        self._refusals = refusals if refusals is not None else RefusalRecords()
+        #: Lines of the log that clients bring about.
+        self.log_lines = Allowance(_LOG_LINES_PER_S)
         self._servers: list[asyncio.Server] = []
         self._pusher: Pusher | None = None
         self._tick_handle: asyncio.TimerHandle | None = None
@@ -183,8 +181,7 @@ class MqttServer(Shell):
         deadline = self.time() + timeout_s
         while self.in_flight and self.time() < deadline:
             await asyncio.sleep(0.01)
-        for task in list(self._authentications):
-            task.cancel()
+        self.authentication.close()
         if self._large is not None:
             await self._large.close()
         goodbye = ReasonCode.SERVER_SHUTTING_DOWN
@@ -265,7 +262,7 @@ class MqttServer(Shell):
         if protocol.counted:
             self.disconnected(protocol.address)
         self.stalled.pop(protocol, None)
-        self._enhanced.forget(protocol.connection)
+        self.authentication.forget(protocol.connection)
         self.wake()
 
     def log_end(self, protocol: MqttProtocol, reason_code: int, text: str) -> None:
@@ -273,7 +270,7 @@ class MqttServer(Shell):
         if reason_code == ReasonCode.SUCCESS:
             return
         self.counters["connections_ended"] += 1
-        if not self._log_lines.take(self.time()):
+        if not self.log_lines.take(self.time()):
             return
         session = protocol.connection.session
         logger.info(
@@ -284,9 +281,9 @@ class MqttServer(Shell):
             protocol.peer(),
             text,
             reason_code,
-            f"; {self._log_lines.refused} more were not logged" if self._log_lines.refused else "",
+            f"; {self.log_lines.refused} more were not logged" if self.log_lines.refused else "",
         )
-        self._log_lines.refused = 0
+        self.log_lines.refused = 0
 
     def end(self, protocol: MqttProtocol, now: float) -> None:
         """Close the socket of a connection that is to end."""
@@ -351,7 +348,7 @@ class MqttServer(Shell):
     def authenticate(self, connection: Connection, packet: Connect | Auth) -> None:
         """Ask who somebody is; the connection reads nothing more until that is known."""
         if isinstance(packet, Auth):
-            self._enhanced.take(connection, packet)
+            self.authentication.go_on(connection, packet)
             return
         settings = self.settings
         if settings.moved_to is not None:
@@ -364,117 +361,7 @@ class MqttServer(Shell):
                 ReasonCode.USE_ANOTHER_SERVER, "too many connections", settings.other_server
             )
             return
-        method = (packet.properties or {}).get(PropertyId.AUTHENTICATION_METHOD)
-        if isinstance(method, str):
-            if self.may_guess(connection):
-                self._enhanced.begin(connection, packet, method)
-            return
-        task = self._loop.create_task(self._authenticate(connection, packet))
-        self._authentications.add(task)
-        task.add_done_callback(self._authentications.discard)
-
-    def may_guess(self, connection: Connection) -> bool:
-        """Tell whether an address may show what nobody has verified yet; if not, it is told so."""
-        protocol = connection.owner
-        if protocol is None:
-            return True
-        try:
-            self._guesses.require_room(protocol.address)
-        except TooManyGuesses as error:
-            self._refuse_guess(connection, error)
-            return False
-        return True
-
-    def _refuse_guess(self, connection: Connection, error: TooManyGuesses) -> None:
-        self.counters["guesses_refused"] += 1
-        if connection.state == CONNECTED:
-            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
-        else:
-            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
-        self.wake()
-
-    async def _authenticate(self, connection: Connection, packet: Connect) -> None:
-        assigned = packet.client_id or _new_client_id()
-        user = assigned if packet.username is None else packet.username
-        identity: Identity | None = None
-        protocol = connection.owner
-        address = "" if protocol is None else protocol.address
-        asked_at = self.router.rights.version
-        try:
-            name = None if packet.password else _certified_name(connection)
-            password = (packet.password or b"").decode()
-            if name is not None:
-                identity = await self._authenticator.authenticate_certificate(name)
-            else:
-                identity = await self._authenticator.authenticate(user, password, address)
-        except UnicodeDecodeError:
-            pass
-        except TooManyGuesses as error:
-            self._refuse_guess(connection, error)
-            return
-        except Exception as error:
-            if self._log_lines.take(self.time()):
-                logger.warning("nobody can be authenticated: %r", error)
-            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "authentication is not possible now")
-            self.wake()
-            return
-        if identity is None:
-            self._refuse(connection, packet)
-        elif await self._claim(connection, identity, packet):
-            self._let_in(connection, packet, identity, asked_at, assigned)
-        if connection.owner is not None:
-            connection.owner.process(self.time())
-
-    async def admit(
-        self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
-    ) -> None:
-        """Let in somebody whom a mechanism has found out; `proof` is its last word."""
-        if await self._claim(connection, identity, packet):
-            self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
-
-    def _let_in(
-        self,
-        connection: Connection,
-        packet: Connect,
-        identity: Identity,
-        asked_at: int,
-        assigned: str,
-        proof: Properties | None = None,
-    ) -> None:
-        """Let somebody in with the rights of now: they may have changed since version `asked_at`.
-
-        From here on `rights_changed` reaches the session.
-        """
-        try:
-            now = self.router.rights.since(identity, asked_at)
-        except sqlite3.Error as error:
-            logger.warning("nobody can be let in: %r", error)
-            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "rights cannot be read now")
-            return
-        if now is None:
-            self._refuse(connection, packet)
-        else:
-            connection.accept(packet, now, self.time(), assigned_client_id=assigned, proof=proof)
-
-    async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
-        """Tell whether the session of a client is here; if not, the client has to come again."""
-        if self.claim is not None and packet.client_id:
-            try:
-                await self.claim((identity.user, packet.client_id), packet.clean_start)
-            except SessionBusy:
-                connection.refuse(
-                    ReasonCode.SERVER_BUSY, "the log has not answered the last connection yet"
-                )
-                self.wake()
-                return False
-        return True
-
-    def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
-        """Count a proof that was wrong."""
-        if connection.owner is not None:
-            with suppress(TooManyGuesses):
-                self._guesses.wrong(connection.owner.address)
-        self.note_refusal(connection, packet, reason)
+        self.authentication.begin(connection, packet)
 
     def rights_changed(self, users: Set[str]) -> None:
         """For Permissions: apply the rights of now to the clients of some users."""
@@ -485,21 +372,6 @@ class MqttServer(Shell):
         """For Places: homes are known now, if they were not before."""
         self.router.right_changes.homes_known(self.time())
         self.wake()
-
-    def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:
-        """Count somebody who was not let in, and record it if there are not too many."""
-        self.counters["connects_refused"] += 1
-        protocol = connection.owner
-        if self._refusals.take("" if protocol is None else protocol.address):
-            self.ingest.refused_connect(packet.username, packet.client_id, f"CONNECT: {reason}")
-
-    def _refuse(self, connection: Connection, packet: Connect) -> None:
-        reason = "unknown user or wrong password" if packet.username else "no user name was given"
-        self.note_refusal(connection, packet, reason)
-        connection.refuse(
-            ReasonCode.BAD_USER_NAME_OR_PASSWORD if packet.username else ReasonCode.NOT_AUTHORIZED,
-            reason,
-        )
 
     # --- for the shell --------------------------------------------------------------------------
 
@@ -513,18 +385,6 @@ class MqttServer(Shell):
             return False
         self._large.take(connection, packet, route)
         return True
-
-
-def _new_client_id() -> str:
-    return f"auto-{secrets.token_hex(8)}"
-
-
-def _certified_name(connection: Connection) -> str | None:
-    """Whom a client's certificate names, which TLS has verified."""
-    protocol = connection.owner
-    if protocol is None or protocol.transport is None:
-        return None
-    return common_name(protocol.transport.get_extra_info("peercert"))
 
 
 async def start_mqtt(
