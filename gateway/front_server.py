@@ -12,8 +12,6 @@ from gateway.pools import Shares
 from gateway.services import Services
 
 _SWEEP_S: Final = 0.5
-_PARTIAL_BYTES_MAX: Final = 64 * 1024 * 1024
-_PARTIAL_BYTES_EACH_MAX: Final = 16 * 1024 * 1024
 
 Accept = Callable[[], asyncio.Protocol]
 
@@ -29,7 +27,8 @@ class FrontServer:
         self.pool = services.connections.part(services.limits.connections_max)
         #: Bytes of requests that have not come whole: by address, and of loopback by connection or,
         #: where there are many, by account.
-        self.partial = Shares(_PARTIAL_BYTES_MAX, _PARTIAL_BYTES_EACH_MAX)
+        limits = services.limits
+        self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
         self.closing = False
         self.date = b""
         self._loop = asyncio.get_running_loop()

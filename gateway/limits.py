@@ -31,6 +31,10 @@ class HttpLimits:
     #: What has been received and waits for the log, over all connections; that of one user.
     under_way_bytes_max: int = 64 * MEBIBYTE
     under_way_bytes_each_max: int = 16 * MEBIBYTE
+    #: Plain requests that have not come whole, over all connections; those of one address, or of
+    #: one account of this machine.
+    partial_bytes_max: int = 64 * MEBIBYTE
+    partial_bytes_each_max: int = 16 * MEBIBYTE
     body_timeout_s: float = 60.0
     #: From a connection's start, or the end of its last request, to the next request's headers:
     #: who sends them byte by byte is disconnected.

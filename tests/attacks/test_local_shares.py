@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import re
 from collections.abc import Iterator
@@ -10,13 +11,18 @@ from pathlib import Path
 import pytest
 
 from broker_core.protocol.definitions import API_VERSIONS
+from gateway.http import start_http
+from gateway.limits import HttpLimits
 from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import request_frame
 from tests.contract.broker_process import BrokerProcess
 from tests.end_to_end.running import Platform, await_condition, start_platform
+from tests.gateway.parts import parts
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
 from waylog.free_ports import FreePorts
+from waylog.peer_parties import PeerParties
 
 pytestmark = needs_root
 
@@ -133,6 +139,37 @@ def test_requests_that_never_come_whole_keep_nobody_else_off(ports: Ports) -> No
     with Idler(STRANGER, [ports.of["http"]], MANY, request=head[:-2]):
         assert ports.unanswered(OWNER, *EVERYBODYS) == {}
         assert ports.unanswered(FRIEND, *EVERYBODYS) == {}
+
+
+async def test_what_an_account_does_not_send_to_its_end_takes_no_room_from_others(
+    tmp_path: Path,
+) -> None:
+    limits = HttpLimits(partial_bytes_max=1_000_000, partial_bytes_each_max=500_000)
+    body = b"[" + 15_990 * b" " + b"malformed"
+    request = b"POST /v1/positions HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: %d\r\n\r\n%b" % (
+        len(body),
+        body,
+    )
+    part = request[:15_000]
+    parties = PeerParties().open()
+    async with parts(tmp_path, limits=limits) as services:
+        services.connections = ConnectionPool(1000, parties.of)
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        port = server.endpoint.port
+        with await asyncio.to_thread(Idler, STRANGER, [port], 200, request=part):
+            friend = await asyncio.to_thread(Idler, FRIEND, [port], 3, request=part)
+            with friend:
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(part)
+                await writer.drain()
+                await asyncio.sleep(0.1)  # so that it comes in two parts
+                writer.write(request[len(part) :])
+                async with asyncio.timeout(TIMEOUT_S):
+                    assert await reader.readline() == b"HTTP/1.1 400 Bad Request\r\n"
+                writer.close()
+                assert await asyncio.to_thread(friend.stop) == 3
+        await server.close()
+    parties.close()
 
 
 def test_an_account_that_is_alone_has_most_of_a_port(ports: Ports) -> None:
