@@ -24,7 +24,7 @@ class FrontServer:
         self.addresses = services.addresses
         self.accept = accept
         self.connections: set[FrontConnection] = set()
-        self.pool = services.connections.part(services.limits.connections_max)
+        self.pool = services.connections.part(services.limits.connections_max, "HTTP")
         #: Bytes of requests that have not come whole: by address, and of loopback by connection or,
         #: where there are many, by account.
         limits = services.limits

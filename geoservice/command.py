@@ -435,7 +435,7 @@ async def _serve_until_stopped(
     gc.freeze()
     try:
         room = min(CONNECTIONS_MAX, room_for_connections())
-        pool = ConnectionPool(room, parties.open().of)
+        pool = ConnectionPool(room, parties.open().of, name="geocoder")
         accept = cast(Accept, runner.server)
         try:
             server = await listen(accept, endpoint, pool)

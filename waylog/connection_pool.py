@@ -7,7 +7,13 @@ this machine have shares as addresses have: ports of loopback are open to all of
 from __future__ import annotations
 
 import asyncio
+import logging
+import time
 from collections.abc import Callable
+
+from waylog.seldom import SeldomSaid
+
+logger = logging.getLogger(__name__)
 
 #: Names the party of a connection; one whose name is empty may have all (waylog.peer_parties).
 PartyOf = Callable[[asyncio.BaseTransport], str]
@@ -22,20 +28,27 @@ class ConnectionPool:
     """
 
     def __init__(
-        self, total: int, party_of: PartyOf | None = None, within: ConnectionPool | None = None
+        self,
+        total: int,
+        party_of: PartyOf | None = None,
+        *,
+        name: str = "this process",
+        within: ConnectionPool | None = None,
     ) -> None:
-        """Without `party_of` nobody is asked."""
+        """Without `party_of` nobody is asked; `name` is for lines of the log."""
         #: May change at any time.
         self.total = total
         self.used = 0
         self._party_of = party_of
+        self._name = name
         self._within = within
         # Of the connections that were asked.
         self._held: dict[str, int] = {}
+        self._refusals = SeldomSaid()
 
-    def part(self, total: int) -> ConnectionPool:
+    def part(self, total: int, name: str) -> ConnectionPool:
         """A pool whose connections take up room in this one, too."""
-        return ConnectionPool(total, self._party_of, self)
+        return ConnectionPool(total, self._party_of, name=name, within=self)
 
     @property
     def is_full(self) -> bool:
@@ -45,7 +58,8 @@ class ConnectionPool:
     def enter(self, transport: asyncio.BaseTransport) -> str | None:
         """Count a connection; None (and not counted) where there is no room for it.
 
-        Returns the party that `leave` has to be told.
+        Returns the party that `leave` has to be told. A party that has its share already is named
+        in the log.
         """
         if self.is_full:
             return None
@@ -53,6 +67,7 @@ class ConnectionPool:
         if self._party_of is not None and self._is_pressed():
             party = self._party_of(transport)
             if party and not self._has_room(party):
+                self._say(party)
                 return None
         self._change(party, 1)
         return party
@@ -74,6 +89,19 @@ class ConnectionPool:
         return self._held.get(party, 0) < self.total - self.used and (
             within is None or within._has_room(party)
         )
+
+    def _say(self, party: str) -> None:
+        unsaid = self._refusals.count(time.monotonic())
+        if unsaid is not None:
+            logger.warning(
+                "%s: a connection of %s is refused, which has its share of them: %d of %d are "
+                "taken, and from half of them on nobody has more than is free%s",
+                self._name,
+                party,
+                self.used,
+                self.total,
+                f" ({unsaid} more were refused before)" if unsaid else "",
+            )
 
     def _change(self, party: str, by: int) -> None:
         self.used += by

@@ -15,7 +15,7 @@ _ADDRESSES_MAX: Final = 10_000
 
 
 class ConnectionRefused(Exception):
-    """There must not be one more connection; the message is why."""
+    """There must not be one more connection; the message is why, unless that has been logged."""
 
 
 class ConnectionLimits:
@@ -32,7 +32,8 @@ class ConnectionLimits:
         pool: ConnectionPool | None = None,
     ) -> None:
         """`pool` has the connections of several of these; without, it is this one's own."""
-        self._pool = ConnectionPool(connections_max) if pool is None else pool.part(connections_max)
+        whole = pool or ConnectionPool(2**31 - 1)
+        self._pool = whole.part(connections_max, "max.connections")
         self.connections_per_ip_max = connections_per_ip_max
         self.per_ip_overrides = per_ip_overrides or {}
         #: Connections a second.
@@ -76,7 +77,7 @@ class ConnectionLimits:
             if party is None and self._pool.is_full:
                 raise ConnectionRefused("this process may hold no more files open (ulimit -n)")
             if party is None:
-                raise ConnectionRefused("its account has its share of max.connections already")
+                raise ConnectionRefused
         except ConnectionRefused:
             self.refused += 1
             raise

@@ -14,10 +14,10 @@ from broker_core.protocol.schema import Api
 from broker_core.server.connection import Connection, Handle
 from broker_core.server.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.local_accounts_guard import LocalAccountsGuard
-from broker_core.server.seldom import SeldomSaid
 from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
+from waylog.seldom import SeldomSaid
 
 if TYPE_CHECKING:
     from broker_core.server.request_metrics import RequestMetrics
@@ -140,7 +140,7 @@ class Listener:
             admitted.add_done_callback(lambda decided: self._decided(connection, decided.result()))
 
     def _refuse(self, connection: Connection, reason: str) -> None:
-        unsaid = self._refusals.count(connection.opened_at)
+        unsaid = self._refusals.count(connection.opened_at) if reason else None
         if unsaid is not None:
             before = f" ({unsaid} more were refused before)" if unsaid else ""
             logger.warning("%s:%s is refused: %s%s", *connection.peer[:2], reason, before)

@@ -8,11 +8,11 @@ import pwd
 import socket
 from typing import Final
 
-from broker_core.server.seldom import SeldomSaid
 from waylog.local_accounts import is_distinct
 from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.local_peers.netlink import MalformedAnswerError, SocketOwner
 from waylog.local_peers.peers import LocalPeers
+from waylog.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 

@@ -50,7 +50,7 @@ class MetricsServer:
         connections: ConnectionPool | None = None,
     ) -> None:
         self._token = token
-        self._pool = (connections or ConnectionPool(_CLIENTS_MAX)).part(_CLIENTS_MAX)
+        self._pool = (connections or ConnectionPool(_CLIENTS_MAX)).part(_CLIENTS_MAX, "metrics")
         self._render = render
         self._problems = problems
         self._page = page

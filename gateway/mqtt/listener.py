@@ -122,7 +122,7 @@ class MqttServer(Shell):
         heard = 0 if settings.other_server is None else settings.connections_redirected_max
         room = settings.connections_max + heard
         #: Connections of sockets; those over WebSocket are connections of the HTTP listener.
-        self.pool = ConnectionPool(room) if connections is None else connections.part(room)
+        self.pool = (connections or ConnectionPool(room)).part(room, "MQTT")
         #: Whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._protocols: set[MqttProtocol] = set()

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from waylog.connection_pool import ConnectionPool
 
 
@@ -72,7 +74,7 @@ def test_who_leaves_and_comes_again_has_no_more_than_before() -> None:
 
 def test_a_part_takes_its_room_from_the_whole() -> None:
     whole = ConnectionPool(100, party_of)
-    one, other = whole.part(80), whole.part(80)
+    one, other = whole.part(80, "HTTP"), whole.part(80, "MQTT")
     assert len(fill(one, "one")) == 60
     assert len(fill(other, "one")) == 10
     assert whole.used == 70
@@ -81,3 +83,13 @@ def test_a_part_takes_its_room_from_the_whole() -> None:
     assert whole.is_full
     assert one.is_full
     assert one.used == 60
+
+
+def test_who_has_its_share_is_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    pool = ConnectionPool(100, party_of).part(20, "HTTP")
+    fill(pool, "uid 33")
+    fill(pool, "uid 33")
+    (line,) = caplog.messages
+    assert line.startswith(
+        "HTTP: a connection of uid 33 is refused, which has its share of them: 15 of"
+    )

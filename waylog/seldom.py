@@ -15,7 +15,10 @@ class SeldomSaid:
         self._unsaid = 0
 
     def count(self, now_s: float) -> int | None:
-        """It has happened: how often before without being said, or None to say nothing now."""
+        """It has happened: how often before without being said, or None to say nothing now.
+
+        `now_s` is of a clock that does not jump.
+        """
         if now_s - self._said_at < _SAY_AGAIN_S:
             self._unsaid += 1
             return None
