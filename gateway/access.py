@@ -31,7 +31,7 @@ _CREDENTIALS_NEEDED: Final = "credentials are needed: Basic user:token, or Beare
 
 
 class Credentials(NamedTuple):
-    """What somebody shows; user None for a token that stands alone."""
+    """A secret that somebody shows; user None for a token that stands alone."""
 
     user: str | None
     secret: str
@@ -114,7 +114,7 @@ async def verify(
 
 
 async def sender(request: web.Request, path_token: str | None = None) -> Identity:
-    """Who sends; raises Refused. In open mode nobody needs to show anything."""
+    """The identity of a sender; raises Refused. In open mode nobody needs to show anything."""
     services = request.app[SERVICES]
     credentials = shown_credentials(request, path_token)
     if credentials is not None:
@@ -126,7 +126,7 @@ async def sender(request: web.Request, path_token: str | None = None) -> Identit
 
 
 async def reader(request: web.Request) -> Identity:
-    """Who reads: by credentials, or by the session of a browser. Raises Refused."""
+    """The identity of a reader, by credentials or by a browser's session. Raises Refused."""
     services = request.app[SERVICES]
     credentials = shown_credentials(request)
     if credentials is not None:
@@ -140,7 +140,7 @@ async def reader(request: web.Request) -> Identity:
 
 
 async def known_user(request: web.Request, reason: str, *, by_session: bool = False) -> Identity:
-    """Who asks for something that is for users alone, in open mode too; raises Refused.
+    """The identity of a user, for what is for users alone, in open mode too; raises Refused.
 
     What a session cannot be used for needs the credentials themselves. `reason` is for whoever
     shows none.

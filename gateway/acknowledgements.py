@@ -1,4 +1,4 @@
-"""What each app wants to read when the log has what it sent.
+"""Answers to apps, each in the form that the app wants, when the log has what it sent.
 
 A builder is a plain function of what was sent and of what is known now. Those that tell an address
 are called when the address of the newest fix has come, or is late.
@@ -29,7 +29,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 class Receiving(NamedTuple):
-    """What a builder of an answer is told."""
+    """The facts for a builder of an answer."""
 
     parsed: Parsed
     identity: Identity
@@ -167,7 +167,7 @@ def phonetrack_batch(received: Receiving) -> bytes:
 
 
 def friends(identity: Identity, services: Services) -> list[dict[str, Any]]:
-    """Where the friends of somebody are, and their cards.
+    """Positions and cards of somebody's friends.
 
     In HTTP mode the app tells them apart by `tid` alone.
     """

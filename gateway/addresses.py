@@ -1,4 +1,4 @@
-"""Who connects from where, and how much one address may do; guesses are in gateway.guesses.
+"""Addresses of clients, and how much one may do; guesses are in gateway.guesses.
 
 An address is counted with its party (waylog.peer_parties). Loopback is not: what comes from there
 is a proxy, or the machine itself, whose accounts have shares of the listeners' connections.

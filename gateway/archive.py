@@ -1,4 +1,4 @@
-"""What is only in Parquet: tracks that memory does not reach back to, and visits to places.
+"""Reads what is only in Parquet: tracks that memory does not reach back to, visits to places.
 
 A process of its own reads it (gateway.archive_process), since what reads Parquet takes as much
 memory as a gateway, and a year's track as long to write as many fixes to take. It starts with the
@@ -38,11 +38,11 @@ class ArchiveUnavailable(Exception):
 
 
 class ArchiveRefused(Exception):
-    """What was asked for can not be given; the text says why."""
+    """The archive cannot give what was asked for; the text says why."""
 
 
 class Question(msgspec.Struct):
-    """What the reading process is asked, a line of JSON."""
+    """A question to the reading process, a line of JSON."""
 
     kind: str  # "track", "visits" or "trips"
     device: str

@@ -1,4 +1,4 @@
-"""Who has arrived at one of its favourite places; sans-IO.
+"""Arrivals of devices at favourite places; sans-IO.
 
 Somebody has arrived who has been within RADIUS_M of a place for STAY_MS, by the times of the fixes,
 and has left when LEAVING_M away. To pass by a place is not to arrive.

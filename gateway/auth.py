@@ -48,7 +48,7 @@ class AuthenticationUnavailable(Exception):
 
 @dataclass(frozen=True)
 class Identity:
-    """Who is asking."""
+    """Somebody who asks, with the rights of then."""
 
     user: str
     device: str | None = None  # the token is good for this device of the user alone

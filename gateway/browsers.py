@@ -1,4 +1,4 @@
-"""What browsers send on their own (Host, Origin, Sec-Fetch-*, cookies) and how far it is believed.
+"""Headers of the browser's own (Host, Origin, Sec-Fetch-*, cookies): how far they are believed.
 
 A browser can be made to ask us by any page it shows. Such a request has no credentials that the
 page does not know; but it has the cookies of this host, and its Host is whatever name the page

@@ -1,4 +1,4 @@
-"""What OwnTracks shows of a device: its position and its card.
+"""The position and the card of a device, as OwnTracks shows them.
 
 https://owntracks.org/booklet/tech/json/. The same messages go over MQTT and into HTTP answers.
 """
@@ -18,7 +18,7 @@ _PLACES: Final = ("city", "town", "village", "hamlet", "municipality", "county",
 
 
 def street_of(address: Address) -> str:
-    """What of an address has to change for a card to be worth sending again: not the number."""
+    """The part of an address that a card is sent again for: not the number."""
     parts = address.address
     street = next((parts[key] for key in _STREETS if parts.get(key)), "")
     place = next((parts[key] for key in _PLACES if parts.get(key)), "")

@@ -1,4 +1,4 @@
-"""Where a viewer is in the streams of fixes and addresses, as it is told and says again.
+"""Cursors: the place of a viewer in the streams of fixes and addresses, which it says again.
 
 Offsets of the log count what everybody sends, by partitions that follow from the names of devices.
 So they are sealed, by a key that all workers of an installation share: what a viewer is told has

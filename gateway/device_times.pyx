@@ -101,5 +101,5 @@ cdef class DeviceTimes:
         self.note(device, time, received)
 
     def may_repeat(self, int64_t device, int64_t time):
-        """Whether a fix of a device may be one that was sent before."""
+        """Tell whether a fix of a device may be one that was sent before."""
         return self.is_late(device, time)

@@ -1,4 +1,4 @@
-"""Where devices reach the platform, as the page's guide tells it."""
+"""The ways by which devices reach the platform, for the page's guide."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What friends are told of each other: everything that goes to them passes through here.
+"""The filter of friends: everything that they are told of each other passes through here.
 
 A friend sees where somebody is, from the beginning of the friendship on, but not where somebody
 lives: what happened within the circle around a home (gateway.home_blur) is told as its middle, to
@@ -39,7 +39,7 @@ _USERS_MAX: Final = 50_000
 
 
 class Homes(Protocol):
-    """Where people live, as the places job has found out."""
+    """The homes of people, as the places job has found out."""
 
     @property
     def looked_up(self) -> bool:
@@ -91,13 +91,13 @@ class FriendFilter:
         return next((each for each in self.circles(owner) if each.has(lat, lon)), None)
 
     def id(self, kind: str, name: str) -> str:
-        """What an id is told as: 24 hexadecimal digits, always the same for the same id."""
+        """Tell an id as another one: 24 hexadecimal digits, always the same for the same id."""
         return blake2b(f"{kind}\0{name}".encode(), key=self._key, digest_size=12).hexdigest()
 
     # --- positions ------------------------------------------------------------------------------
 
     def fix(self, fix: Fix) -> Fix | None:
-        """What is told of a fix."""
+        """Give what is told of a fix; None: nothing yet."""
         if not self.ready:
             return None
         tid = (fix.attributes or {}).get("tid")
@@ -124,7 +124,7 @@ class FriendFilter:
         return told
 
     def address(self, address: Address) -> Address | None:
-        """What is told of an address."""
+        """Give what is told of an address; None: nothing yet."""
         if not self.ready:
             return None
         circle = self.at_home(address.device.partition("/")[0], address.lat, address.lon)
@@ -152,7 +152,7 @@ class FriendFilter:
     # --- places ---------------------------------------------------------------------------------
 
     def place_id(self, owner: str, place_id: str | None) -> str | None:
-        """What the id of a place that is not within a circle is told as."""
+        """Tell the id of a place that is not within a circle as another one."""
         return None if place_id is None else self.id("place", f"{owner}\0{place_id}")
 
     def places(
@@ -193,7 +193,7 @@ class FriendFilter:
     def visits(
         self, owner: str, visits: Iterable[dict[str, Any]], since: int
     ) -> list[dict[str, Any]]:
-        """What is told of visits since then (ms); all within a circle are at home."""
+        """Give what is told of visits since then (ms); all within a circle are at home."""
         shown = []
         for visit in visits:
             if visit["departure"] < since:
@@ -223,7 +223,7 @@ class FriendFilter:
         places: Iterable[dict[str, Any]],
         since: int,
     ) -> list[dict[str, Any]]:
-        """What is told of trips that began since then (ms); `places` are all of the owner's.
+        """Give what is told of trips that began since then (ms); `places` are all of the owner's.
 
         The length of a way home would tell how far from its other end the home is.
         """

@@ -374,7 +374,7 @@ class FrontConnection(asyncio.Protocol):
             self._head = None
 
     def _identity_now(self) -> Identity | None:
-        """Who sends, if a verdict on that is remembered."""
+        """The identity of the sender, if a verdict on it is remembered."""
         if self._key is None:
             return self._identity
         identity = self.server.services.authenticator.recall(self._key)

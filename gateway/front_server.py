@@ -1,4 +1,4 @@
-"""What the connections of the HTTP listener share, and who looks after the slow ones."""
+"""The shared parts of the HTTP listener's connections, and a look after the slow ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Accept = Callable[[], asyncio.Protocol]
 
 
 class FrontServer:
-    """What all connections of a listener share; also looks after those that are slow."""
+    """Shared by all connections of a listener; also looks after those that are slow."""
 
     def __init__(self, services: Services, accept: Accept) -> None:
         self.services = services

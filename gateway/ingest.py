@@ -114,7 +114,7 @@ class Ingest:
             raise unavailable(str(error)) from error
 
     def context(self, request: web.Request, identity: Identity) -> Context:
-        """What a parser is told about the request."""
+        """The part of the request that a parser is told."""
         query = parameters_without_secrets(request)
         device = request.match_info.get("device")
         return Context(

@@ -40,7 +40,7 @@ class KnownBrowsers:
         return f"{self._prefix}-{self._digest('name', user)[:16]}"
 
     def cookie_value(self, user: str) -> str | None:
-        """What the cookie says; None for who has no password, or where nobody can look."""
+        """The value of the cookie; None for who has no password, or where nobody can look."""
         try:
             credential = self._store.password_of_user(user)
         except sqlite3.Error as error:

@@ -1,4 +1,4 @@
-"""Which fixes are in the log already: what makes a repeated fix be stored once."""
+"""The fixes that are in the log already, so that a repeated fix is stored once."""
 
 from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
 from cpython.mem cimport PyMem_Calloc, PyMem_Free, PyMem_Realloc
@@ -53,7 +53,7 @@ cdef int64_t key_of(bytes device, const char* fix_id, Py_ssize_t size) except? -
 
 
 def fix_key(str device, str fix_id):
-    """What stays in memory of a fix: 64 bits.
+    """The key of a fix, which stays in memory: 64 bits.
 
     The device goes in beside the id, so that nobody can occupy the ids of another's device.
     The hash is keyed by a secret: collisions cannot be made on purpose.
@@ -147,7 +147,7 @@ cdef class KnownFixes:
 
     @property
     def unsaved(self):
-        """How many keys `take_unsaved` would give."""
+        """The number of keys that `take_unsaved` would give."""
         return self._unsaved_count
 
     cdef void prefetch(self, int64_t key) noexcept:
@@ -161,13 +161,13 @@ cdef class KnownFixes:
         return find(&self._younger, sought)[0] != 0 or find(&self._older, sought)[0] != 0
 
     cdef bint is_stored(self, const FixKey* fix) noexcept:
-        """Whether the disk has the key of a fix that memory has not."""
+        """Tell whether the disk has the key of a fix that memory has not."""
         if self.stored is None or not self.times.is_late(fix.device, fix.time):
             return False
         return self.stored.holds(<uint64_t> fix.key if fix.key else 1)
 
     def __contains__(self, int64_t key):
-        """Whether the log has the fix, as far as is known in memory and on disk."""
+        """Tell whether the log has the fix, as far as is known in memory and on disk."""
         return self.holds(key) or (
             self.stored is not None and self.stored.holds(<uint64_t> key if key else 1)
         )

@@ -15,13 +15,13 @@ OVERHEAD_BYTES: Final = 1024
 #: that the body had no words for.
 RECORD_BYTES: Final = 512
 
-#: Why a request is refused whose user has too many under way.
+#: The reason of a refusal where the user has too many under way.
 TOO_MUCH_UNDER_WAY: Final = "too much that you have sent waits for the log"
 
 
 @dataclass(frozen=True)
 class HttpLimits:
-    """What the listener allows; sizes are bytes, times seconds."""
+    """Bounds of the listener; sizes are bytes, times seconds."""
 
     body_bytes_max: int = 8 * MEBIBYTE
     #: Large bodies being received at one time, over all connections; those of one user, or of one
@@ -50,9 +50,9 @@ class HttpLimits:
     #: Passwords that an address, loopback too, may try for one name.
     guesses_at_once_per_name: int = 20
     guesses_per_minute_per_name: float = 2.0
-    #: How long a request waits for the log; the answer is then 503, and a repeat joins the wait.
+    #: A request waits so long for the log; the answer is then 503, and a repeat joins the wait.
     append_timeout_s: float = 10.0
-    #: How long an answer waits for the address of the fix it acknowledges.
+    #: An answer waits so long for the address of the fix it acknowledges.
     address_timeout_s: float = 0.05
     #: Live viewers: SSE and WebSocket. Those of one address, unless it is loopback.
     viewers_per_user_max: int = 50

@@ -1,4 +1,4 @@
-"""What the gateway counts, and its form for Prometheus.
+"""The gateway's counts, and their form for Prometheus.
 
 The hot path only adds to plain integers: prometheus_client's own counters take a lock for each. A
 collector turns them into metrics when they are asked for.

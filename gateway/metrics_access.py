@@ -1,4 +1,4 @@
-"""Who may know how the platform does: `/metrics` and `/v1/pipeline`.
+"""Access to `/metrics` and `/v1/pipeline`, which tell how the platform does.
 
 Counts over everybody tell about everybody, so that administrators alone read them unless the
 operator says otherwise. Prometheus shows a token of its own, which is good for nothing else.

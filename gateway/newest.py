@@ -1,4 +1,4 @@
-"""Where a device is, as somebody may see it: newest fix and newest address."""
+"""The newest fix and the newest address of a device, as somebody may see them."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from waylog.messages import Address, Fix
 
 
 class Newest(NamedTuple):
-    """What is shown of a device; None where nothing is."""
+    """The newest of a device, as it is shown; None where nothing is."""
 
     fix: Fix | None
     address: Address | None
 
 
 def newest_of(device: str, identity: Identity, services: Services) -> Newest:
-    """What somebody is shown of a device (`user/device`) now, or is told as a friend."""
+    """Give what somebody is shown of a device (`user/device`) now, or is told as a friend."""
     sight = sight_of(identity, device)
     if sight is Sight.NOTHING:
         return Newest(None, None)

@@ -1,4 +1,4 @@
-"""What the platform tells OwnTracks apps beside cards: arrivals and favourite places.
+"""Arrivals and favourite places, as the platform tells OwnTracks apps of them.
 
 https://owntracks.org/booklet/tech/json/: `transition`, and `cmd` with action `setWaypoints`.
 """
@@ -19,7 +19,7 @@ _TST_SPAN: Final = 100_000_000
 
 
 def name_of(place: dict[str, Any]) -> str:
-    """What a person calls a place."""
+    """The name that a person gives a place."""
     label = place.get("label")
     text = place.get("name") or (label.capitalize() if label else None) or place.get("address")
     return str(text or "a favourite place")

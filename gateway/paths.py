@@ -1,4 +1,4 @@
-"""Which path speaks which format: the names that apps have their users type, or make themselves."""
+"""Paths and their formats: the names that apps have their users type, or make themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gateway.formats.by_name import PARSERS
 
 
 class Format(NamedTuple):
-    """How requests to a path are read and answered."""
+    """The way in which requests to a path are read and answered."""
 
     name: str
     methods: tuple[str, ...]
@@ -51,7 +51,7 @@ _APPS: Final = (
     _OPENGTS,
 )
 
-#: Where a Nextcloud has PhoneTrack: apps import such addresses.
+#: The path at which a Nextcloud has PhoneTrack: apps import such addresses.
 PHONETRACK_ROOTS: Final = ("/apps/phonetrack", "/index.php/apps/phonetrack", "/phonetrack")
 
 

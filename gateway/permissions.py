@@ -34,7 +34,7 @@ Subscriber = Callable[[Set[str]], object]
 
 
 class Sight(Enum):
-    """How much of a device somebody is shown."""
+    """The part of a device that somebody is shown."""
 
     NOTHING = "nothing"
     #: As gateway.friend_filter tells it, from the beginning of the friendship on.
@@ -43,7 +43,7 @@ class Sight(Enum):
 
 
 def sight_of(identity: Identity, device: str) -> Sight:
-    """How much of a device (`user/device`) somebody may see now.
+    """The sight that somebody has of a device (`user/device`) now.
 
     A token of one device shows that device alone, and where friends are now (see `may_look_back`).
     """
@@ -81,7 +81,7 @@ def may_send(identity: Identity) -> bool:
 
 
 class Permissions:
-    """What the users database says now; used on one event loop, one for each process."""
+    """Rights as the users database has them now; used on one event loop, one for each process."""
 
     def __init__(self, store: UserStore, *, open_mode: bool = False) -> None:
         self._store = store

@@ -1,4 +1,4 @@
-"""How the platform does, as `GET /v1/pipeline` tells the page: throughput, lag, devices."""
+"""The state of the platform that `GET /v1/pipeline` tells the page: throughput, lag, devices."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _TIMEOUT_S: Final = 2.0
 
 
 class GroupLag:
-    """How far a consumer group is behind the end of topic `location`.
+    """The lag of a consumer group behind the end of topic `location`.
 
     It asks the log when somebody asks it, at most every two seconds, in a thread.
     """

@@ -48,7 +48,7 @@ class Places:
         self._reading = asyncio.Lock()
         self._version: tuple[int, int] | None = None
         self._by_user: dict[str, list[dict[str, Any]]] = {}
-        #: Whether places have been looked up; there may be none.
+        #: Places have been looked up; there may be none.
         self.looked_up = url is None
         self._subscribers: list[Callable[[], object]] = []
 
@@ -73,7 +73,7 @@ class Places:
         ]
 
     def homes(self, user: str) -> list[tuple[float, float]]:
-        """Where a user lives, as far as its places tell: degrees."""
+        """The homes of a user, as far as its places tell: degrees."""
         return [
             (place["lat"], place["lon"])
             for place in self._by_user.get(user, ())

@@ -75,7 +75,7 @@ _KEYS_SECRET: Final = "fix keys"  # noqa: S105
 
 @dataclass(frozen=True)
 class GatewaySettings:
-    """What `waylog gateway` is told."""
+    """The settings of `waylog gateway`."""
 
     bootstrap_servers: str
     http: Endpoint
@@ -92,7 +92,7 @@ class GatewaySettings:
     client_id: str = "gateway"
     resolver_group: str = "resolver"
     view_tail_records: int = 50_000
-    #: Where last positions and ids of fixes outlive the process; None: nowhere.
+    #: The folder in which last positions and ids of fixes outlive the process; None: none.
     views: Path | None = None
     append_timeout_s: float = HttpLimits.append_timeout_s
     trusted_proxies: tuple[str, ...] = ()
@@ -193,7 +193,7 @@ class _Gateway:
         self.permissions.subscribe(self.viewers.rights_changed)
         self.location_view.watch(self.viewers)
         self.address_view.watch(self.viewers)
-        #: Where other workers meet this one.
+        #: The channel by which other workers reach this one.
         self.channel: LocalChannel | None = None
         self.crossing: Crossing | None = None
         if settings.relay is None:

@@ -51,7 +51,7 @@ def routes() -> list[web.RouteDef]:
 
 
 def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
-    """What somebody is shown of a device: newest fix and newest address; None: nothing."""
+    """Give what somebody is shown of a device: newest fix and newest address; None: nothing."""
     fix, address = newest_of(device, identity, services)
     place = fix or address
     if place is None:

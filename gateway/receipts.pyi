@@ -14,7 +14,7 @@ from waylog.messages import Fix
 RECORD_BYTES_MAX: Final = 900_000
 
 class Receipt(Delivery):
-    """What the log says to one record: a future for those who cannot afford a future."""
+    """The log's answer to one record: a future for those who cannot afford a future."""
 
     def __init__(self) -> None: ...
     def done(self) -> bool: ...

@@ -46,14 +46,14 @@ cdef inline double monotonic_s() noexcept:
 # Lets go of its callbacks when it is done: no cycle outlives the log's answer.
 @cython.no_gc
 cdef class Receipt(Delivery):
-    """What the log says to one record: a future for those who cannot afford a future.
+    """The log's answer to one record: a future for those who cannot afford a future.
 
     Callbacks are called as soon as the log has answered, and not through the event loop: of the
     time a fix costs, futures and their turns of the loop were the greatest part.
     """
 
     cpdef bint done(self):
-        """Whether the log has answered."""
+        """Tell whether the log has answered."""
         return self._done
 
     def cancelled(self):
@@ -61,7 +61,7 @@ cdef class Receipt(Delivery):
         return False
 
     cpdef exception(self):
-        """Why the log did not acknowledge the record; None when it did or has not answered yet."""
+        """The reason of a refusal by the log; None when it acknowledged or has not answered yet."""
         return self._error
 
     cpdef add_done_callback(self, callback):
@@ -217,7 +217,7 @@ cdef class FixAppender:
         self._erased[device] = time_ms
 
     cdef bint is_in_doubt(self, const FixKey* key) except -1:
-        """Whether a fix that is not known here may have come by another worker.
+        """Tell whether a fix that is not known here may have come by another worker.
 
         What is in no doubt counts as sent from now on.
         """

@@ -1,4 +1,4 @@
-"""Which refusals are kept in topic `error`: all are counted, and few are worth their place."""
+"""Choice of the refusals for topic `error`: all are counted, and few are worth their place."""
 
 from __future__ import annotations
 

@@ -73,7 +73,7 @@ _TEMPLATES: Final = _templates()
 
 
 def recognise(head: bytes) -> RequestHead | None:
-    """What `head` (without the empty line) asks for; None if it is for the complete server."""
+    """The request of `head` (without the empty line); None if it is for the complete server."""
     lines = head.split(b"\r\n")
     if len(lines) > _HEADERS_MAX:
         return None
@@ -109,7 +109,7 @@ def recognise(head: bytes) -> RequestHead | None:
 
 
 class LengthSpan(NamedTuple):
-    """Where the digits of Content-Length stand in a head that was recognised."""
+    """The place of Content-Length's digits in a head that was recognised."""
 
     start: int
     end: int

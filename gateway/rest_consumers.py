@@ -89,7 +89,7 @@ class Instance:
         self.consumer.assign(list(assigned.values()))
 
     def records(self, timeout_s: float, bytes_max: int) -> list[Message]:
-        """What comes within a time, up to a size."""
+        """Take what comes within a time, up to a size."""
         found: list[Message] = []
         size = 0
         deadline = time.monotonic() + timeout_s

@@ -17,7 +17,7 @@ Produced = tuple[bytes | None, bytes | None, int | None]
 
 
 class RecordsRefused(Exception):
-    """What was sent are no records; `code` is the proxy's, the text says why."""
+    """A body is no records; `code` is the proxy's, the text says why."""
 
     def __init__(self, code: int, message: str) -> None:
         super().__init__(message)

@@ -1,4 +1,4 @@
-"""What a user may do beyond what is its own anyway, and the secrets it shares with us.
+"""Rights of users beyond what is their own anyway, and the secrets they share with us.
 
 Kept in the database of users, beside the accounts. Changes are numbered (gateway.rights_versions),
 which is how they reach open connections within two seconds (gateway.permissions).
@@ -161,7 +161,7 @@ class RightsTable:
         self._write("DELETE FROM friendships WHERE user = ? AND friend = ?", user, friend)
 
     def friends_of(self, user: str) -> list[str]:
-        """Who may see the devices of `user`."""
+        """The users who may see the devices of `user`."""
         with self._lock:
             rows = self._connection.execute(
                 "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
@@ -188,7 +188,7 @@ class RightsTable:
         )
 
     def set_card(self, device: str, name: str | None, face: str | None) -> None:
-        """What a device (`user/device`) is called and looks like: base64 of a PNG or JPEG.
+        """Keep the name and the face of a device (`user/device`): base64 of a PNG or JPEG.
 
         Raises ValueError.
         """

@@ -1,4 +1,4 @@
-"""What the views know, in the folder of one process: a snapshot, and files of the ids of fixes.
+"""The views on disk, in the folder of one process: a snapshot, and files of the ids of fixes.
 
 Everything that takes time is done in one thread; a look at the views is taken on the event loop, in
 slices of a fraction of a millisecond.
@@ -45,7 +45,7 @@ _SNAPSHOT: Final = "snapshot"
 
 
 class Saved(NamedTuple):
-    """What an attempt to save has come to."""
+    """The result of an attempt to save."""
 
     written: bool
     #: There are keys of fixes left to write.

@@ -90,5 +90,5 @@ class _ScramProof(Proof):
 
 
 def mechanisms_over(store: UserStore, *, open_mode: bool) -> tuple[Mechanism, ...]:
-    """What MQTT 5 clients may prove themselves with; nothing where everybody is believed."""
+    """The mechanisms by which MQTT 5 clients may prove themselves; none where all are believed."""
     return () if open_mode else (ScramMechanism(store),)

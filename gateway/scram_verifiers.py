@@ -1,4 +1,4 @@
-"""What proves that somebody knows a token, and does not tell the token (RFC 5802, section 3).
+"""Verifiers: proofs that somebody knows a token, which do not tell it (RFC 5802, section 3).
 
 A verifier is kept for each token, made when the token is. Not for passwords: the 4096 rounds that
 phones can afford are nothing against a guessable secret, whose argon2id hash would then be in vain.

@@ -1,4 +1,4 @@
-"""What the HTTP handlers work with."""
+"""The parts of a process that the HTTP handlers work with."""
 
 from __future__ import annotations
 
@@ -67,9 +67,9 @@ class Services:
     archive: Archive = field(default_factory=lambda: Archive(None, None))
     #: The names by which browsers may ask.
     hosts: ServedHosts = field(default_factory=ServedHosts)
-    #: Who may know how the platform does: /metrics and /v1/pipeline.
+    #: Access to /metrics and /v1/pipeline, which tell how the platform does.
     metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
-    #: Where devices reach the platform, for the page's guide.
+    #: The ways by which devices reach the platform, for the page's guide.
     entrances: Entrances = field(default_factory=Entrances)
     limits: HttpLimits = field(default_factory=HttpLimits)
     readiness: Readiness = field(default_factory=Readiness)
@@ -99,9 +99,9 @@ class Services:
     session_cookie: str = field(init=False)
     #: Browsers that nobody's guesses keep out.
     known_browsers: KnownBrowsers = field(init=False)
-    #: Which places a device in HTTP mode has been sent last, by device.
+    #: The places that a device in HTTP mode has been sent last, by device.
     waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
-    #: Which refusals are kept, over all listeners of the process.
+    #: Refusals that are kept, over all listeners of the process.
     refusals: RefusalRecords = field(default_factory=RefusalRecords)
     #: Clients that a PROXY header has named, by connection.
     remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
@@ -120,7 +120,7 @@ class Services:
 
     @property
     def append_timeout_s(self) -> float:
-        """How long a request waits for its append now."""
+        """The time that a request waits for its append now."""
         return self.readiness.append_timeout_s(self.limits.append_timeout_s)
 
 

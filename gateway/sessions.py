@@ -50,7 +50,7 @@ class Session(NamedTuple):
 
 
 def session_hash(secret: str) -> str:
-    """What is stored of a session's or a code's secret."""
+    """The hash of a session's or a code's secret, which is all that is stored of it."""
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
 
 

@@ -29,7 +29,7 @@ cdef enum:
 
 
 cdef uint64_t place(uint64_t key, uint64_t count) noexcept nogil:
-    """Where a key is to be expected among evenly spread ones."""
+    """The place at which a key is to be expected among evenly spread ones."""
     return <uint64_t> ((<waylog_uint128> key * <waylog_uint128> count) >> 64)
 
 
@@ -119,12 +119,12 @@ cdef class StoredKeys:
 
     @property
     def runs(self):
-        """How many files are asked."""
+        """The number of files that are asked."""
         return self._count
 
 
 def key_count(mapped, Py_ssize_t size):
-    """How many keys a file has. Raises ValueError for one that is not whole, or not ours."""
+    """The number of keys in a file. Raises ValueError for one that is not whole, or not ours."""
     if size < HEAD_BYTES or bytes(mapped[:len(HEAD)]) != HEAD:
         raise ValueError("not a file of keys")
     count = int.from_bytes(mapped[len(HEAD):HEAD_BYTES], "little")

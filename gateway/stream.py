@@ -46,7 +46,7 @@ class StalledViewer(Exception):
 
 
 def filter_of(request: web.Request, identity: Identity) -> Filter:
-    """What a viewer asks for in the URL: `bbox`, `device`, `topics`. Raises Refused."""
+    """The filter of a viewer by its URL: `bbox`, `device`, `topics`. Raises Refused."""
     wanted = Filter()
     try:
         if box := request.query.get("bbox"):
@@ -64,7 +64,7 @@ def filter_of(request: web.Request, identity: Identity) -> Filter:
 
 
 def cursor_of(request: web.Request) -> Cursor | None:
-    """Where a viewer wants to go on; raises Refused."""
+    """The cursor at which a viewer wants to go on; raises Refused."""
     text = request.headers.get("Last-Event-ID") or request.query.get("since")
     if not text:
         return None
@@ -98,7 +98,7 @@ async def viewing(
 async def missed(
     ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
 ) -> AsyncGenerator[list[ViewEvent], None]:
-    """What a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    """Give what a viewer that comes back has missed. Its cursor goes back there, then forward."""
     if viewer.identity.rights.friends:
         # What is passed over now, because nobody knows yet where friends live, does not come again.
         await services.friend_filter.wait_until_ready(HOMES_S)

@@ -1,4 +1,4 @@
-"""Which characters stand in no name: MQTT clients end their connection when they read one."""
+"""Characters that stand in no name: MQTT clients end their connection when they read one."""
 
 from __future__ import annotations
 

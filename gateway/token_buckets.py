@@ -88,7 +88,7 @@ class TokenBuckets:
         return max(0.0, missing / rate)
 
     def _find(self, start: int, key: bytes, now: float) -> tuple[int, float, float]:
-        """Where a bucket is, or is to be, how many tokens it has, and since when (0: new)."""
+        """The slot of a bucket, how many tokens it has, and since when (0: new)."""
         oldest, oldest_filled = start, float("inf")
         for at in range(start, start + _SET_BYTES, _SLOT.size):
             owner, tokens, filled = _SLOT.unpack_from(self._memory, at)

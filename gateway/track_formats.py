@@ -6,7 +6,7 @@ from typing import Final, NamedTuple
 
 
 class TrackFormat(NamedTuple):
-    """How an answer is announced; `gateway.track_encoders` writes it."""
+    """The headers of a format's answer; `gateway.track_encoders` writes it."""
 
     content_type: str
     suffix: str

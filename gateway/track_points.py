@@ -92,7 +92,7 @@ def degrees(points: Points, name: str) -> list[float]:
 
 
 def measured(points: Points, name: str) -> list[float | None]:
-    """What was measured, to three decimals; None where it was not."""
+    """Measured values, to three decimals; None where nothing was measured."""
     values = np.round(points[name].astype(np.float64), 3)
     unknown = np.isnan(values)
     if unknown.all():

@@ -72,7 +72,7 @@ def open_users(path: Path) -> UserStore:
 
 
 def database_trouble(path: Path, error: Exception) -> CommandError:
-    """What is wrong with a database of users."""
+    """The error that says what is wrong with a database of users."""
     free = shutil.disk_usage(path.parent).free if path.parent.is_dir() else None
     if free is not None and free < _ROOM_BYTES:
         return CommandError(f"{path}: there is no room left on its disk ({free // 1024} KiB)")

@@ -1,4 +1,4 @@
-"""Who may send: users, their tokens and passwords, in one SQLite file.
+"""Users, their tokens and passwords, in one SQLite file.
 
 Tokens are made here from 256 random bits, so that their SHA-256 is as good as the token is secret;
 what people choose themselves is hashed with argon2id. Neither is ever stored readable. All
@@ -103,7 +103,7 @@ class Standing:
 
 
 def token_hash(token: str) -> str:
-    """What is stored of a token."""
+    """The hash of a token, which is all that is stored of it."""
     return hashlib.sha256(token.encode()).hexdigest()
 
 
@@ -153,7 +153,7 @@ class UserStore:
             return rights_versions.changed_after(self._connection, version)
 
     def standing(self, user: str, credential: str | None) -> Standing | None:
-        """What a user is now; None if it, or its credential or session, has been revoked.
+        """A user as it is now; None if it, or its credential or session, has been revoked.
 
         `credential` is the hash.
         """

@@ -1,4 +1,4 @@
-"""Which file of users a command means: never a new one that no platform reads."""
+"""Finds the file of users that a command means: never a new one that no platform reads."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class ViewKeeper:
             bootstrap_servers, locations, self._views, unwritten_bytes_max
         )
         self._readers: list[LogReader | BatchReader] = []
-        #: Who reads what comes from now on, by topic.
+        #: The readers of what comes from now on, by topic.
         self.live: dict[str, LogReader | BatchReader] = {}
         #: Set when the ids of all fixes can be asked for that the log had at the start.
         self.all_known = asyncio.Event()

@@ -1,4 +1,4 @@
-"""Who watches live, what each may see, and what waits for each: state without sockets."""
+"""Live viewers, what each may see, and what waits for each: state without sockets."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ logger = logging.getLogger(__name__)
 ORDERED_EVENTS_MAX: Final = 10_000
 #: The same in bytes of values; those are shared by all viewers.
 ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
-#: How many events a viewer looks at in one step, and about how many bytes it takes.
+#: Events that a viewer looks at in one step, and bytes that it takes, about.
 STEP_EVENTS: Final = 500
 STEP_BYTES: Final = 32 * 1024
 VIEWERS_MAX: Final = 10_000
@@ -69,7 +69,7 @@ class BoundingBox:
 
 @dataclass
 class Filter:
-    """What a viewer wants of what it may see."""
+    """The part of what a viewer may see that it wants."""
 
     devices: frozenset[str] | None = None
     topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
@@ -78,7 +78,7 @@ class Filter:
 
 
 class Viewer:
-    """What waits for one viewer, and what it is shown of that.
+    """One viewer: what waits for it, and what it is shown of that.
 
     Batches wait in order up to a bound, those of all viewers of a feed being the same objects; a
     viewer that is slower gets the newest of each device instead, and learns how many events it did
@@ -94,7 +94,7 @@ class Viewer:
         feeds: Callable[[], Iterable[Feed]] = tuple,
     ) -> None:
         self.wanted = wanted
-        #: Who watches, with the rights of now: `Viewers.rights_changed` keeps them.
+        #: The viewer's identity, with the rights of now: `Viewers.rights_changed` keeps them.
         self.identity = identity
         #: What has been taken of what was missed: the id of the last event it was given.
         self.cursor: Cursor = dict(positions)
@@ -155,7 +155,7 @@ class Viewer:
             self._waiting_events, self._waiting_bytes = len(newest), size
 
     def take(self, events_max: int = STEP_EVENTS, bytes_max: int = STEP_BYTES) -> list[LiveEvent]:
-        """What the viewer is shown of what waits, in the order of the log as far as it was kept.
+        """Take what the viewer is shown of what waits, in the log's order as far as it was kept.
 
         Looks at so many at a time; `wake` stays set while there is more.
         """
@@ -213,7 +213,7 @@ class Viewer:
         return live if self._is_inside(live.event) else None
 
     def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
-        """What this viewer is shown of what it has missed; `telling` is that of one catching up."""
+        """Give what this viewer is shown of what it has missed; `telling` is one's catching up."""
         shown: list[ViewEvent] = []
         identity = self.identity
         for event in events:
@@ -243,7 +243,7 @@ class Viewer:
         return box is None or box.contains(event.lat, event.lon)
 
     def take_skipped(self) -> int:
-        """How many events were left out since the last call."""
+        """The number of events that were left out since the last call."""
         skipped, self.skipped = self.skipped, 0
         return skipped
 

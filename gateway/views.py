@@ -128,7 +128,7 @@ class View:
         self.records = 0
         self.unreadable = 0
         self.rate = Rate()
-        #: How old the newest record was when it was taken, ms.
+        #: The age of the newest record when it was taken, ms.
         self.delay_ms = 0
         #: The log as it was at the start has been taken; from now on records are news.
         self.caught_up = asyncio.Event()

@@ -20,7 +20,7 @@ _QOS: Final = 1
 
 
 class WaypointSource:
-    """Who subscribes to a device's `cmd` gets its places, and again when there are others."""
+    """Gives subscribers to a device's `cmd` its places, and again when there are others."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""Which favourite places each device in HTTP mode has been sent last."""
+"""The favourite places that each device in HTTP mode has been sent last."""
 
 from __future__ import annotations
 

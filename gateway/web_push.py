@@ -30,7 +30,7 @@ logger = logging.getLogger(__name__)
 
 SUBSCRIPTIONS_PER_USER_MAX: Final = 10
 _ENDPOINT_CHARACTERS_MAX: Final = 1_000
-#: How long a push service keeps what it cannot deliver: an arrival is no news afterwards.
+#: A push service keeps so long what it cannot deliver: an arrival is no news afterwards.
 _TTL_S: Final = 30 * 60
 _TIMEOUT_S: Final = 10.0
 #: Notifications that wait or are under way; sent at one time. Of all users, and of one.
@@ -44,7 +44,7 @@ _SECRET: Final = "vapid"  # noqa: S105 the secret's name
 
 
 class Keys(msgspec.Struct):
-    """What a browser made for us: its public key and a secret, both base64url."""
+    """Keys that a browser made for us: its public key and a secret, both base64url."""
 
     p256dh: str
     auth: str

@@ -149,7 +149,7 @@ class _Connection:
 
     @property
     def _identity(self) -> Identity:
-        """Who it is, with the rights of now."""
+        """The client's identity, with the rights of now."""
         return self._viewer.identity
 
     # --- from the client ------------------------------------------------------------------------
@@ -290,7 +290,7 @@ class _Connection:
         waiting.one_done(_DONE)
 
     def _plain_positions(self) -> PlainPositions | None:
-        """What reads plain positions of somebody of whom nothing but devices is counted."""
+        """The reader of plain positions, for somebody of whom nothing but devices is counted."""
         identity = self._identity
         if identity is not self._plain_of:
             self._plain_of, self._plain = identity, None

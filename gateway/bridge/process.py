@@ -43,7 +43,7 @@ class BridgeSettings:
 
     bootstrap_servers: str
     cluster: ClusterSettings
-    #: Where the ids of the log's fixes outlive the process.
+    #: The folder in which the ids of the log's fixes outlive the process.
     keys: Path
     #: Newest fixes of each partition that are known at once, even where the rest takes long.
     tail: int = 50_000

@@ -1,4 +1,4 @@
-"""What phone apps and trackers send: one file per app, each a pure function `parse`.
+"""Formats of phone apps and trackers: one file per app, each a pure function `parse`.
 
 `parse(body, context) -> Parsed` never raises on bad input: what cannot be understood comes back as
 `Rejected`, with its reason and its raw bytes, and everything beside it is still accepted. Neither
@@ -16,7 +16,7 @@ from waylog.messages import Event, Fix, Rejected
 
 
 class Context(msgspec.Struct, frozen=True):
-    """Who sent the bytes, when they arrived, and what was said about them outside of the body."""
+    """The sender of the bytes, their arrival, and what was said about them outside of the body."""
 
     user: str  # the authenticated user, or the user a topic names once the ACL has allowed it
     device: str | None  # name (or `user/name`) given by topic, header or token; wins over the body
@@ -30,7 +30,7 @@ class Context(msgspec.Struct, frozen=True):
 
 
 class Parsed(msgspec.Struct):
-    """What one request or message held."""
+    """The contents of one request or message."""
 
     # The lists are new ones for each: msgspec copies an empty default.
     fixes: list[Fix] = []
@@ -46,15 +46,15 @@ class Parsed(msgspec.Struct):
     encrypted: bool = False
     #: Overland's OwnTracks mode: it wants an object for an answer.
     from_overland: bool = False
-    #: Why nothing of the request was looked at (a batch beyond the limit); None if it was.
+    #: The reason for which nothing was looked at (a batch beyond the limit); None if it was.
     refused: str | None = None
-    #: Why the whole of a request is not what a program must send: 400 over HTTP. `rejected` has it
-    #: too, for channels that know no refusal.
+    #: The reason why a whole request is not what a program must send: 400 over HTTP. `rejected`
+    #: has it too, for channels that know no refusal.
     malformed: str | None = None
 
     @property
     def count(self) -> int:
-        """How many records it makes."""
+        """The number of records that it makes."""
         return len(self.fixes) + len(self.events) + len(self.rejected)
 
 

@@ -206,7 +206,7 @@ cdef class PlainPositions:
         return end
 
     cdef TopicRoute _route(self, bytes name):
-        """Where positions go that name this device; "" for those that name none."""
+        """The route of positions that name this device; "" for those that name none."""
         cdef TopicRoute route = self._routes.get(name)
         cdef str device
         if route is not None:
@@ -228,7 +228,7 @@ cdef class PlainPositions:
 
 
 def answer(PlainRecords records):
-    """What our own clients read when the log has some records (gateway.acknowledgements)."""
+    """The answer to our own clients when the log has some records (gateway.acknowledgements)."""
     body = b'{"accepted":%d,"ids":[%b],"rejected":[]' % (records._count, records.ids)
     own = records.own_ids
     if own:

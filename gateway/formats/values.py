@@ -357,7 +357,7 @@ def without_tokens(raw: bytes) -> bytes:
 def build_rejected(
     context: Context, source: str, reason: str, raw: bytes, device: str | None = None
 ) -> Rejected:
-    """What could not be accepted, without tokens, cut to what one record can hold."""
+    """The raw bytes of a refusal, without tokens, cut to what one record can hold."""
     headers = dict(context.headers) if context.headers else {}
     if context.topic is not None:
         headers["topic"] = context.topic

@@ -14,7 +14,7 @@ cdef class Pool:
 
 
 cdef class Account:
-    """What one user holds of a pool (bytes)."""
+    """One user's part of a pool (bytes)."""
 
     def __init__(self, Pool pool):
         self.pool = pool
@@ -40,5 +40,5 @@ cdef class Account:
         self.pool.used -= amount
 
     cdef bint is_full(self):
-        """Whether nothing more is to come in."""
+        """Tell whether nothing more is to come in."""
         return self.held > self.pool.each

@@ -71,7 +71,7 @@ class AccessRules:
         return not topic.startswith("$") and any(matches(each, topic) for each in granted)
 
     def granted_filters(self, identity: Identity, topic_filter: str) -> tuple[str, ...]:
-        """What is left of a valid filter; empty if it could never match anything allowed."""
+        """The rest of a valid filter that is allowed; empty if it could never match anything."""
         if identity.admin:
             return (topic_filter,)
         owned = _owned(identity)
@@ -94,7 +94,7 @@ class AccessRules:
         return any(not friends.keys().isdisjoint(each.split("/")[1:2]) for each in granted_filters)
 
     def sight_of(self, identity: Identity, topic: str) -> Sight:
-        """How a message to a topic is shown to somebody who has subscribed to it."""
+        """The sight that a subscriber has of messages to a topic."""
         if identity.admin:
             return Sight.EVERYTHING
         levels = topic.split("/")
@@ -113,7 +113,7 @@ class AccessRules:
 
 
 def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:
-    """What a filter matches of what may be read of friends."""
+    """The part of a filter that may be read of friends."""
     levels = topic_filter.split("/")
     if len(levels) > 1 and levels[1] not in ("+", "#") and levels[0] != "#":
         named = levels[1]
@@ -128,7 +128,7 @@ def _of_friends(topic_filter: str, friends: list[str]) -> list[str]:
 
 
 def rights_of(identity: Identity) -> Rights:
-    """What somebody may do beyond their own topics."""
+    """The rights of somebody beyond their own topics."""
     rights: Rights = getattr(identity, "rights", USUAL_RIGHTS)
     return rights
 

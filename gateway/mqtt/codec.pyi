@@ -71,7 +71,7 @@ class Decoder:
 
     @property
     def buffered_bytes(self) -> int:
-        """How much was received and not yet returned as packets."""
+        """The bytes that were received and not yet returned as packets."""
 
 def string_is_valid(text: str) -> bool: ...
 def encode_puback(packet_id: int) -> bytes:

@@ -164,7 +164,7 @@ cdef class Decoder:
 
     @property
     def buffered_bytes(self):
-        """How much was received and not yet returned as packets."""
+        """The bytes that were received and not yet returned as packets."""
         return self.left()
 
     cdef Py_ssize_t left(self):

@@ -1,4 +1,4 @@
-"""What a connection passes before it speaks MQTT: the pool, a PROXY header, TLS.
+"""The way of a connection before it speaks MQTT: the pool, a PROXY header, TLS.
 
 Who comes from where is known, and counted, before anything is spent on a client.
 """
@@ -99,7 +99,7 @@ class Door(asyncio.Protocol):
             protocol.data_received(data)
 
     def _protocol(self, address: str) -> MqttProtocol:
-        """What speaks MQTT from now on; it has the place in the pool."""
+        """Give the protocol that speaks MQTT from now on; it has the place in the pool."""
         protocol = MqttProtocol(self._server, Connection)
         protocol.address = address
         protocol.pool_party, self._pool_party = self._pool_party, None

@@ -8,7 +8,7 @@ FORM_POSITION: Final = 1
 FORM_OWNTRACKS: Final = 2
 
 class TopicRoute:
-    """What happens to messages that one client publishes to one topic."""
+    """The way of messages that one client publishes to one topic."""
 
     topic: str
     allowed: bool

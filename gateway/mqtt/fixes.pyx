@@ -69,7 +69,7 @@ cdef inline char* put(char* out, const char* text, Py_ssize_t size) noexcept:
 
 
 cdef bytes id_of(int64_t time, const char* seed, Py_ssize_t size):
-    """What waylog.messages.fix_id makes of the time and of what else tells a fix from others."""
+    """The id that waylog.messages.fix_id makes of the time and of what else tells fixes apart."""
     cdef char[ID_TIME_DIGITS + 2 * DIGEST_BYTES] written
     cdef int digit
     for digit in range(ID_TIME_DIGITS):
@@ -128,7 +128,7 @@ cdef char* put_repr(char* out, const Text* text, double value) except NULL:
 
 
 cdef class TopicRoute:
-    """What happens to messages that one client publishes to one topic.
+    """The way of messages that one client publishes to one topic.
 
     `device` is the device's name as it is stored, if it is known already; `parse` None means that
     nothing is for the log. What is `metered` is for the complete reader, which has it counted.
@@ -165,7 +165,7 @@ cdef class TopicRoute:
 
     @property
     def is_quick(self):
-        """Whether `record` reads what is ordinary of these messages."""
+        """Tell whether `record` reads what is ordinary of these messages."""
         return self.form != FORM_OTHER
 
     cdef bytes record(self, bytes payload, int64_t received, FixKey* key):
@@ -433,7 +433,7 @@ cdef str string_of(const Text* text):
 
 
 def is_plain(str name):
-    """Whether a device's name is stored as it is: ASCII, and nothing that a name may not have."""
+    """Tell whether a device's name is stored as it is: ASCII, and nothing that a name may not have."""
     user, _, device = name.partition("/")
     # What begins like a token may be one: `gateway.formats` looks at it more closely.
     return bool(user) and bool(device) and not device.startswith("wl_") and all(

@@ -30,7 +30,7 @@ cdef class Hub:
         self._outgoing_bytes_max = settings.outgoing_bytes_max
 
     def told(self, Message message, Session session):
-        """What a client gets of a message that may be another user's; None: nothing."""
+        """Give the part that a client gets of a message, which may be another's; None: nothing."""
         return message
 
     def begin(self, work):
@@ -175,7 +175,7 @@ cdef class Hub:
 
 
 cdef bint is_current(Subscription subscription) except -1:
-    """Whether a subscription that was found before is still one."""
+    """Tell whether a subscription that was found before is still one."""
     cdef Session session = subscription.session
     if subscription.elsewhere:
         return True

@@ -97,7 +97,7 @@ class Ingest:
         return route
 
     def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
-        """What an operator's rule says; without one a message is for other clients alone."""
+        """The route by an operator's rule; without one a message is for other clients alone."""
         rule = next((each for each in self._mapping if each.matches(topic)), None)
         if rule is None:
             return TopicRoute(topic, allowed, None)
@@ -193,7 +193,7 @@ class Ingest:
         payload: bytes,
         parsed: Parsed,
     ) -> Generator[None, None, Submission]:
-        """What `submit` returns, in steps none of which takes long."""
+        """Do what `submit` does, in steps none of which takes long."""
         before = len(parsed.fixes)
         try:
             yield from self._admission.admit_in_steps(identity, parsed)

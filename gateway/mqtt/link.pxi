@@ -93,7 +93,7 @@ cdef class Link:
         return 0
 
     cdef bint _is_new(self, Publish packet, double now) except -1:
-        """Whether a QoS 2 packet is no repetition; what is asked for again is answered again.
+        """Tell whether a QoS 2 packet is no repetition; what is asked for again is answered again.
 
         Its identifier is remembered from now on, by the session: the client may ask again on its
         next connection, before the log has answered.
@@ -126,7 +126,7 @@ cdef class Link:
         return True
 
     cdef bint _brought(self, Publish packet):
-        """Whether this connection has brought a QoS 2 packet before that is not answered yet."""
+        """Tell whether this connection has brought a QoS 2 packet before that is not answered yet."""
         cdef Publish waiting = self._oldest
         while waiting is not None:
             if waiting.qos == 2 and waiting.packet_id == packet.packet_id:
@@ -245,7 +245,7 @@ cdef class Link:
 
     @property
     def writable(self):
-        """Whether messages may be sent; answers to the client's own packets always are."""
+        """Tell whether messages may be sent; answers to the client's own packets always are."""
         return self._writable()
 
     cdef bint _writable(self):

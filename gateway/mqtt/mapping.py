@@ -1,4 +1,4 @@
-"""Which topic of the log a message goes to that is no fix by its topic's name.
+"""The topics of the log for messages that are no fix by their topic's name.
 
 A rule is written FILTER=TOPIC or FILTER=TOPIC:KEY. What somebody may publish and what matches
 FILTER is appended to TOPIC under KEY before it is acknowledged, and goes to MQTT subscribers as
@@ -90,7 +90,7 @@ def topics_of(rules: tuple[TopicRule, ...]) -> list[Topic]:
 
 
 def headers_of(user: str, topic: str, properties: Properties | None) -> Headers:
-    """What the record says beside the payload: whence it came, and MQTT 5's properties.
+    """The record's headers: where the message came from, and MQTT 5's properties.
 
     `mqtt.topic`, `mqtt.user`, `content-type`, `mqtt.response-topic`, `mqtt.correlation-data`, and
     user properties under their own names; too many or too long ones are left out.

@@ -40,7 +40,7 @@ _SHARES: Final = (
 
 @dataclass(frozen=True)
 class MqttOptions:
-    """What the listener is told on the command line."""
+    """The options of the listener on the command line."""
 
     tls: Endpoint | None = None
     certificate: Path | None = None

@@ -155,7 +155,7 @@ class RemoteProtocolError(ProtocolError):
 
 @dataclass(slots=True)
 class Will:
-    """What is published for a client whose connection ends without a DISCONNECT."""
+    """A message that is published when a client's connection ends without a DISCONNECT."""
 
     topic: str
     payload: bytes

@@ -1,4 +1,4 @@
-"""When a device was where a message says it is."""
+"""The times at which devices were where messages say they are."""
 
 from __future__ import annotations
 

@@ -38,8 +38,8 @@ class MqttAddressChannel:
         wake: Callable[[], None],
     ) -> None:
         self._router = router
-        #: Whether members of shared subscriptions are chosen here; with several workers that is
-        #: done by the one that sees all addresses.
+        #: Members of shared subscriptions are chosen here: of several workers, by the one that
+        #: sees all addresses.
         self.chooses_members = True
         self._addresses = address_view
         self._locations = location_view
@@ -157,7 +157,7 @@ def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) 
 
 
 def own_card(published: bytes | None) -> dict[str, Any]:
-    """What the owner of a device has published as its card, which is kept."""
+    """The members of a card that the owner of a device has published, which are kept."""
     if published is not None:
         with suppress(msgspec.DecodeError, RecursionError):
             own: dict[str, Any] = msgspec.json.decode(published, type=dict[str, Any])

@@ -62,7 +62,7 @@ cdef bytes read_binary(Reader* reader):
 
 
 cdef bint is_printable(const uint8_t* start, Py_ssize_t size) noexcept:
-    """Whether UTF-8 that is well-formed has neither control characters nor non-characters.
+    """Tell whether UTF-8 that is well-formed has neither control characters nor non-characters.
 
     Section 1.5.4 leaves it to the receiver; libmosquitto ends its connection when it reads one, so
     that a single one in a retained topic would keep every such client and bridge away.
@@ -105,7 +105,7 @@ cdef bint is_sendable(str text) except -1:
 
 
 def string_is_valid(str text):
-    """Whether a string may stand in a packet (section 1.5.4)."""
+    """Tell whether a string may stand in a packet (section 1.5.4)."""
     return is_sendable(text)
 
 

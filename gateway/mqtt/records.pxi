@@ -2,7 +2,7 @@
 
 
 cdef bint read_record(bytes value, RecordHead* head) except -1:
-    """What views need of a record; False for one that has to be read by a complete reader."""
+    """Read what views need of a record; False for one that needs a complete reader."""
     cdef Text name
     cdef Value member
     cdef int found = 0

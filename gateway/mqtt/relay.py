@@ -142,7 +142,7 @@ class Relay:
         self._addresses = addresses
         self._crossing = crossing
         self._server: asyncio.AbstractServer | None = None
-        # Who watches what; nearly always one worker watches one device.
+        # The watchers of each device; nearly always one worker watches one device.
         self._watchers: dict[str, dict[FrameProtocol, None]] = {}
         self._workers: dict[FrameProtocol, set[str]] = {}
         self._waiting: dict[FrameProtocol, list[tuple[str, bytes]]] = {}

@@ -17,7 +17,7 @@ from gateway.mqtt.topics import has_wildcard, matches
 from gateway.shares import WEIGHT_BYTES, UserShares
 from waylog.sealing import owner_of_mqtt_topic
 
-#: How much of a search is done in one go.
+#: So much of a search is done in one go.
 LOOKED_AT: Final = 200
 _COPIED_AT_ONCE: Final = 4_000
 

@@ -1,4 +1,4 @@
-"""What clients get when rights change while sessions are open, and when homes become known.
+"""Rights that change while sessions are open, and homes that become known.
 
 Step by step, where there are many (`Router.begin`): one client's rights are asked in each step.
 """

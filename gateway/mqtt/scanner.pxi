@@ -18,7 +18,7 @@ cdef const char* object_start(const char* position) noexcept:
 
 
 cdef bint at_end(bytes payload, const char* position) noexcept:
-    """Whether nothing but space follows."""
+    """Tell whether nothing but space follows."""
     return skip_space(position) == PyBytes_AS_STRING(payload) + PyBytes_GET_SIZE(payload)
 
 
@@ -176,7 +176,7 @@ cdef const char* read_member(const char* position, Text* name, Value* value) exc
 
 
 cdef inline bint stands_here(const char* position, const char* word, int size) noexcept:
-    """Whether a word stands here; stops at the first difference, before the end of the bytes."""
+    """Tell whether a word stands here; stops at the first difference, before the end of the bytes."""
     cdef int index
     for index in range(size):
         if position[index] != word[index]:

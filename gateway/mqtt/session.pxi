@@ -360,5 +360,5 @@ cdef class Session:
         return True
 
     def queued(self):
-        """How many messages wait."""
+        """The number of messages that wait."""
         return 0 if self.queue is None else len(self.queue)

@@ -1,4 +1,4 @@
-"""What every message passes through: sessions, their links to clients, and the hub between them.
+"""The path of every message: sessions, their links to clients, and the hub between them.
 
 Sans-IO, no policy: bytes and the time come as arguments, packets collect in the link until the
 shell takes them. Who may connect, subscribe and publish is decided in Python (`connection`,
@@ -87,7 +87,7 @@ cdef class Message:
         self.told = told
 
     cpdef bint expired(self, double now):
-        """Whether the publisher did not want it to be delivered any more."""
+        """Tell whether the publisher did not want it to be delivered any more."""
         return self.expires_at is not None and self.expires_at <= now
 
 

@@ -54,7 +54,7 @@ class Settings:
     retained_bytes_max: int = 64 * 1024 * 1024
 
     # --- what one user may have of what all share ---
-    #: Whether a user may have all of it: nobody is known where everybody is who they say.
+    #: Every user has a share of its own: not where everybody is who they say.
     users_share: bool = True
     #: Processes that clients come to; each has its part (gateway.mqtt.options.within_machine).
     workers: int = 1

@@ -469,14 +469,14 @@ cdef class MqttProtocol:
         return 0
 
     def peer(self):
-        """Where the client is, for log lines."""
+        """The client's address, for log lines."""
         name = None if self.transport is None else self.transport.get_extra_info("peername")
         port = f":{name[1]}" if name and name[0] == self.address else ""
         return f"{self.address}{port}" if self.address else "?"
 
 
 cdef inline bint is_crowded(Link connection):
-    """Whether the client's user has as much under way as it may."""
+    """Tell whether the client's user has as much under way as it may."""
     return connection.publishes is not None and connection.publishes.is_full()
 
 

@@ -6,7 +6,7 @@ from typing import Final, Protocol
 
 
 class Timer(Protocol):
-    """What the wheel can hold; it owns `timer_tick`, which starts as 0 (not scheduled)."""
+    """An entry of the wheel, which owns `timer_tick`; that starts as 0 (not scheduled)."""
 
     timer_tick: int
 
@@ -47,7 +47,7 @@ class TimerWheel:
         timer.timer_tick = 0
 
     def advance(self, now: float, most: int | None = None) -> list[Timer]:
-        """What is due at `now`; it is not scheduled any more.
+        """Take what is due at `now`; it is not scheduled any more.
 
         With `most` no more than so many: the rest is still scheduled, and due.
         """

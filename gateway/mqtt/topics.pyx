@@ -7,7 +7,7 @@ EVERYTHING = "#"
 
 
 def filter_is_valid(str topic_filter, int levels_max):
-    """Whether wildcards stand where they may, and there are not too many levels."""
+    """Tell whether wildcards stand where they may, and there are not too many levels."""
     levels = topic_filter.split("/")
     if not topic_filter or len(levels) > levels_max:
         return False
@@ -20,12 +20,12 @@ def filter_is_valid(str topic_filter, int levels_max):
 
 
 def has_wildcard(str topic_filter):
-    """Whether a valid filter can match more than one topic."""
+    """Tell whether a valid filter can match more than one topic."""
     return "+" in topic_filter or "#" in topic_filter
 
 
 def matches(str topic_filter, str topic):
-    """Whether a valid filter matches a topic name."""
+    """Tell whether a valid filter matches a topic name."""
     if topic_filter == topic:
         return True
     filter_levels = topic_filter.split("/")
@@ -131,7 +131,7 @@ cdef class SubscriptionTree:
         self._groups = {}
 
     def __len__(self):
-        """How much is held for filters: 0 when there are none."""
+        """The memory that is held for filters: 0 when there are none."""
         return len(self._exact) + self._wildcards + len((<_Node> self._root).children)
 
     def add(self, Subscription subscription):
@@ -292,7 +292,7 @@ def merge(subscriptions):
 
 
 cdef class ElsewhereInterest:
-    """What clients of other workers may want, by the keys of gateway.mqtt.interest."""
+    """The interest of clients of other workers, by the keys of gateway.mqtt.interest."""
 
     def __init__(self):
         self._keys = set()
@@ -313,7 +313,7 @@ cdef class ElsewhereInterest:
         self._keys.clear()
 
     cpdef bint wants(self, str topic):
-        """Whether somebody elsewhere may want a message of this topic."""
+        """Tell whether somebody elsewhere may want a message of this topic."""
         cdef Py_ssize_t first, second
         if not self._keys:
             return False

@@ -20,7 +20,7 @@ _LOW_WATER_BYTES: Final = 16 * 1024
 
 
 class WebSocketTransport:
-    """What MqttProtocol asks of an asyncio.Transport; one task sends what is written."""
+    """The part of an asyncio.Transport that MqttProtocol uses; one task sends what is written."""
 
     def __init__(self, socket: web.WebSocketResponse, peer: str | None) -> None:
         self._socket = socket

@@ -62,7 +62,7 @@ class TileId(NamedTuple):
 
 @dataclass(frozen=True)
 class World:
-    """What is drawn, in Mercator units: x 0..1 eastwards, y 0..1 southwards."""
+    """Shapes to be drawn, in Mercator units: x 0..1 eastwards, y 0..1 southwards."""
 
     land: Geometries  # polygons
     coasts: Geometries  # lines
