@@ -44,6 +44,8 @@ SESSION: Final = "session"
 RETAINED: Final = "retained"
 
 _SESSIONS_MAX: Final = 300_000
+#: Sessions that ended here of which others may not have read yet.
+_ENDED_MAX: Final = 10_000
 #: Sessions, before others are served.
 _WRITTEN_A_TURN: Final = 200
 _USER_PROPERTY: Final = 38
@@ -117,6 +119,7 @@ class Journal:
         self._clock_began_ms = wall_ms() - round(1000 * clock())
         self._latest_epoch = 0
         self._sessions: dict[SessionKey, bytes] = {}
+        self._ended: dict[SessionKey, int] = {}  # their epochs
         # Until the host has taken them: value, and when it was written (ms since 1970).
         self._retained: dict[str, tuple[bytes, int]] = {}
         self._parts: dict[SessionKey, dict[int, bytes]] = {}
@@ -257,8 +260,15 @@ class Journal:
         return 0 if value is None else self._decoder.decode(value).epoch
 
     def claimed(self, key: SessionKey, value: bytes) -> None:
-        """Another worker has handed over a session, with what waits for its client."""
+        """Another worker has handed over a session, with what waits for its client.
+
+        Or its end, of which the log may not have told yet.
+        """
         stored = self._decoder.decode(value)
+        if stored.ended:
+            if stored.epoch >= self._epoch_of(key):
+                self.ended(key)
+            return
         stored.worker = self.worker
         stored.epoch = self._epoch_after(stored.epoch)
         self._remember(key, msgspec.json.encode(stored))
@@ -269,18 +279,20 @@ class Journal:
     def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
         """The record of a session for the worker that its client has come to now.
 
-        From now on the session is known here as that worker's.
+        From now on the session is known here as that worker's. Of one that has ended here it is
+        the last one; None where nothing is known of any.
         """
         if session is not None:
             self._changed.pop(session, None)
             if not self._is_kept(session):
-                return None
+                return self._last_record(session.epoch)
             stored = self._stored_session(session, self._waiting(session))
         else:
             # Claimed before, by a client that went before it was connected.
             value = self._sessions.get(key)
             if value is None:
-                return None
+                ended = self._ended.get(key)
+                return None if ended is None else self._last_record(ended)
             stored = self._decoder.decode(value)
             if stored.worker != self.worker:
                 return None
@@ -323,19 +335,29 @@ class Journal:
         key = (session.identity.user, session.client_id)
         return bool(session.expiry_interval_s or self.writes_all or key in self._sessions)
 
-    def ended(self, key: SessionKey) -> None:
-        """There is no such session any more."""
+    def ended(self, key: SessionKey, epoch: int = 0) -> None:
+        """There is no such session any more; `epoch` is that of a live one."""
         value = self._sessions.pop(key, None)
+        if value is not None:
+            epoch = max(epoch, self._decoder.decode(value).epoch)
+        if self.shared and epoch:
+            self._ended.pop(key, None)
+            self._ended[key] = epoch
+            if len(self._ended) > _ENDED_MAX:
+                del self._ended[next(iter(self._ended))]
         if value is None:
             return
-        epoch = self._decoder.decode(value).epoch
         # It is forgotten from here on, and the next one of its client has to come after it.
         self._epoch_after(epoch)
         if self.shared:
-            last = StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
-            self._append(_key(SESSION, *key), msgspec.json.encode(last))
+            self._append(_key(SESSION, *key), self._last_record(epoch))
         self._append(_key(SESSION, *key), None)
         self._end_parts(key)
+
+    def _last_record(self, epoch: int) -> bytes:
+        """The record that ends a session."""
+        last = StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
+        return msgspec.json.encode(last)
 
     def _end_parts(self, key: SessionKey) -> None:
         for number in range(self._parts_written.pop(key, 0)):

@@ -325,7 +325,7 @@ class Router(Hub):
         session.ended = True
         self._remove(session)
         if self.journal is not None:
-            self.journal.ended((session.identity.user, session.client_id))
+            self.journal.ended((session.identity.user, session.client_id), session.epoch)
 
     def _remove(self, session: Session) -> None:
         for subscription in session.subscriptions.values():

@@ -45,10 +45,13 @@ class Arrival:
         body = b"\0\4MQTT\4" + bytes([flags, 0, 0, 0, len(name)]) + name.encode()
         (self._packet,) = self.wire.send(bytes([PacketType.CONNECT << 4, len(body)]) + body)
         self._claim = worker.claims.claim(("ada", name), clean)
+        #: Since its client has ended the session before.
+        self.is_first = False
 
     def go_on(self, error: Exception | None = None) -> None:
         """The answer is there, or none will come."""
         connection = self.wire.connection
+        self.worker.model.waiting.discard(self)
         try:
             if error is None:
                 self._claim.send(None)
@@ -60,6 +63,7 @@ class Arrival:
             connection.refuse(ReasonCode.SERVER_BUSY, "busy")
         else:
             self.worker.arriving[self.worker.number] = self
+            self.worker.model.waiting.add(self)
             return
 
 
@@ -203,6 +207,7 @@ class Client:
         self.connected = False
         self.clean = False
         self.kept = False  # the server has a session that it must not forget
+        self.discarded = False  # it has ended one, and no connection may find it again
         #: Packet identifiers and payloads: not answered by PUBREC; answered, and not by PUBCOMP.
         self.pending: dict[int, bytes] = {}
         self.released: set[int] = set()
@@ -228,6 +233,7 @@ class MovingClients:
         self.workers: list[ModelWorker] = []
         self.clients = [Client(name) for name in names or ("phone",)]
         self.left: list[tuple[ModelWorker, Wire]] = []
+        self.waiting: set[Arrival] = set()  # for an answer
         self.last_id = 0
         for _ in range(3):
             self._start()
@@ -256,6 +262,7 @@ class MovingClients:
         client.clean = clean
         client.connected = False
         client.arrival = Arrival(worker, client.name, clean)
+        client.arrival.is_first, client.discarded = client.discarded and not clean, False
         client.arrival.go_on()
 
     def _read(self, client: Client) -> bool:
@@ -285,9 +292,15 @@ class MovingClients:
 
     def _let_in(self, client: Client, present: bool) -> None:
         assert present or not client.kept, "a session was lost"
+        assert client.arrival is not None
+        assert not (present and client.arrival.is_first), "a session came back that was over"
         if not present:
             client.forget()
         client.kept = not client.clean
+        # Of two that are on their way the older may be let in after the newer.
+        client.discarded = client.clean and not any(
+            each.worker in self.workers for each in self.waiting
+        )
         for packet_id, payload in list(client.pending.items()):
             self._publish(client, packet_id, payload, dup=True)
         for packet_id in list(client.released):
@@ -355,6 +368,8 @@ class MovingClients:
     def start_crossing_again(self) -> None:
         """The worker in which the others meet is another one, which knows nothing."""
         self.crossing = Crossing(lambda _s, callback: callback(), lambda *_named: False)
+        for client in self.clients:
+            client.discarded = False  # nobody knows where, before the log tells
         for worker in self.workers:
             worker.lose_crossing()
 
@@ -369,6 +384,7 @@ class MovingClients:
             if client.arrival is not None and client.arrival.worker is dead:
                 client.arrival, client.connected = None, False
             client.forget()  # what only the dead one knew is over
+            client.discarded = False
         self._start()
 
     # --- quiet ----------------------------------------------------------------------------------

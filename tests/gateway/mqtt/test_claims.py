@@ -111,6 +111,26 @@ def test_a_clean_session_that_was_begun_meanwhile_is_not_handed_over(
     assert at(world, world.clients[0]) == 0
 
 
+def test_a_session_that_is_over_is_not_found_again_before_the_log_tells_of_its_end(
+    world: MovingClients,
+) -> None:
+    client = world.clients[0]
+    world.publish(0)
+    world.workers[0].log_answers()
+    world.come(0, 0, clean=True)
+    world.cross()
+    assert at(world, client) == 0 and client.discarded
+    world.come(0, 1)
+    world.cross()
+    assert at(world, client) == 1 and not client.discarded
+    # Nothing of the session before is taken for a repetition.
+    world.last_id = 0
+    world.publish(0)
+    world.stored.clear()
+    world.quiet()
+    assert world.stored == {b"1": 1}
+
+
 def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: MovingClients) -> None:
     world.publish(0)
     world.come(0, 1)
