@@ -9,6 +9,8 @@ import shutil
 import signal
 import sys
 import textwrap
+import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -444,3 +446,27 @@ async def test_a_frozen_process_ends_in_order_and_no_other_waits_for_it(
     assert "the server is T" not in (tmp_path / "logs" / "client.log").read_text()
     assert "ended in order" in (tmp_path / "logs" / "server.log").read_text()
     assert not caplog.messages
+
+
+async def test_a_process_that_hangs_is_killed_after_its_time_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = """
+        import signal
+        from waylog.notify import notify_ready
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        notify_ready()
+        while True:
+            signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("older", READY_THEN_WAIT))
+    supervisor.start(replace(spec("hanging", hanging), stop_timeout_s=0.5))
+    for name in ("older", "hanging"):
+        await supervisor.wait_ready(name)
+    pids = [state(tmp_path, name)["pid"] for name in ("older", "hanging")]
+    started = time.monotonic()
+    await supervisor.stop()
+    assert time.monotonic() - started >= 0.5
+    assert not any(map(alive, pids))
+    assert caplog.messages == ["hanging did not stop in time and is killed"]
