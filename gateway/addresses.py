@@ -43,6 +43,8 @@ class TrustedProxies:
         return bool(self._networks)
 
     def __contains__(self, address: str) -> bool:
+        if not self._networks:
+            return False
         try:
             parsed = ipaddress.ip_address(address)
         except ValueError:

@@ -37,6 +37,18 @@ class Door(asyncio.Protocol):
     mode. An address has its share of connections that begin with TLS, too.
     """
 
+    __slots__ = (
+        "_context",
+        "_data",
+        "_first_byte",
+        "_handshake",
+        "_pool_party",
+        "_server",
+        "_starting",
+        "_timer",
+        "_transport",
+    )
+
     def __init__(self, server: MqttServer, context: ssl.SSLContext | None) -> None:
         self._server = server
         self._context = context
