@@ -66,8 +66,9 @@ class ConnectionPool:
         party = ""
         if self._party_of is not None and self._is_pressed():
             party = self._party_of(transport)
-            if party and not self._has_room(party):
-                self._say(party)
+            crowded = self._crowded_by(party) if party else None
+            if crowded is not None:
+                self._say(party, crowded)
                 return None
         self._change(party, 1)
         return party
@@ -84,22 +85,23 @@ class ConnectionPool:
         within = self._within
         return 2 * self.used >= self.total or (within is not None and within._is_pressed())
 
-    def _has_room(self, party: str) -> bool:
-        within = self._within
-        return self._held.get(party, 0) < self.total - self.used and (
-            within is None or within._has_room(party)
-        )
+    def _crowded_by(self, party: str) -> ConnectionPool | None:
+        """This pool or one around it, of which a party has its share already."""
+        if self._held.get(party, 0) >= self.total - self.used:
+            return self
+        return None if self._within is None else self._within._crowded_by(party)
 
-    def _say(self, party: str) -> None:
+    def _say(self, party: str, crowded: ConnectionPool) -> None:
         unsaid = self._refusals.count(time.monotonic())
         if unsaid is not None:
             logger.warning(
-                "%s: a connection of %s is refused, which has its share of them: %d of %d are "
-                "taken, and from half of them on nobody has more than is free%s",
+                "%s: a connection of %s is refused, which has its share: of those of %s %d of %d "
+                "are taken, and from half of them on nobody has more than is free%s",
                 self._name,
                 party,
-                self.used,
-                self.total,
+                crowded._name,
+                crowded.used,
+                crowded.total,
                 f" ({unsaid} more were refused before)" if unsaid else "",
             )
 

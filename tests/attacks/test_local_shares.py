@@ -189,6 +189,6 @@ def test_max_connections_of_a_broker_are_shared_between_accounts(tmp_path: Path)
             assert 100 <= idler.stop() <= 150
         said = [line for line in broker.output if "is refused" in line]
         assert len(said) == 1
-        assert f"uid {STRANGER} is refused, which has its share of them: 150 of 200" in said[0]
+        assert f"uid {STRANGER} is refused, which has its share" in said[0]
     finally:
         broker.stop()

@@ -86,10 +86,12 @@ def test_a_part_takes_its_room_from_the_whole() -> None:
 
 
 def test_who_has_its_share_is_named_in_one_line(caplog: pytest.LogCaptureFixture) -> None:
-    pool = ConnectionPool(100, party_of).part(20, "HTTP")
-    fill(pool, "uid 33")
-    fill(pool, "uid 33")
-    (line,) = caplog.messages
-    assert line.startswith(
-        "HTTP: a connection of uid 33 is refused, which has its share of them: 15 of"
-    )
+    whole = ConnectionPool(100, party_of)
+    one, other = whole.part(20, "HTTP"), whole.part(100, "MQTT")
+    for _ in range(2):
+        fill(one, "uid 33")
+        fill(other, "uid 33")
+    http, mqtt = caplog.messages
+    share = "a connection of uid 33 is refused, which has its share: of those of"
+    assert http.startswith(f"HTTP: {share} HTTP 15 of 20 are taken")
+    assert mqtt.startswith(f"MQTT: {share} ")
