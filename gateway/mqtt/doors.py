@@ -79,6 +79,8 @@ class Door(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
         self._data += data
+        if self._starting is not None:
+            return  # read before the pause: it is given to TLS
         if self._data[0] == self._first_byte:
             self._pass_on(address_of(self._transport), self._data)
             return
@@ -128,14 +130,16 @@ class Door(asyncio.Protocol):
             self._transport.abort()
             return
         self._transport.pause_reading()
+        self._data = data
         self._starting = asyncio.get_running_loop().create_task(
-            self._start_tls(self._transport, address, data)
+            self._start_tls(self._transport, address)
         )
 
-    async def _start_tls(self, plain: asyncio.Transport, address: str, data: bytes) -> None:
+    async def _start_tls(self, plain: asyncio.Transport, address: str) -> None:
         assert self._context is not None
         loop = asyncio.get_running_loop()
-        # Before 3.11.3, Python forgets a pause that it was asked for in connection_made.
+        # A pause that was asked for in connection_made is forgotten by uvloop, and by asyncio
+        # before Python 3.11.3.
         plain.resume_reading()
         plain.pause_reading()
         early = _Early()
@@ -148,11 +152,10 @@ class Door(asyncio.Protocol):
                 ssl_handshake_timeout=self._server.settings.connect_timeout_s,
             )
         )
-        if data:
-            # Behind the first step of start_tls, which puts the protocol of TLS in our place, and
-            # behind what that step has called soon: reading goes on in the same turn of the loop,
-            # and what is read comes in a later one.
-            loop.call_soon(loop.call_soon, _give, plain, data)
+        # Behind the first step of start_tls, which puts the protocol of TLS in our place, and
+        # behind what that step has called soon: reading goes on in the same turn of the loop,
+        # and what is read comes in a later one.
+        loop.call_soon(loop.call_soon, self._give_to_tls, plain)
         try:
             encrypted = await self._handshake
         except (OSError, TimeoutError):  # ssl.SSLError is one
@@ -172,6 +175,11 @@ class Door(asyncio.Protocol):
         protocol.connection_made(encrypted)
         if early.data and not encrypted.is_closing():
             protocol.data_received(early.data)
+
+    def _give_to_tls(self, plain: asyncio.Transport) -> None:
+        data, self._data = self._data, b""
+        if data:
+            _give(plain, data)
 
 
 class _Early(asyncio.Protocol):

@@ -18,6 +18,7 @@ from gateway.auth import Authenticator
 from gateway.guesses import Guesses, TooManyGuesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.mqtt.settings import Settings
 from gateway.scram import mechanisms_over
 from gateway.users import UserStore
 from tests.gateway.mqtt import test_enhanced as scram
@@ -43,6 +44,7 @@ async def listening(
     addresses: Addresses,
     guesses: Guesses | None = None,
     proxies: tuple[str, ...] = ("127.0.0.1/32",),
+    settings: Settings | None = None,
 ) -> AsyncIterator[MqttServer]:
     guesses = Guesses(LIMITS) if guesses is None else guesses
     authenticator = Authenticator(users, guesses=guesses)
@@ -57,6 +59,7 @@ async def listening(
         addresses=addresses,
         guesses=guesses,
         proxies=TrustedProxies(proxies),
+        settings=settings,
     )
     try:
         yield server
@@ -224,6 +227,53 @@ async def test_a_direct_client_of_a_proxys_address_needs_no_header(users: UserSt
         writer.close()
 
 
+async def has_ended(reader: asyncio.StreamReader) -> bool:
+    """Wait for the end of a connection on which nothing comes."""
+    async with asyncio.timeout(20):
+        with contextlib.suppress(ConnectionResetError):
+            return await reader.read(1) == b""
+    return True
+
+
+async def test_a_header_has_to_come_soon_and_a_client_behind_it_stays(users: UserStore) -> None:
+    token = users.add("ada")
+    assert token is not None
+    settings = Settings(connect_timeout_s=0.3)
+    async with listening(users, Addresses(LIMITS), settings=settings) as server:
+        through = await Through.come(server, STRANGER, connect("ada", token))
+        assert await through.code() == 0
+        silent, writer = await asyncio.open_connection("127.0.0.1", server.endpoint.port)
+        writer.write(b"PROXY TCP4 203.0.")
+        assert await has_ended(silent)
+        writer.close()
+        through.writer.write(b"\xc0\0")
+        async with asyncio.timeout(10):
+            while b"\xd0\0" not in await through.reader.read(100):
+                assert not through.reader.at_eof()
+        through.close()
+
+
+async def test_what_is_no_header_ends_the_connection_of_a_proxy(users: UserStore) -> None:
+    settings = Settings(connect_timeout_s=600)
+    async with listening(users, Addresses(LIMITS), settings=settings) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.endpoint.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await has_ended(reader)
+        writer.close()
+
+
+async def test_who_does_not_begin_with_tls_is_cut(users: UserStore) -> None:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    trustme.CA().issue_cert("localhost").configure_cert(context)
+    settings = Settings(connect_timeout_s=0.3)
+    async with listening(users, Addresses(LIMITS), proxies=(), settings=settings) as server:
+        await server.start_tls(Endpoint("127.0.0.1", 0), context)
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.tls_endpoint.port)
+        assert await has_ended(reader)
+        writer.close()
+        await eventually(lambda: server.gauge("connections") == 0)
+
+
 def encrypted(authority: trustme.CA) -> tuple[ssl.MemoryBIO, ssl.MemoryBIO, ssl.SSLObject]:
     """A TLS client without a socket: what comes, what goes, and the client."""
     trusting = ssl.create_default_context()
@@ -328,7 +378,7 @@ def test_connections_by_tls_are_counted_until_they_are_over_and_no_longer(
     authority.issue_cert("localhost").configure_cert(context)
 
     async def come() -> None:
-        async with listening(users, Addresses(LIMITS), proxies=()) as server:
+        async with listening(users, Strangers(LIMITS), proxies=()) as server:
             await server.start_tls(Endpoint("127.0.0.1", 0), context)
             port = server.tls_endpoint.port
             packet = connect("ada", token)
