@@ -13,7 +13,6 @@ from gateway.mqtt.packets import Will
 from gateway.mqtt.session import Account, Pool, Session
 from gateway.mqtt.settings import Settings
 from gateway.pools import Shares
-from waylog.peer_parties import party_of
 
 _SUBSCRIPTION_BYTES: Final = 300
 _LEVEL_BYTES: Final = 300  # of the trie, for each level of a filter with a wildcard
@@ -59,7 +58,7 @@ class UserAccounts:
             times * settings.connections_max,
             each(settings.connections_per_user_max, settings.connections_max),
         )
-        #: By user, or by address as long as nobody knows whose it is (`party_of_connection`).
+        #: By user, or by `MqttServer.party_of_unknown` before it is known.
         self.incomplete = Shares(
             times * settings.incomplete_bytes_max,
             each(settings.incomplete_bytes_per_user_max, settings.incomplete_bytes_max),
@@ -116,11 +115,6 @@ class UserAccounts:
     def held_bytes(self) -> int:
         """Of messages that wait for clients, over all users."""
         return self._held.used
-
-
-def party_of_connection(user: str | None, address: str) -> str:
-    """The party in whose share a connection's bytes are. No name of a user has a space."""
-    return f"address {party_of(address)}" if user is None else user
 
 
 def subscription_bytes(topic_filter: str) -> int:

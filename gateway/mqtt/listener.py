@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Sequence, Set
 from functools import partial
 from typing import Final
 
-from gateway.addresses import Addresses, TrustedProxies
+from gateway.addresses import Addresses, TrustedProxies, is_loopback
 from gateway.admission import Admission
 from gateway.guesses import Guesses
 from gateway.limits import HttpLimits
@@ -53,6 +53,7 @@ from gateway.telling import Telling
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
+from waylog.peer_parties import party_of
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -245,6 +246,16 @@ class MqttServer(Shell):
         else:
             connection.refuse(ReasonCode.QUOTA_EXCEEDED, text)
         self.wake()
+
+    def party_of_unknown(self, transport: asyncio.BaseTransport | None, address: str) -> str:
+        """The party that holds what somebody has who has not signed in: no name of a user.
+
+        It is the address, or of loopback the account of this machine, where it is not our own.
+        """
+        account = ""
+        if transport is not None and is_loopback(address):
+            account = self.pool.party_of(transport)
+        return account or f"address {party_of(address)}"
 
     def may_connect(self, address: str) -> bool:
         """Count a connection of an address; False (and not counted) when it has too many."""

@@ -22,7 +22,6 @@ from gateway.receipts cimport FixAppender, Receipt
 
 from gateway.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
-from gateway.mqtt.accounts import party_of_connection
 from gateway.mqtt.packets import ReasonCode
 from gateway.parsing import READ_HERE_BYTES_MAX as READ_HERE
 from waylog.interceptors import RECORDS_PER_S, count_calls
@@ -434,9 +433,9 @@ cdef class MqttProtocol:
 
     cdef str _party(self):
         cdef Session session = (<Link> self.connection).session
-        return party_of_connection(
-            None if session is None else session.identity.user, self.address or ""
-        )
+        if session is None:
+            return self.server.party_of_unknown(self.transport, self.address or "")
+        return session.identity.user
 
     cdef int _count_incomplete(self, Py_ssize_t left) except -1:
         """Have the client's user, or its address, hold so much of a packet that is not whole."""

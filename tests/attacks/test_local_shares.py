@@ -13,11 +13,14 @@ import pytest
 from broker_core.protocol.definitions import API_VERSIONS
 from gateway.http import start_http
 from gateway.limits import HttpLimits
+from gateway.mqtt.settings import Settings
 from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import request_frame
 from tests.contract.broker_process import BrokerProcess
-from tests.end_to_end.running import Platform, await_condition, start_platform
+from tests.end_to_end.running import Platform as RunningPlatform
+from tests.end_to_end.running import await_condition, start_platform
+from tests.gateway.mqtt.in_memory import Platform, eventually
 from tests.gateway.parts import parts
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
@@ -61,7 +64,7 @@ def mqtt_connect(user: str, password: str) -> bytes:
 class Ports:
     """The ports of a platform."""
 
-    def __init__(self, platform: Platform, mqtts: int) -> None:
+    def __init__(self, platform: RunningPlatform, mqtts: int) -> None:
         self.platform = platform
         words = " ".join(" ".join(each["argv"]) for each in platform.processes().values())
         properties = next(platform.data.glob("broker/*/server.properties")).read_text()
@@ -169,6 +172,29 @@ async def test_what_an_account_does_not_send_to_its_end_takes_no_room_from_other
                 writer.close()
                 assert await asyncio.to_thread(friend.stop) == 3
         await server.close()
+    parties.close()
+
+
+async def test_what_an_account_does_not_send_of_a_connect_takes_no_room_from_others() -> None:
+    settings = Settings(incomplete_bytes_max=100_000, incomplete_bytes_per_user_max=50_000)
+    parties = PeerParties().open()
+    pool = ConnectionPool(1000, parties.of)
+    # A CONNECT of 30,032 bytes, of which 20,000 come.
+    part = b"\x10\xb0\xea\x01\0\4MQTT\4\x84\0\0\x75\x30".ljust(20_000, b"x")
+    async with Platform().listening(settings, connections=pool) as platform:
+        port = platform.server.endpoint.port
+        counters, shares = platform.server.counters, platform.server.router.accounts.incomplete
+        with await asyncio.to_thread(Idler, STRANGER, [port], 20, request=part):
+            await eventually(lambda: counters["incomplete_beyond_share"] == 20 - 2)
+            assert shares.used == shares.held_by(f"uid {STRANGER}") > 0
+            with await asyncio.to_thread(Idler, FRIEND, [port], 1, request=part) as friend:
+                await eventually(lambda: shares.held_by(f"uid {FRIEND}") > 0)
+                assert await asyncio.to_thread(friend.stop) == 1
+            _, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(part)
+            await eventually(lambda: shares.held_by("address 127.0.0.1") > 0)
+            writer.close()
+        await eventually(lambda: shares.used == 0)
     parties.close()
 
 

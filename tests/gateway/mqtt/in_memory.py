@@ -25,6 +25,7 @@ from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.config import Endpoint
+from waylog.connection_pool import ConnectionPool
 from waylog.messages import Address, Event, Fix, Rejected, encode
 
 WAIT_S = 10.0
@@ -188,6 +189,7 @@ class Platform:
         permissions: Permissions | None = None,
         telling: Telling | None = None,
         parsing: Parsing | None = None,
+        connections: ConnectionPool | None = None,
     ) -> AsyncIterator[Platform]:
         self.server = await start_mqtt(
             Endpoint("127.0.0.1", 0),
@@ -202,6 +204,7 @@ class Platform:
             permissions=permissions,
             telling=telling,
             parsing=parsing,
+            connections=connections,
         )
         try:
             yield self

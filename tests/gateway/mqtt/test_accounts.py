@@ -2,19 +2,8 @@
 
 from __future__ import annotations
 
-from gateway.mqtt.accounts import party_of_connection, subscription_bytes, will_bytes
+from gateway.mqtt.accounts import subscription_bytes, will_bytes
 from gateway.mqtt.packets import Properties, PropertyId, Will
-
-
-def test_strangers_are_told_apart_by_address_and_users_by_name() -> None:
-    parties = [
-        party_of_connection(user, address)
-        for user in (None, "ada", "bob")
-        for address in ("203.0.113.9", "198.51.100.7", "2001:db8:1::1", "2001:db8:2::1")
-    ]
-    assert len(set(parties)) == 4 + 2
-    # Who has a network of IPv6 has all of its addresses.
-    assert party_of_connection(None, "2001:db8:1::2") == party_of_connection(None, "2001:db8:1::1")
 
 
 def test_all_that_a_will_holds_is_counted() -> None:
