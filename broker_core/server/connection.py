@@ -191,7 +191,7 @@ class Connection(asyncio.BufferedProtocol):
             self._send_answers()
         if problem is not None:
             # Like Kafka: no frame could say what is wrong to somebody who speaks something else.
-            logger.warning("%s:%s is disconnected: %s", *self.peer[:2], problem)
+            self._listener.say_ending(self, logging.WARNING, f"disconnected: {problem}")
             self.abort()
         reader.settle()
         if reader.buffered:
@@ -335,7 +335,7 @@ class Connection(asyncio.BufferedProtocol):
     def _cannot_send(self, error: OSError) -> None:
         self._sender = None
         if not isinstance(error, ConnectionError):
-            logger.error("%s:%s is disconnected: %s", *self.peer[:2], error)
+            self._listener.say_ending(self, logging.ERROR, f"disconnected: {error}")
         if self._transport is not None:
             self._transport.abort()
 

@@ -15,6 +15,7 @@ from broker_core.server.connection import Connection, Handle
 from broker_core.server.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.session import ListenerSecurity
+from waylog.allowance import Allowance
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
 from waylog.seldom import SeldomSaid
@@ -30,6 +31,7 @@ _SHARED_BYTES: Final = 256 * 1024
 _BACKLOG: Final = 1024
 _TLS_HANDSHAKE_S: Final = 10.0
 _TLS_SHUTDOWN_S: Final = 2.0
+_ENDINGS_SAID_PER_S: Final = 20.0
 
 
 class Listener:
@@ -69,6 +71,7 @@ class Listener:
         self._setup_s_max = setup_ms_max / 1000
         self._connections: OrderedSet[Connection] = OrderedSet()
         self._refusals = SeldomSaid()
+        self._endings = Allowance(_ENDINGS_SAID_PER_S)
         self._server: asyncio.Server | None = None
         self._sweep_timer: asyncio.TimerHandle | None = None
 
@@ -146,6 +149,18 @@ class Listener:
             logger.warning("%s:%s is refused: %s%s", *connection.peer[:2], reason, before)
         connection.abort()
 
+    def say_ending(self, connection: Connection, level: int, reason: str) -> None:
+        """Log why a connection ends: of many a second not each.
+
+        Whoever may connect can bring it about as often as he likes.
+        """
+        endings = self._endings
+        if not endings.take(self.now()):
+            return
+        before = f" ({endings.refused} more were not logged)" if endings.refused else ""
+        endings.refused = 0
+        logger.log(level, "%s:%s is %s%s", *connection.peer[:2], reason, before)
+
     def _decided(self, connection: Connection, admitted: bool) -> None:
         if admitted:
             connection.release()
@@ -173,10 +188,9 @@ class Listener:
             )
             if oldest is None:
                 return
-            logger.warning(
-                "%s:%s is disconnected: queued.max.request.bytes=%d, and its request is the oldest",
-                *oldest.peer[:2],
-                limits.request_bytes_max,
+            reason = f"queued.max.request.bytes={limits.request_bytes_max}"
+            self.say_ending(
+                oldest, logging.WARNING, f"disconnected: {reason}, and its request is the oldest"
             )
             oldest.give_up()
 
@@ -185,7 +199,7 @@ class Listener:
         for connection in list(self._connections):
             reason = connection.overdue(now, idle_s=self._idle_s_max, setup_s=self._setup_s_max)
             if reason is not None:
-                logger.info("%s:%s is closed: %s", *connection.peer[:2], reason)
+                self.say_ending(connection, logging.INFO, f"closed: {reason}")
                 connection.abort() if reason != "idle" else connection.close()
         # One timer for all of them; precise to a tenth of the smaller limit.
         interval_s = min(self._idle_s_max, self._setup_s_max) / 10

@@ -19,7 +19,6 @@ from gateway.admission import Admission
 from gateway.guesses import Guesses
 from gateway.limits import HttpLimits
 from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.allowance import Allowance
 from gateway.mqtt.application import (
     AddressView,
     Authenticator,
@@ -50,6 +49,7 @@ from gateway.parsing import Parsing
 from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
+from waylog.allowance import Allowance
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held

@@ -72,6 +72,24 @@ async def test_pipelined_requests_are_answered_in_order(broker: Broker, connect:
     assert received == [1, 2, 3, 4]
 
 
+async def test_garbage_over_and_over_fills_no_log(
+    broker: Broker, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def send_garbage() -> None:
+        client = await RawClient.connect(broker.endpoint)
+        client.writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        assert await client.reader.read() == b""
+        await client.close()
+
+    await asyncio.gather(*(send_garbage() for _ in range(300)))
+    lines = [line for line in caplog.messages if "is disconnected: " in line]
+    assert 0 < len(lines) < 150
+    async with asyncio.timeout(10):
+        while "more were not logged" not in caplog.text:
+            await send_garbage()
+    await serves(broker)
+
+
 async def test_what_came_before_garbage_is_answered_before_the_connection_ends(
     broker: Broker, connect: Connect
 ) -> None:
