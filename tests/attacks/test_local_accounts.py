@@ -366,7 +366,8 @@ def test_the_brokers_own_account_may_connect(tmp_path: Path) -> None:
         *("--override", "local.accounts=self"),
     ]
     config = folder / "server.properties"
-    config.touch(mode=0o644)
+    config.touch()
+    os.chown(config, FRIEND, FRIEND)
     log = tmp_path / "log"
     with log.open("wb") as output:
         broker = subprocess.Popen(

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -182,6 +184,16 @@ def test_the_file_holds_no_names_and_a_damaged_one_is_begun_anew(tmp_path: Path)
     devices.close()
 
 
+MakeAdmission = Callable[..., Admission]
+
+
+@pytest.fixture
+def in_memory() -> Iterator[MakeAdmission]:
+    """Makes gates without files, which are closed after the test."""
+    with ExitStack() as stack:
+        yield lambda **options: stack.enter_context(closing(Admission.in_memory(**options)))
+
+
 @dataclass(frozen=True)
 class Sender:
     """An identity."""
@@ -201,8 +213,10 @@ def parsed(*devices: str) -> Parsed:
     )
 
 
-def test_who_may_not_send_uses_up_no_quota_and_no_places_of_devices() -> None:
-    admission = Admission.in_memory()
+def test_who_may_not_send_uses_up_no_quota_and_no_places_of_devices(
+    in_memory: MakeAdmission,
+) -> None:
+    admission = in_memory()
     looking = Sender(Rights(may_send=False, fixes_per_minute=2, devices_max=2))
     for _ in range(5):
         with pytest.raises(SendingNotAllowed):
@@ -212,8 +226,8 @@ def test_who_may_not_send_uses_up_no_quota_and_no_places_of_devices() -> None:
     assert admission.admit(sending, parsed("c", "d")) == 0
 
 
-def test_what_is_refused_for_its_device_uses_up_no_quota() -> None:
-    admission = Admission.in_memory()
+def test_what_is_refused_for_its_device_uses_up_no_quota(in_memory: MakeAdmission) -> None:
+    admission = in_memory()
     sender = Sender(Rights(fixes_per_minute=3, devices_max=1))
     held = parsed("a", "b", "a", "c")
     assert admission.admit(sender, held) == 2
@@ -227,8 +241,8 @@ def test_what_is_refused_for_its_device_uses_up_no_quota() -> None:
         admission.admit(sender, parsed("a"))
 
 
-def test_a_quota_refuses_all_of_a_message_or_nothing() -> None:
-    admission = Admission.in_memory()
+def test_a_quota_refuses_all_of_a_message_or_nothing(in_memory: MakeAdmission) -> None:
+    admission = in_memory()
     sender = Sender(Rights(fixes_per_minute=3))
     admission.admit(sender, parsed("a", "b"))
     with pytest.raises(QuotaExceeded):
@@ -236,8 +250,8 @@ def test_a_quota_refuses_all_of_a_message_or_nothing() -> None:
     admission.admit(sender, parsed("a"))
 
 
-def test_a_bound_of_devices_is_the_users_own_or_that_of_all() -> None:
-    admission = Admission.in_memory(devices_per_user=1)
+def test_a_bound_of_devices_is_the_users_own_or_that_of_all(in_memory: MakeAdmission) -> None:
+    admission = in_memory(devices_per_user=1)
     own, usual, unbounded = (
         Sender(Rights(devices_max=2), "own"),
         Sender(USUAL_RIGHTS, "usual"),
@@ -253,8 +267,10 @@ def test_a_bound_of_devices_is_the_users_own_or_that_of_all() -> None:
     assert admission.devices_max(bounded) == 1
 
 
-def test_devices_that_register_themselves_have_a_quota_of_their_own() -> None:
-    admission = Admission.in_memory()
+def test_devices_that_register_themselves_have_a_quota_of_their_own(
+    in_memory: MakeAdmission,
+) -> None:
+    admission = in_memory()
     sender = Sender(Rights(fixes_per_minute=1))
     for _ in range(REGISTRATIONS_PER_MINUTE):
         admission.take_registration(sender)

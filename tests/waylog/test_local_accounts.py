@@ -95,16 +95,18 @@ def test_accounts_that_look_alike_in_a_user_namespace_are_refused(
         stderr=subprocess.DEVNULL,
         text=True,
     )
-    assert process.stdout is not None
-    if not process.stdout.readline():
-        pytest.skip("no user namespaces here")
     try:
-        Path(f"/proc/{process.pid}/uid_map").write_text(uid_map)
-    except PermissionError:
+        assert process.stdout is not None
+        if not process.stdout.readline():
+            pytest.skip("no user namespaces here")
+        try:
+            Path(f"/proc/{process.pid}/uid_map").write_text(uid_map)
+        except PermissionError:
+            pytest.skip("no user namespaces here")
+        output, _ = process.communicate(f"{distinct} {alike}\n", 20)
+    finally:
         process.kill()
         process.communicate()
-        pytest.skip("no user namespaces here")
-    output, _ = process.communicate(f"{distinct} {alike}\n", 20)
     expected = [f"{sorted({0, int(uid)})}" for uid in distinct.split()]
     lines = output.splitlines()
     assert lines[: len(expected)] == expected
