@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from typing import cast
 
 import pytest
 import uvloop
@@ -21,6 +22,8 @@ from broker_core.server.request import Request
 from broker_core.server.session import ListenerSecurity
 from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint
+from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.local_peers.netlink import SocketDiagnosis, SocketOwner
 from waylog.local_peers.peers import LocalAddresses, LocalPeers
 from waylog.local_peers.tables import SocketTables
 
@@ -139,3 +142,48 @@ async def test_an_account_that_is_named_is_let_in_and_another_is_not(peers: Loca
 async def test_who_has_gone_already_is_not_let_in(peers: LocalPeers) -> None:
     everybody = frozenset({0, os.geteuid()})
     assert await judged(peers, everybody, 20, leave=True) == [False] * 20
+
+
+class Kernel:
+    """Answers all questions about sockets alike, or refuses to."""
+
+    def __init__(self, answer: SocketOwner | OSError | None) -> None:
+        self._answer = answer
+
+    def peer_of(self, ends: ConnectionEnds) -> SocketOwner | None:
+        if isinstance(self._answer, OSError):
+            raise self._answer
+        return self._answer
+
+    def close(self) -> None:
+        pass
+
+
+def told(answer: SocketOwner | OSError | None) -> LocalPeers:
+    return LocalPeers(cast(SocketDiagnosis, Kernel(answer)), None, LocalAddresses(None))
+
+
+FIN_WAIT_2 = 5
+
+
+@pytest.mark.parametrize(
+    ("answer", "is_let_in"),
+    [
+        (SocketOwner(ESTABLISHED, 4711, 1), True),
+        (SocketOwner(ESTABLISHED, 4712, 1), False),
+        # Nobody has the socket any more, and the uid may be root's without a reason.
+        (SocketOwner(ESTABLISHED, 4711, 0), False),
+        (SocketOwner(FIN_WAIT_2, 4711, 1), False),
+        (None, False),
+        (OSError("no memory"), False),
+    ],
+)
+async def test_only_a_socket_that_is_open_and_somebodys_tells_whose_it_is(
+    answer: SocketOwner | OSError | None, is_let_in: bool
+) -> None:
+    assert await judged(told(answer), frozenset({4711}), 3) == [is_let_in] * 3
+
+
+async def test_what_is_told_of_a_connection_that_has_ended_may_be_of_the_next_one() -> None:
+    owner = SocketOwner(ESTABLISHED, 4711, 1)
+    assert await judged(told(owner), frozenset({4711}), 20, leave=True) == [False] * 20
