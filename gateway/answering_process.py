@@ -6,6 +6,7 @@ It starts with the first question and ends when none came for a while.
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
@@ -54,7 +55,8 @@ class AnsweringProcess:
             await asyncio.wait(self._ended)
 
     async def _running(self) -> asyncio.subprocess.Process:
-        if self._process is None or self._process.returncode is not None:
+        if self._process is None or _has_died(self._process):
+            await self.end()
             pipe = asyncio.subprocess.PIPE
             self._process = await asyncio.create_subprocess_exec(
                 *self._command, stdin=pipe, stdout=pipe
@@ -67,6 +69,16 @@ class AnsweringProcess:
         task = asyncio.ensure_future(_ended(process))
         self._ended.add(task)
         task.add_done_callback(self._ended.discard)
+
+
+def _has_died(process: asyncio.subprocess.Process) -> bool:
+    """Ask the kernel: the event loop hears of it a little later."""
+    if process.returncode is not None:
+        return True
+    try:
+        return os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
+        return True  # somebody has waited for it already
 
 
 async def _ended(process: asyncio.subprocess.Process | None) -> None:
