@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
@@ -15,16 +17,26 @@ def listener_of(port: int) -> str | None:
     if not sockets:
         return None
     for process in Path("/proc").glob("[0-9]*"):
-        try:
-            if any(str(each.readlink()) in sockets for each in (process / "fd").iterdir()):
-                words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
-                name = (process / "comm").read_text(encoding="utf-8").strip()
-                if "waylog.cli" in words:
-                    name = "waylog " + words[words.index("waylog.cli") + 1]
-                return f"{name} (process {process.name})"
-        except OSError:
-            continue  # it has ended, or is another account's
+        if sockets.isdisjoint(_open_files(process)):
+            continue
+        with contextlib.suppress(OSError):  # it has ended
+            words = (process / "cmdline").read_bytes().decode(errors="replace").split("\0")
+            name = (process / "comm").read_text(encoding="utf-8").strip()
+            if "waylog.cli" in words:
+                name = "waylog " + words[words.index("waylog.cli") + 1]
+            return f"{name} (process {process.name})"
     return None
+
+
+def _open_files(process: Path) -> Iterator[str]:
+    """What the process has open; nothing if it has ended, or is another account's."""
+    try:
+        descriptors = list((process / "fd").iterdir())
+    except OSError:
+        return
+    for each in descriptors:
+        with contextlib.suppress(OSError):  # it has been closed meanwhile, the others have not
+            yield str(each.readlink())
 
 
 def _inodes(port: int) -> set[str]:

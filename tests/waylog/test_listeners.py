@@ -1,0 +1,60 @@
+"""The process that listens on a port is named."""
+
+from __future__ import annotations
+
+import os
+import socket
+import subprocess
+import sys
+import threading
+
+from waylog.free_ports import free_ports
+from waylog.listeners import listener_of
+
+
+def test_a_process_that_opens_and_closes_files_all_the_time_is_still_named() -> None:
+    """A descriptor that is closed between the listing and the look at it is left out alone."""
+    over = threading.Event()
+
+    def open_and_close() -> None:
+        while not over.is_set():
+            for each in [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]:
+                os.close(each)
+
+    low = [os.open(os.devnull, os.O_RDONLY) for _ in range(20)]
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        # The thread gets the lowest numbers, which are looked at before the server's.
+        for each in low:
+            os.close(each)
+        busy = threading.Thread(target=open_and_close)
+        busy.start()
+        try:
+            found = {listener_of(server.getsockname()[1]) for _ in range(50)}
+        finally:
+            over.set()
+            busy.join()
+    assert None not in found
+    assert all(str(each).endswith(f"(process {os.getpid()})") for each in found)
+
+
+def test_a_command_of_ours_is_named_as_one_types_it() -> None:
+    program = (
+        "import socket, sys\n"
+        "with socket.create_server(('127.0.0.1', 0)) as server:\n"
+        "    print(server.getsockname()[1], flush=True)\n"
+        "    sys.stdin.read()"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", program, "waylog.cli", "gateway"],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        assert listener_of(port) == f"waylog gateway (process {process.pid})"
+        process.communicate("")
+
+
+def test_nobody_is_named_where_nobody_listens() -> None:
+    assert listener_of(free_ports(1)[0]) is None
