@@ -171,6 +171,7 @@ class Door(asyncio.Protocol):
             return
         protocol = self._protocol(address)
         protocol.counted = True
+        early.successor = protocol
         encrypted.set_protocol(cast(asyncio.Protocol, protocol))
         protocol.connection_made(encrypted)
         if early.data and not encrypted.is_closing():
@@ -191,12 +192,16 @@ class _Early(asyncio.Protocol):
     def __init__(self) -> None:
         self.data = b""
         self.lost = False
+        #: The protocol that speaks MQTT, once it is there: an end may be on its way to us still.
+        self.successor: MqttProtocol | None = None
 
     def data_received(self, data: bytes) -> None:
         self.data += data
 
     def connection_lost(self, exc: Exception | None) -> None:
         self.lost = True
+        if self.successor is not None:
+            self.successor.connection_lost(exc)
 
 
 def _give(transport: asyncio.Transport, data: bytes) -> None:

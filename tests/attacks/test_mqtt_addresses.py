@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import socket
 import ssl
+import struct
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
@@ -391,3 +392,42 @@ def test_connections_by_tls_are_counted_until_they_are_over_and_no_longer(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(come())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_who_goes_with_the_end_of_the_handshake_leaves_nothing_behind(
+    users: UserStore, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+
+    def come_and_go(port: int, reset: bool) -> None:
+        """Send the end of the handshake, a first packet and a goodbye in one segment."""
+        coming, going, client = encrypted(authority)
+        with socket.create_connection(("127.0.0.1", port), 20) as connection:
+            while True:
+                with contextlib.suppress(ssl.SSLWantReadError):
+                    client.do_handshake()
+                    break
+                connection.sendall(going.read())
+                coming.write(connection.recv(65536))
+            client.write(connect("ada", "wl_guess"))
+            with contextlib.suppress(ssl.SSLWantReadError):
+                client.unwrap()
+            if reset:
+                connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+            connection.sendall(going.read())
+
+    async def attack() -> None:
+        settings = Settings(connect_timeout_s=0.3)
+        async with listening(users, Strangers(LIMITS), proxies=(), settings=settings) as server:
+            await server.start_tls(Endpoint("127.0.0.1", 0), context)
+            port = server.tls_endpoint.port
+            for number in range(2 * LIMITS.connections_per_address_max):
+                with contextlib.suppress(OSError):
+                    await asyncio.to_thread(come_and_go, port, number % 2 == 1)
+                await eventually(lambda: server.gauge("connections") == 0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(attack())
