@@ -16,6 +16,7 @@ from waylog.messages import encode
 VALUES = (
     encode(fix("ada/phone", NOW, id="a")),
     b' {"time": %d, "id": "a", "received": %d, "lat": 1, "lon": 2, "device": "x"}' % (NOW, NOW),
+    b'{"id": "\\u0061", "time": %d, "received": %d, "lat": 1, "lon": 2}' % (NOW, NOW),
 )
 DAMAGED = (
     StoredRecord(b"ada/phone", b"[" * 5000),
@@ -43,6 +44,8 @@ def test_a_fix_is_known_by_the_device_of_the_key_and_by_its_id(value: bytes, rec
     else:
         view.on_old_records(records, Erasures(), positions, recent=False)
     assert positions == {0: 1, 3: 42}
+    # By which a snapshot is due; a gap that is read back says so itself.
+    assert view.records == (len(records) if recent else 0)
     known = view.known_fixes
     # What is old takes no room in memory.
     assert len(known) == recent

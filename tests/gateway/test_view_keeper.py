@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +13,7 @@ from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
 from gateway.known_fixes import device_key, fix_key
+from gateway.track_points import unpacked
 from gateway.view_keeper import ViewKeeper
 from gateway.views import AddressView, LocationView
 from tests.consumers.running import Broker
@@ -94,6 +96,11 @@ class Views:
 
     def fix(self, device: str) -> Fix | None:
         return self.locations.latest(device)
+
+    def track(self, device: str) -> list[int]:
+        """Its times."""
+        points = unpacked(self.locations.packed_track(device, 0, 2 * NOW))
+        return [int(time) for time in points["time"]]
 
     def knows(self, *fixes: Fix) -> bool:
         """Whether all would be recognised as repeated: the disk is asked of what may be."""
@@ -232,6 +239,40 @@ async def test_what_a_killed_process_had_not_read_yet_is_read_by_the_next(
         assert second.knows(*sent)
 
 
+async def test_what_a_process_has_read_of_older_fixes_when_it_is_killed_is_not_taken_for_all(
+    log: Log, tmp_path: Path
+) -> None:
+    # In one partition more than one answer has, compressed as they are.
+    sent = [fix("ada/phone", NOW - n, id=secrets.token_hex(100)) for n in range(2_000)]
+    for start in range(0, len(sent), 200):
+        log.append(*sent[start : start + 200])
+    async with views(log, tmp_path / "views", behind_max=10) as first:
+        most = first.keeper.unread
+        async with asyncio.timeout(30):
+            while first.keeper.unread == most:
+                await asyncio.sleep(0)
+        assert first.keeper.unread  # the reader rests after each answer
+        await first.keeper.save()
+        snapshot = copied(tmp_path / "views")
+    put_back(tmp_path / "views", snapshot)
+    async with views(log, tmp_path / "views", behind_max=10) as second:
+        assert 0 < second.keeper.unread < most
+        await until(lambda: not second.keeper.unread, "the log is not read to its beginning")
+        await second.keeper.save()
+        assert second.fix("ada/phone") == sent[0]
+        assert second.knows(*sent)
+
+
+async def test_the_newest_part_of_a_track_is_there_again_soon(log: Log, tmp_path: Path) -> None:
+    log.append(*(fix("ada/phone", NOW + number) for number in range(20)))
+    async with views(log, tmp_path / "views"):
+        pass
+    async with views(log, tmp_path / "views") as second:
+        expected = [NOW + number for number in range(15, 20)]
+        await until(lambda: second.track("ada/phone") == expected, "not the newest part alone")
+        assert second.locations.records == 0
+
+
 async def test_what_comes_while_a_snapshot_is_written_is_read_again(
     log: Log, tmp_path: Path
 ) -> None:
@@ -256,6 +297,20 @@ async def test_what_comes_while_a_snapshot_is_written_is_read_again(
     async with views(log, tmp_path / "views") as second:
         assert second.fix("u1/phone") == late
         assert second.knows(late)
+
+
+async def test_a_device_that_is_erased_while_a_snapshot_is_taken_is_not_in_it(
+    log: Log, tmp_path: Path
+) -> None:
+    log.append(*(fix(f"u{number}/phone") for number in range(600)))
+    async with views(log, tmp_path / "views") as first:
+        saving = asyncio.create_task(first.keeper.save())
+        await asyncio.sleep(0)  # it has begun: the first devices have been taken
+        kept, *_, erased = first.newest()
+        first.locations.forget(erased, now_ms())
+        await saving
+        assert erased.encode() not in files(tmp_path / "views")
+        assert kept.encode() in files(tmp_path / "views")
 
 
 async def test_ids_that_could_not_be_written_are_written_with_the_next_snapshot(
@@ -298,6 +353,29 @@ async def test_ids_that_are_too_many_to_wait_for_the_disk_are_read_by_the_next_p
         assert second.knows(*fixes(range(200)))
 
 
+@pytest.mark.long
+async def test_ids_for_which_there_was_no_memory_are_read_by_the_next_process(
+    log: Log, tmp_path: Path
+) -> None:
+    log.append(*fixes(range(100)))
+    async with views(log, tmp_path / "views", unwritten_bytes_max=80) as first:
+        await first.keeper.save()
+        known = first.locations.known_fixes
+        in_the_way = tmp_path / "views" / "1" / "snapshot.new"
+        in_the_way.mkdir()
+        most = 4 * 1024 * 1024
+        for number in range(1, most + 101):
+            known.add_old(number)
+        assert known.unsaved == most
+        log.append(*fixes(range(100, 200)))
+        await until(lambda: first.locations.records == 200, "not read")
+        in_the_way.rmdir()
+        while known.unsaved:
+            await first.keeper.save()
+    async with views(log, tmp_path / "views") as second:
+        assert second.knows(*fixes(range(200)))
+
+
 @pytest.mark.parametrize("damage", ["cut", "changed", "foreign"])
 async def test_a_snapshot_that_does_not_fit_is_built_again(
     log: Log, tmp_path: Path, damage: str
@@ -330,10 +408,10 @@ async def test_an_erased_device_is_gone_from_the_disk_at_once_and_does_not_come_
         await first.keeper.save()
         assert b"12.3456789" in files(tmp_path / "views")
         log.erase("ada/phone")
-        await until(
-            lambda: b"12.3456789" not in files(tmp_path / "views"),
-            "an erased position is still in the snapshot",
-        )
+        async with asyncio.timeout(20):
+            # Sooner than the next snapshot of what has come.
+            while b"12.3456789" in files(tmp_path / "views"):
+                await asyncio.sleep(0.05)
         assert first.fix("ada/phone") is None
         assert b"ada/phone" not in files(tmp_path / "views")
     # The log has it still, also among what is read again for tracks.
@@ -345,6 +423,24 @@ async def test_an_erased_device_is_gone_from_the_disk_at_once_and_does_not_come_
         await until(lambda: not third.keeper.unread, "the log is not read")
         assert third.fix("ada/phone") is None
         assert third.addresses.latest("ada/phone") is None
+
+
+async def test_an_erasure_is_honoured_also_when_the_log_has_no_tombstone_of_it_any_more(
+    log: Log,
+) -> None:
+    log.append(fix("ada/phone"), fix("bob/phone"), address("ada/phone"))
+    append_erasures(log.broker.address, ["ada/phone"], now_ms())
+    async with views(log, None) as first:
+        assert list(first.newest()) == ["bob/phone"]
+        assert not first.track("ada/phone")
+        assert first.addresses.latest("ada/phone") is None
+
+
+async def test_nothing_is_read_any_more_when_it_has_ended(log: Log, tmp_path: Path) -> None:
+    before = asyncio.all_tasks()
+    async with views(log, tmp_path / "views"):
+        assert asyncio.all_tasks() > before
+    assert asyncio.all_tasks() == before
 
 
 async def test_gateways_of_one_machine_have_a_folder_each(log: Log, tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import socket
 from pathlib import Path
 
@@ -26,8 +27,9 @@ def test_ports_lie_below_those_of_outgoing_connections() -> None:
 def test_a_port_that_is_listened_on_is_refused() -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         taken = Endpoint("127.0.0.1", other.getsockname()[1])
-        with pytest.raises(PortTaken):
+        with pytest.raises(PortTaken) as refused:
             FreePorts().settle(taken)
+        assert refused.value.strerror == os.strerror(errno.EADDRINUSE)
         near = FreePorts().settle_near(taken)
         assert near.port != taken.port
 
@@ -52,6 +54,12 @@ class Refusing(FreePorts):
 
 def test_ports_are_tried_until_one_is_free() -> None:
     assert Refusing(*[errno.EADDRINUSE] * 5).settle(ANY).port
+
+
+def test_where_none_is_free_the_systems_reason_is_said() -> None:
+    with pytest.raises(PortTaken) as refused:
+        Refusing(*[errno.EADDRINUSE] * 10_000).settle(ANY)
+    assert refused.value.errno == errno.EADDRINUSE
 
 
 def test_where_no_other_port_would_be_better_none_is_tried() -> None:

@@ -66,6 +66,15 @@ def test_two_platforms_of_one_account_do_not_share_a_port() -> None:
                 plain.bind(address_of(endpoint))
 
 
+def test_a_port_that_is_refused_takes_none_away_that_is_held() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other, HeldPorts() as ports:
+        endpoint = ports.settle(ANY)
+        with pytest.raises(PortTaken):
+            ports.settle(Endpoint("127.0.0.1", other.getsockname()[1]))
+        with pytest.raises(PortTaken):
+            FreePorts().settle(endpoint)
+
+
 def test_a_port_is_free_again_when_it_is_no_longer_held() -> None:
     with HeldPorts() as ports:
         endpoint = ports.settle(ANY)
@@ -81,6 +90,19 @@ def test_processes_know_which_ports_are_held_for_them(monkeypatch: pytest.Monkey
         assert not is_held(FreePorts().settle(ANY))
         assert not is_held(Endpoint("0.0.0.0", held[0].port))
         assert not is_held(Endpoint(ANY.host, held[0].port // 10))
+
+
+@needs_ipv6
+@pytest.mark.parametrize(
+    ("host", "beside"),
+    [("127.0.0.1", "::1"), ("0.0.0.0", "::1"), ("::1", "127.0.0.1"), ("::", "127.0.0.1")],
+)
+def test_of_loopback_the_same_port_of_the_other_family_is_held(host: str, beside: str) -> None:
+    with HeldPorts() as ports:
+        port = ports.settle(Endpoint(host, 0)).port
+        with pytest.raises(PortTaken) as refused:
+            FreePorts().settle(Endpoint(beside, port))
+        assert refused.value.errno == errno.EADDRINUSE
 
 
 def test_all_addresses_of_a_name_are_held() -> None:

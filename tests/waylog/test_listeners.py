@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 
+from tests.waylog.test_held_ports import needs_ipv6
 from waylog.free_ports import free_ports
 from waylog.listeners import listener_of
 
@@ -54,6 +55,12 @@ def test_a_command_of_ours_is_named_as_one_types_it() -> None:
         port = int(process.stdout.readline())
         assert listener_of(port) == f"waylog gateway (process {process.pid})"
         process.communicate("")
+
+
+@needs_ipv6
+def test_a_process_that_listens_at_an_address_of_ipv6_is_named() -> None:
+    with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
+        assert str(listener_of(server.getsockname()[1])).endswith(f"(process {os.getpid()})")
 
 
 def test_nobody_is_named_where_nobody_listens() -> None:
