@@ -27,6 +27,7 @@ ROWS_MAX: Final = 5_000
 
 _ANSWER_S: Final = 60.0
 _WRITTEN_AT_ONCE: Final = 64 * 1024
+_READ_AT_ONCE: Final = 64 * 1024
 #: Questions that wait for those before them; more are refused.
 _WAITING_MAX: Final = 256
 #: Those of one user.
@@ -89,15 +90,15 @@ class Archive:
         circles: Sequence[Circle] | None,
         name: str,
         party: str = "",
-    ) -> bytes:
-        """The way of a device with from_ms <= time <= to_ms, in the format of that name.
+    ) -> list[bytes]:
+        """The way of a device with from_ms <= time <= to_ms, in the format of that name, in pieces.
 
         `recent` are packed points that memory has; where there is no history they are all. Homes
         within the circles are hidden, unless its owner asks (None). Raises ArchiveUnavailable, and
         ArchiveRefused for more than POINTS_MAX.
         """
         if not self._urls[0]:
-            return await asyncio.to_thread(_encode, name, device, recent, circles)
+            return [await asyncio.to_thread(_encode, name, device, recent, circles)]
         question = Question(
             *("track", device, from_ms, to_ms, POINTS_MAX, name, _tuple(circles), len(recent))
         )
@@ -121,14 +122,15 @@ class Archive:
         if not self._urls[1]:
             return []
         question = Question(kind, device, from_ms, to_ms, ROWS_MAX)
-        rows: list[dict[str, Any]] = msgspec.json.decode(await self._ask(question, party))
+        answer = b"".join(await self._ask(question, party))
+        rows: list[dict[str, Any]] = msgspec.json.decode(answer)
         return rows
 
     async def close(self) -> None:
         """End the process, if there is one."""
         await self._process.close()
 
-    async def _ask(self, question: Question, party: str, more: bytes = b"") -> bytes:
+    async def _ask(self, question: Question, party: str, more: bytes = b"") -> list[bytes]:
         if self._waiting >= _WAITING_MAX:
             raise ArchiveUnavailable("too many questions to the archive wait already")
         self._waiting += 1
@@ -151,7 +153,7 @@ class Archive:
         finally:
             self._waiting -= 1
 
-    async def _exchange(self, question: Question, more: bytes) -> bytes:
+    async def _exchange(self, question: Question, more: bytes) -> list[bytes]:
         async with self._process.asked() as (questions, answers):
             questions.write(msgspec.json.encode(question) + b"\n")
             view = memoryview(more)
@@ -164,7 +166,15 @@ class Archive:
                 raise ArchiveRefused(head.error)
             if head.error:
                 raise ArchiveUnavailable(head.error)
-            return await answers.readexactly(head.bytes)
+            # To wait for all of it would put it together here, which takes long where it is much.
+            pieces: list[bytes] = []
+            missing = head.bytes
+            while missing:
+                pieces.append(await answers.read(min(missing, _READ_AT_ONCE)))
+                if not pieces[-1]:
+                    raise EOFError
+                missing -= len(pieces[-1])
+            return pieces
 
 
 def _tuple(circles: Sequence[Circle] | None) -> tuple[Circle, ...] | None:

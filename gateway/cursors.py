@@ -11,12 +11,12 @@ import base64
 import re
 from contextlib import suppress
 from functools import cached_property
-from typing import TYPE_CHECKING, Final
+from typing import Final
+
+from nacl.exceptions import CryptoError
+from nacl.secret import SecretBox
 
 from waylog.topics import ADDRESS, LOCATION
-
-if TYPE_CHECKING:
-    from nacl.secret import SecretBox
 
 #: The name of the key among the platform's secrets.
 CURSORS_SECRET: Final = "cursors"  # noqa: S105
@@ -68,9 +68,6 @@ class CursorSeal:
 
     @cached_property
     def _box(self) -> SecretBox:
-        # Loaded for whoever watches: a gateway starts without.
-        from nacl.secret import SecretBox
-
         return SecretBox(self._key)
 
     def seal(self, cursor: str) -> str:
@@ -83,8 +80,6 @@ class CursorSeal:
 
         Raises BadCursor.
         """
-        from nacl.exceptions import CryptoError
-
         with suppress(BadCursor):
             return decode_cursor(event_id)
         try:

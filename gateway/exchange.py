@@ -149,7 +149,9 @@ class Exchange:
             body = plain_answer(self._records)
         else:
             services = self._connection.server.services
-            body = self._head.format.answer(Receiving(self._parsed, self._identity, services))
+            parsed = self._parsed
+            received = Receiving(parsed, self._identity, services, newest(parsed))
+            body = b"".join(self._head.format.answer(received))
         self.status = 200
         date = self._connection.server.date
         self.answer = (

@@ -9,12 +9,14 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import Final, cast
 
+import msgspec
 from aiohttp import web
 
 from gateway import reading, ulogger_sessions
 from gateway.access import overseer, remote_of, shown_credentials
-from gateway.answers import Refused, json_answer, refusal_answer, unavailable
+from gateway.answers import Refused, json_answer, raw_json_answer, refusal_answer, unavailable
 from gateway.browsers import require_served_host, same_origin
+from gateway.exposition import exposition
 from gateway.front_server import Accept, FrontServer
 from gateway.ingest import Ingest
 from gateway.kafka_rest import KafkaRest
@@ -120,7 +122,7 @@ def _route_of(request: web.Request) -> str:
 async def _metrics(request: web.Request) -> web.Response:
     await overseer(request)
     return web.Response(
-        body=request.app[SERVICES].metrics.exposition(),
+        body=exposition(request.app[SERVICES].metrics),
         headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
     )
 
@@ -158,8 +160,13 @@ async def _mqtt(request: web.Request) -> web.StreamResponse:
     return await serve_mqtt_websocket(server, request, address, counted=counted)
 
 
-async def _openapi(_: web.Request) -> web.Response:
-    return json_answer(openapi())
+def _told(document: bytes) -> Handler:
+    """Answer with a document that is made once: that takes longer than others should wait."""
+
+    async def tell(_: web.Request) -> web.StreamResponse:
+        return raw_json_answer(document)
+
+    return tell
 
 
 def build_application(services: Services, client_id: str) -> web.Application:
@@ -189,7 +196,7 @@ def build_application(services: Services, client_id: str) -> web.Application:
             web.get("/metrics", _metrics),
             web.get("/healthz", _healthz),
             web.get("/readyz", _readyz),
-            web.get("/openapi.json", _openapi),
+            web.get("/openapi.json", _told(msgspec.json.encode(openapi()))),
             *pages.routes(),
         ]
     )

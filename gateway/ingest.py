@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -23,19 +24,22 @@ from gateway.access import (
     remote_of,
     sender,
 )
-from gateway.acknowledgements import Receiving, newest
+from gateway.acknowledgements import Newest, Receiving
 from gateway.admission import Admission, QuotaExceeded, SendingNotAllowed
 from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
+from gateway.body import Body
 from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
-from gateway.formats import Context, Parsed
+from gateway.formats import LISTS, Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
 from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import Hold, ShareExceeded, Shares
+from gateway.receipts import Receipt
 from gateway.services import Services
 from waylog.kafka import AppendError
+from waylog.messages import Fix
 from waylog.peer_parties import party_of
 from waylog.telemetry import now_ms
 
@@ -45,6 +49,8 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
 _SUBMITTED_AT_ONCE: Final = 100
+_FREED_AT_ONCE: Final = 1_000
+_TURN_S: Final = 0.001
 
 
 class Ingest:
@@ -91,19 +97,22 @@ class Ingest:
                 raise Refused(400, parsed.malformed)
             hold.grow(parsed.count * RECORD_BYTES)
             trace = request.headers.get("traceparent")
-            await self.store(parsed, identity, trace, device_format, hold)
+            newest = await self.store(parsed, identity, trace, device_format, hold)
         except ShareExceeded:
             raise unavailable(TOO_MUCH_UNDER_WAY) from None
         finally:
             hold.release()
         if device_format.tells_address:
-            await self.address_of(parsed)
-        answer = device_format.answer(Receiving(parsed, identity, self._services))
+            await self.address_of(newest)
+        answer: list[bytes] = []
+        for piece in device_format.answer(Receiving(parsed, identity, self._services, newest)):
+            if answer:
+                await asyncio.sleep(0)
+            answer.append(piece)
+        await let_go(parsed)
         return raw_json_answer(answer) if answer else web.Response()
 
-    async def _parse(
-        self, device_format: Format, body: bytes | bytearray, context: Context
-    ) -> Parsed:
+    async def _parse(self, device_format: Format, body: Body, context: Context) -> Parsed:
         """Raises Refused: 503 while a large body cannot be read."""
         if len(body) <= READ_HERE_BYTES_MAX:
             return device_format.parse(bytes(body), context)
@@ -144,10 +153,10 @@ class Ingest:
         request: web.Request,
         identity: Identity | None = None,
         bytes_max: int | None = None,
-    ) -> bytes | bytearray:
-        """The same as it was received: to copy eight MiB takes longer than others should wait."""
+    ) -> Body:
+        """The same in the parts in which it was received."""
         if not request.can_read_body:
-            return b""
+            return Body()
         limits = self._services.limits
         most = limits.body_bytes_max if bytes_max is None else bytes_max
         size = request.content_length
@@ -159,7 +168,7 @@ class Ingest:
         try:
             if small and request.content.is_eof():
                 # It is all here: no timer for what cannot take any time.
-                return await request.read()
+                return Body(await request.read())
             reserved = (
                 nullcontext()
                 if small
@@ -171,11 +180,12 @@ class Ingest:
             with reserved:
                 async with asyncio.timeout(limits.body_timeout_s):
                     if small:
-                        return await request.read()
+                        return Body(await request.read())
                     body = await _collected(request, most)
                     if not encoded:
                         return body
-                    return await asyncio.to_thread(expanded, encoding, bytes(body), most)
+                    # To put it together takes as long as to expand it.
+                    return await asyncio.to_thread(_expanded, encoding, body, most)
         except ShareExceeded:
             raise unavailable("too many large requests at once") from None
         except TimeoutError:
@@ -201,8 +211,9 @@ class Ingest:
         traceparent: str | None = None,
         device_format: Format | None = None,
         hold: Hold | None = None,
-    ) -> None:
-        """Append everything, and wait until the log has it; raises Refused (403, 429, 503).
+    ) -> Fix | None:
+        """Append everything, and wait until the log has it; returns the fix that says where the
+        device is now. Raises Refused (403, 429, 503).
 
         What is held is held until the log has answered, whoever gives up waiting for that.
         """
@@ -214,16 +225,20 @@ class Ingest:
         trace = submitter.traces.continue_from(traceparent)
         # A future for each of ten thousand, and its turn of the loop, would keep others waiting.
         futures: list[asyncio.Future[None]] = []
+        newest = Newest()
         receipts = itertools.chain(
-            (submitter.submit_location(fix, trace) for fix in parsed.fixes),
+            (submitter.submit_location(newest.seen(fix), trace) for fix in parsed.fixes),
             (submitter.event_receipt(event, trace) for event in parsed.events),
             (submitter.rejected_receipt(rejected, trace) for rejected in parsed.rejected),
         )
-        while part := list(itertools.islice(receipts, _SUBMITTED_AT_ONCE)):
-            futures.append(submitter.all_stored(part))
-            if hold is not None:
-                hold.keep_until(futures[-1:])
-            if len(part) == _SUBMITTED_AT_ONCE:
+        more = True
+        while more:
+            part, more = _of_a_turn(receipts)
+            if part:
+                futures.append(submitter.all_stored(part))
+                if hold is not None:
+                    hold.keep_until(futures[-1:])
+            if more:
                 await asyncio.sleep(0)
         try:
             await all_appended(futures, self._services.append_timeout_s)
@@ -231,10 +246,10 @@ class Ingest:
             raise unavailable(f"not stored: {error}") from error
         except TimeoutError:
             raise unavailable("not stored yet: the log does not answer") from None
+        return newest.fix
 
-    async def address_of(self, parsed: Parsed) -> None:
+    async def address_of(self, fix: Fix | None) -> None:
         """Wait, but not for long, for the address of the newest fix."""
-        fix = newest(parsed)
         if fix is not None:
             services = self._services
             live = live_time(fix.time, fix.received)
@@ -258,14 +273,29 @@ class Ingest:
         self._services.submitter.submit_rejected(rejected, authenticated=False)
 
 
-async def _collected(request: web.Request, bytes_max: int) -> bytearray:
+async def _collected(request: web.Request, bytes_max: int) -> Body:
     """Raises web.HTTPRequestEntityTooLarge."""
-    body = bytearray()
+    body = Body()
     async for part in request.content.iter_any():
-        body += part
+        body.append(part)
         if len(body) > bytes_max:
             raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=len(body))
     return body
+
+
+def _of_a_turn(receipts: Iterator[Receipt]) -> tuple[list[Receipt], bool]:
+    """Submit some, few where each is large; tells whether there may be more."""
+    part: list[Receipt] = []
+    until = time.monotonic() + _TURN_S
+    for receipt in receipts:
+        part.append(receipt)
+        if len(part) == _SUBMITTED_AT_ONCE or time.monotonic() > until:
+            return part, True
+    return part, False
+
+
+def _expanded(encoding: str, body: Body, bytes_max: int) -> Body:
+    return Body(expanded(encoding, bytes(body), bytes_max))
 
 
 def _party(request: web.Request, identity: Identity | None) -> str:
@@ -312,6 +342,15 @@ def named_device(
         # What OwnTracks for iOS sends as long as nothing is set.
         return None
     return named
+
+
+async def let_go(parsed: Parsed) -> None:
+    """Throw away what was read, in steps: to free ten thousand fixes takes milliseconds."""
+    for name in LISTS:
+        items = getattr(parsed, name)
+        while len(items) > _FREED_AT_ONCE:
+            del items[-_FREED_AT_ONCE:]
+            await asyncio.sleep(0)
 
 
 async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float) -> None:

@@ -24,8 +24,9 @@ from confluent_kafka import (
 
 from gateway.access import known_user
 from gateway.admission import QuotaExceeded, SendingNotAllowed
-from gateway.answers import COMMAND_BYTES_MAX, Refused, json_answer, unavailable
+from gateway.answers import COMMAND_BYTES_MAX, Refused, json_answer, raw_json_answer, unavailable
 from gateway.auth import Identity
+from gateway.body import Body
 from gateway.ingest import Ingest
 from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
 from gateway.rest_consumers import (
@@ -47,6 +48,7 @@ _RECORDS_TIMEOUT_MS_MAX: Final = 30_000
 #: Of one answer; who wants more asks again.
 _RECORDS_BYTES_MAX: Final = 2 * 1024 * 1024
 _MEDIA_TYPE: Final = "application/vnd.kafka.{}.v2+json"
+_ANSWER_TYPE: Final = "application/vnd.kafka.v2+json"
 _INSTANCE: Final = "/consumers/{group}/instances/{instance}"
 
 _IDENTITY: Final = web.RequestKey("identity", Identity)
@@ -225,9 +227,11 @@ class KafkaRest:
             self._admit(identity, len(records))
         partition = None if in_path is None else _number(in_path)
         offsets = await asyncio.to_thread(self._append, topic, records, partition)
-        return _answer({"key_schema_id": None, "value_schema_id": None, "offsets": offsets})
+        answer = raw_json_answer(offsets)
+        answer.content_type = _ANSWER_TYPE
+        return answer
 
-    async def _read(self, body: bytes | bytearray, format_: str, user: str) -> list[Produced]:
+    async def _read(self, body: Body, format_: str, user: str) -> list[Produced]:
         if len(body) <= READ_HERE_BYTES_MAX:
             return read_records(bytes(body), format_)
         try:
@@ -245,9 +249,8 @@ class KafkaRest:
         except SendingNotAllowed as error:
             raise Refused(403, str(error)) from error
 
-    def _append(
-        self, topic: str, records: list[Produced], in_path: int | None
-    ) -> list[dict[str, Any]]:
+    def _append(self, topic: str, records: list[Produced], in_path: int | None) -> bytes:
+        """For a thread, which makes the answer, too."""
         if self._producer is None:
             self._producer = Producer(
                 producer_config(
@@ -277,7 +280,9 @@ class KafkaRest:
                 on_delivery=partial(delivered, index),
             )
         self._producer.flush(_TIMEOUT_S)
-        return results
+        return msgspec.json.encode(
+            {"key_schema_id": None, "value_schema_id": None, "offsets": results}
+        )
 
     # --- consumers ------------------------------------------------------------------------------
 
@@ -419,7 +424,7 @@ class KafkaRest:
 
 def _answer(value: Any) -> web.Response:
     answer = json_answer(value)
-    answer.content_type = "application/vnd.kafka.v2+json"
+    answer.content_type = _ANSWER_TYPE
     return answer
 
 

@@ -1,16 +1,13 @@
-"""The gateway's counts, and their form for Prometheus.
+"""The gateway's counts.
 
-The hot path only adds to plain integers: prometheus_client's own counters take a lock for each. A
-collector turns them into metrics when they are asked for.
+The hot path only adds to plain integers: prometheus_client's own counters take a lock for each.
+`gateway.exposition` turns them into metrics when they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from typing import TYPE_CHECKING, Final
-
-if TYPE_CHECKING:
-    from prometheus_client import Metric
+from collections.abc import Callable, Mapping
+from typing import Final
 
 LATENCY_BUCKETS_S: Final = (
     0.005,
@@ -67,66 +64,3 @@ class GatewayMetrics:
     def gauge(self, name: str, documentation: str, read: Callable[[], float]) -> None:
         """Add a gauge."""
         self.gauges[name] = (documentation, read)
-
-    def collect(self) -> Iterable[Metric]:
-        """For prometheus_client's registry."""
-        from prometheus_client.core import (
-            CounterMetricFamily,
-            GaugeMetricFamily,
-            HistogramMetricFamily,
-        )
-
-        def counter(name: str, documentation: str, value: float) -> CounterMetricFamily:
-            return CounterMetricFamily(f"waylog_gateway_{name}", documentation, value=value)
-
-        def labelled(
-            name: str, documentation: str, label: str, values: Mapping[str, int]
-        ) -> CounterMetricFamily:
-            family = CounterMetricFamily(f"waylog_gateway_{name}", documentation, labels=[label])
-            for value, count in values.items():
-                family.add_metric([value], count)
-            return family
-
-        yield labelled("fixes", "Fixes acknowledged by the log.", "source", self.fixes)
-        yield labelled("rejected", "Messages kept in topic error.", "source", self.rejected)
-        yield counter("events", "Events appended.", self.events)
-        yield counter("messages", "MQTT messages for mapped topics.", self.messages)
-        yield counter("repeated", "Fixes that the log had already.", self.repeated)
-        yield counter("erased", "Of before their device was erased, not stored.", self.erased)
-        yield counter("append_failures", "Appends not acknowledged.", self.append_failures)
-        yield counter("unauthorized", "Requests with wrong credentials.", self.unauthorized)
-        yield counter("connections_refused", "Beyond the limit.", self.connections_refused)
-        yield labelled("pushes", "Messages to devices and viewers.", "channel", self.pushes)
-        yield labelled("view_records", "Records read by views.", "topic", self.view_records)
-        yield counter("viewer_events_skipped", "Not sent to slow viewers.", self.skipped)
-        yield labelled("mqtt", "What the MQTT listener has counted.", "event", self.mqtt)
-        yield counter("viewers_stalled", "Disconnected: they did not read.", self.viewers_stalled)
-        requests = CounterMetricFamily(
-            "waylog_gateway_requests", "HTTP requests.", labels=["route", "status"]
-        )
-        for (route, status), count in self.requests.items():
-            requests.add_metric([route, str(status)], count)
-        yield requests
-        buckets: list[tuple[str, float]] = []
-        total = 0
-        for bound, count in zip(
-            (*LATENCY_BUCKETS_S, float("inf")), self.latency_counts, strict=True
-        ):
-            total += count
-            buckets.append(("+Inf" if bound == float("inf") else str(bound), total))
-        yield HistogramMetricFamily(
-            "waylog_gateway_ack_seconds",
-            "From the submission of a fix to the log's acknowledgement.",
-            buckets=buckets,
-            sum_value=self.latency_sum,
-        )
-        for name, (documentation, read) in self.gauges.items():
-            yield GaugeMetricFamily(f"waylog_gateway_{name}", documentation, value=read())
-
-    def exposition(self) -> bytes:
-        """The text that Prometheus scrapes."""
-        from prometheus_client import CollectorRegistry, generate_latest
-
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(self)
-        return generate_latest(registry)

@@ -14,7 +14,8 @@ from typing import Final
 import msgspec
 
 from gateway.answering_process import IDLE_S, AnsweringProcess
-from gateway.formats import Context, Parsed
+from gateway.body import Body
+from gateway.formats import LISTS, Context, Parsed
 from gateway.pools import ShareExceeded, Turns
 from gateway.rest_records import Produced, RecordsRefused
 
@@ -30,7 +31,6 @@ SIZE_BYTES: Final = 4
 _ANSWER_S: Final = 30.0
 #: Bodies of one user that wait for their turn.
 _WAITING_EACH: Final = 8
-_WRITTEN_AT_ONCE: Final = 64 * 1024
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Parsed).decode
@@ -71,7 +71,7 @@ class Parsing:
         self._process = AnsweringProcess("gateway.parsing_process", idle_s=idle_s)
 
     async def parse(
-        self, format_name: str, body: bytes | bytearray, context: Context, party: str
+        self, format_name: str, body: bytes | Body, context: Context, party: str
     ) -> Parsed:
         """Read a body as `gateway.paths` does by this name. `party` is the user whose turn it is.
 
@@ -92,7 +92,7 @@ class Parsing:
         assert parsed is not None
         return parsed
 
-    async def records(self, body: bytes | bytearray, format_: str, party: str) -> list[Produced]:
+    async def records(self, body: bytes | Body, format_: str, party: str) -> list[Produced]:
         """Read as gateway.rest_records.read_records does. Raises RecordsRefused, and as `parse`."""
         records: list[Produced] = []
 
@@ -105,7 +105,7 @@ class Parsing:
     async def _ask(
         self,
         question: Question,
-        body: bytes | bytearray,
+        body: bytes | Body,
         party: str,
         take: Callable[[memoryview], None],
     ) -> None:
@@ -129,15 +129,14 @@ class Parsing:
         await self._process.close()
 
     async def _exchange(
-        self, question: Question, body: bytes | bytearray, take: Callable[[memoryview], None]
+        self, question: Question, body: bytes | Body, take: Callable[[memoryview], None]
     ) -> None:
         async with self._process.asked() as (questions, answers):
             asked = _encode(question)
             questions.write(len(asked).to_bytes(SIZE_BYTES, "big") + asked)
             # As it is: to encode eight MiB would copy them, which takes long enough to be noticed.
-            view = memoryview(body)
-            for start in range(0, len(body), _WRITTEN_AT_ONCE):
-                questions.write(view[start : start + _WRITTEN_AT_ONCE])
+            for part in (body if isinstance(body, Body) else Body(body)).slices():
+                questions.write(part)
                 await questions.drain()
             while True:
                 size = int.from_bytes(await answers.readexactly(SIZE_BYTES), "big")
@@ -151,7 +150,3 @@ class Parsing:
                 take(memoryview(frame)[1:])
                 # The next piece may be here already.
                 await asyncio.sleep(0)
-
-
-#: The members of Parsed that come in pieces; all others are the same in each.
-LISTS: Final = ("fixes", "events", "rejected", "rejected_at", "client_ids")

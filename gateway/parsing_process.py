@@ -10,16 +10,16 @@ import os
 import resource
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Final
 
 import msgspec
 
-from gateway.formats import Parsed, Parser, by_name, owntracks, positions, ulogger
+from gateway.formats import LISTS, Parsed, Parser, by_name, owntracks, positions, ulogger
 from gateway.parsing import (
     END,
     FAILED,
-    LISTS,
     PIECE,
     REFUSED,
     REST,
@@ -27,9 +27,10 @@ from gateway.parsing import (
     Question,
     over_mqtt,
 )
-from gateway.rest_records import RecordsRefused, read_records
+from gateway.rest_records import Produced, RecordsRefused, read_records
 
 _ITEMS_A_PIECE: Final = 100
+_PIECE_BYTES_MAX: Final = 128 * 1024
 #: Whoever sends little is served before whoever sends much.
 _NICE: Final = 10
 #: JSON of eight MiB may become some hundred; more than this is refused, and costs only itself.
@@ -45,12 +46,31 @@ PARSERS: Final[dict[str, Parser]] = {
 _encode = msgspec.msgpack.Encoder().encode
 
 
-def pieces(parsed: Parsed) -> Iterator[Parsed]:
-    """The same in parts, none of which takes long to read; at least one."""
-    longest = max(len(getattr(parsed, name)) for name in LISTS)
-    for start in range(0, max(1, longest), _ITEMS_A_PIECE):
-        part = {name: getattr(parsed, name)[start : start + _ITEMS_A_PIECE] for name in LISTS}
-        yield msgspec.structs.replace(parsed, **part)
+def pieces(part: Callable[[int, int], object], count: int) -> Iterator[bytes]:
+    """MessagePack of `part(start, end)` for all of `count` items, in pieces none of which takes
+    long to read; at least one.
+    """
+    for start in range(0, max(1, count), _ITEMS_A_PIECE):
+        yield from _in_halves(part, start, min(start + _ITEMS_A_PIECE, max(1, count)))
+
+
+def _in_halves(part: Callable[[int, int], object], start: int, end: int) -> Iterator[bytes]:
+    piece = _encode(part(start, end))
+    if len(piece) <= _PIECE_BYTES_MAX or end - start == 1:
+        yield piece
+        return
+    middle = (start + end) // 2
+    yield from _in_halves(part, start, middle)
+    yield from _in_halves(part, middle, end)
+
+
+def _some_of(records: list[Produced], start: int, end: int) -> list[Produced]:
+    return records[start:end]
+
+
+def _part_of(parsed: Parsed, start: int, end: int) -> Parsed:
+    part = {name: getattr(parsed, name)[start:end] for name in LISTS}
+    return msgspec.structs.replace(parsed, **part)
 
 
 def main() -> None:
@@ -71,13 +91,14 @@ def main() -> None:
             body = questions.read(question.body_bytes)
             if question.format.startswith(REST):
                 records = read_records(body, question.format.removeprefix(REST))
-                for start in range(0, len(records), _ITEMS_A_PIECE):
-                    answer(PIECE, _encode(records[start : start + _ITEMS_A_PIECE]))
+                found = pieces(partial(_some_of, records), len(records))
             else:
                 assert question.context is not None
                 parsed = PARSERS[question.format](body, question.context)
-                for piece in pieces(parsed):
-                    answer(PIECE, _encode(piece))
+                longest = max(len(getattr(parsed, name)) for name in LISTS)
+                found = pieces(partial(_part_of, parsed), longest)
+            for piece in found:
+                answer(PIECE, piece)
             answer(END)
         except RecordsRefused as refusal:
             answer(REFUSED, _encode((refusal.code, str(refusal))))

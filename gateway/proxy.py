@@ -9,7 +9,8 @@ from aiohttp import web
 from yarl import URL
 
 from gateway.access import reader, remote_of
-from gateway.answers import Refused, unavailable
+from gateway.answers import Refused, in_pieces, unavailable
+from gateway.body import Body
 from gateway.formats.values import SECRET_PARAMETERS
 from gateway.ingest import Ingest
 from gateway.limits import OVERHEAD_BYTES
@@ -53,7 +54,7 @@ class GeocoderProxy:
         identity = await reader(request)
         if self._url is None:
             raise Refused(503, "this gateway has no geocoder (--geo-url)")
-        body = await self._ingest.read_body(request, identity)
+        body = await self._ingest.receive_body(request, identity)
         services = request.app[SERVICES]
         open_mode = services.authenticator.open_mode
         party = party_of(remote_of(request)) if open_mode else identity.user
@@ -65,9 +66,7 @@ class GeocoderProxy:
         except ShareExceeded:
             raise unavailable("too many of your questions wait for the geocoder") from None
 
-    async def _pass_on(
-        self, geocoder: URL, request: web.Request, body: bytes
-    ) -> web.StreamResponse:
+    async def _pass_on(self, geocoder: URL, request: web.Request, body: Body) -> web.StreamResponse:
         if self._session is None:
             self._session = aiohttp.ClientSession(
                 connector=aiohttp.TCPConnector(limit=_CONNECTIONS_MAX),
@@ -82,7 +81,10 @@ class GeocoderProxy:
         headers["Accept-Encoding"] = request.headers.get("Accept-Encoding", "identity")
         try:
             async with self._session.request(
-                request.method, url, data=body or None, headers=headers, allow_redirects=False
+                *(request.method, url),
+                data=in_pieces(body.parts) or None,
+                headers=headers,
+                allow_redirects=False,
             ) as answer:
                 passed = {
                     name: answer.headers[name]

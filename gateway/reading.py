@@ -15,7 +15,7 @@ import msgspec
 from aiohttp import web
 
 from gateway.access import overseer, reader, require_device
-from gateway.answers import Refused, json_answer, raw_json_answer, unavailable
+from gateway.answers import Refused, in_pieces, json_answer, raw_json_answer, unavailable
 from gateway.archive import ArchiveRefused, ArchiveUnavailable
 from gateway.auth import Identity
 from gateway.formats.values import time_ms
@@ -77,6 +77,7 @@ async def _devices(request: web.Request) -> web.Response:
         await services.places.refresh()
     limit = _whole_number(request, "limit", _DEVICES_MAX)
     after = request.query.get("after", "")
+    # What the client reads, in pieces.
     rows: list[bytes] = []
     more = True
     while more and limit:
@@ -84,12 +85,15 @@ async def _devices(request: web.Request) -> web.Response:
         step = min(limit, _DEVICES_A_STEP)
         names = list(islice(_visible(identity, services, after), step + 1))
         found = (_row(name, identity, services) for name in names[:step])
-        rows += [_encode(row) for row in found if row is not None]
+        encoded = [_encode(row) for row in found if row is not None]
+        if encoded:
+            rows.append((b"," if rows else b"[") + b",".join(encoded))
         more = len(names) > step
         limit -= step
         after = names[:step][-1] if names else after
         await asyncio.sleep(0)
-    answer = raw_json_answer(b"[" + b",".join(rows) + b"]")
+    rows.append(b"]" if rows else b"[]")
+    answer = raw_json_answer(rows)
     if more:
         answer.headers["Waylog-More-After"] = quote(after, safe="")
     return answer
@@ -204,7 +208,7 @@ async def _track(request: web.Request) -> web.Response:
     )
     file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
     return web.Response(
-        body=body,
+        body=in_pieces(body),
         content_type=track_format.content_type,
         charset="utf-8" if name != "geojson" else None,
         headers={"Content-Disposition": f'inline; filename="{file_name}.{track_format.suffix}"'},

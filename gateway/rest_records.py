@@ -11,6 +11,8 @@ from confluent_kafka import Message
 
 #: Of one request.
 RECORDS_MAX: Final = 10_000
+#: Of one key or value: the log takes no larger record (message.max.bytes).
+RECORD_BYTES_MAX: Final = 1_000_000
 
 #: Key, value, partition.
 Produced = tuple[bytes | None, bytes | None, int | None]
@@ -56,9 +58,17 @@ def read_records(body: bytes, format_: str) -> list[Produced]:
     if not 0 < len(records) <= RECORDS_MAX:
         raise RecordsRefused(42202, f"1 to {RECORDS_MAX} records are expected")
     return [
-        (_bytes_of(each.key, format_), _bytes_of(each.value, format_), each.partition)
+        (_bounded(each.key, format_), _bounded(each.value, format_), each.partition)
         for each in records
     ]
+
+
+def _bounded(value: Any, format_: str) -> bytes | None:
+    data = _bytes_of(value, format_)
+    if data is not None and len(data) > RECORD_BYTES_MAX:
+        reason = f"a key or value of {len(data)} bytes; {RECORD_BYTES_MAX} are allowed"
+        raise RecordsRefused(41301, reason)
+    return data
 
 
 def _bytes_of(value: Any, format_: str) -> bytes | None:

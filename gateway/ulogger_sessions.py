@@ -13,6 +13,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from aiohttp import web
+from nacl.exceptions import CryptoError
+from nacl.secret import SecretBox
 
 from gateway.access import Credentials, credentials_of, verify
 from gateway.answers import Refused, json_answer, unavailable
@@ -114,8 +116,6 @@ class UloggerSessions:
         return base64.urlsafe_b64encode(self._box().encrypt(plain)).decode()
 
     def _unseal(self, cookie: str) -> Credentials:
-        from nacl.exceptions import CryptoError
-
         try:
             sealed = base64.b64decode(cookie, altchars=b"-_", validate=True)
             user, _, secret = self._box().decrypt(sealed).decode().partition("\0")
@@ -123,9 +123,7 @@ class UloggerSessions:
             raise Refused(401, "sign in first") from error
         return Credentials(user or None, secret)
 
-    def _box(self) -> Any:
-        from nacl.secret import SecretBox
-
+    def _box(self) -> SecretBox:
         return SecretBox(self._services.users.rights.secret(_SECRET))
 
 

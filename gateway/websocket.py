@@ -56,6 +56,7 @@ from gateway.stream import (
     viewing,
 )
 from gateway.viewers import BoundingBox, Viewer
+from waylog.messages import Rejected
 from waylog.telemetry import now_ms
 
 logger = logging.getLogger(__name__)
@@ -66,7 +67,10 @@ IN_FLIGHT_MAX: Final = 2_000
 _HEARTBEAT_S: Final = 30.0
 #: Answers that wait for a client which sends and does not read.
 _ANSWERS_MAX: Final = 10_000
-_STEP_FIXES: Final = 200
+_STEP_FIXES: Final = 50
+#: Messages to one client, before the time is looked at.
+_LOOKS: Final = 16
+_TURN_S: Final = 0.001
 _DEVICES_MAX: Final = 1_000
 
 _FIX_START: Final = b'{"type":"fix",'
@@ -278,12 +282,15 @@ class _Connection:
         self._landed(sent - len(parsed.fixes), 0)
         # Submitted here and now, so that a device's fixes keep their order.
         waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
-        waiting.add_done_callback(partial(self._stored, parsed, size))
+        refusals: list[bytes] = []
+        waiting.add_done_callback(partial(self._stored, parsed, refusals, size))
         for number, fix in enumerate(parsed.fixes, 1):
             submitter.submit_location(fix).add_done_callback(waiting.one_done)
             if not number % _STEP_FIXES:
                 yield
-        for number, rejected in enumerate(parsed.rejected, 1):
+        places = zip(parsed.rejected_at, parsed.rejected, strict=True)
+        for number, (index, rejected) in enumerate(places, 1):
+            refusals.append(_refusal(index, rejected))
             submitter.rejected_receipt(rejected).add_done_callback(waiting.one_done)
             if not number % _STEP_FIXES:
                 yield
@@ -330,7 +337,7 @@ class _Connection:
         self._answers.append(ack(records))
         self._viewer.wake.set()
 
-    def _stored(self, parsed: Parsed, size: int, receipt: Receipt) -> None:
+    def _stored(self, parsed: Parsed, refusals: list[bytes], size: int, receipt: Receipt) -> None:
         self._landed(len(parsed.fixes), size)
         ids = [name for name in parsed.client_ids if name is not None]
         error = receipt.exception()
@@ -340,11 +347,9 @@ class _Connection:
         if parsed.fixes:
             fix_ids = [fix.id for fix in parsed.fixes]
             self._answer({"type": "ack", "ids": ids, "fix_ids": fix_ids})
-        for index, rejected in zip(parsed.rejected_at, parsed.rejected, strict=True):
-            refusal = {"type": "rejected", "index": index, "reason": rejected.reason}
-            if client_id := _id_of(rejected.raw):
-                refusal["id"] = client_id
-            self._answer(refusal)
+        if refusals:
+            self._answers += refusals
+            self._viewer.wake.set()
 
     def _answer(self, answer: dict[str, Any]) -> None:
         self._answers.append(_encode(answer))
@@ -397,9 +402,14 @@ class _Connection:
             messages = [b"[" + b",".join(messages) + b"]"]
         try:
             async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
-                for message in messages:
+                loop = asyncio.get_running_loop()
+                until = loop.time() + _TURN_S
+                for number, message in enumerate(messages, 1):
                     # Waits while the client does not read: what is new meanwhile is coalesced.
                     await self._socket.send_frame(message, WSMsgType.TEXT)
+                    if not number % _LOOKS and loop.time() > until:
+                        await asyncio.sleep(0)
+                        until = loop.time() + _TURN_S
         except TimeoutError:
             self._end_stalled()
             raise ConnectionResetError("the client does not read") from None
@@ -413,6 +423,13 @@ def own_ids(records: PlainRecords) -> list[str]:
 def ack(records: PlainRecords) -> bytes:
     """The acknowledgement of records."""
     return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (records.own_ids, records.ids)
+
+
+def _refusal(index: int, rejected: Rejected) -> bytes:
+    refusal = {"type": "rejected", "index": index, "reason": rejected.reason}
+    if client_id := _id_of(rejected.raw):
+        refusal["id"] = client_id
+    return _encode(refusal)
 
 
 def _id_of(raw: bytes) -> str | None:

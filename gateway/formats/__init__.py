@@ -8,7 +8,7 @@ clocks nor sockets are used here; the caller says when the bytes arrived and who
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TypeAlias
+from typing import Final, TypeAlias
 
 import msgspec
 
@@ -57,6 +57,9 @@ class Parsed(msgspec.Struct):
         """The number of records that it makes."""
         return len(self.fixes) + len(self.events) + len(self.rejected)
 
+
+#: The members of Parsed that may be long; all others are the same for the whole.
+LISTS: Final = ("fixes", "events", "rejected", "rejected_at", "client_ids")
 
 Parser: TypeAlias = Callable[[bytes, Context], Parsed]
 

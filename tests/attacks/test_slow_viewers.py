@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from gateway.exposition import exposition
 from gateway.http import HttpServer, start_http
 from gateway.limits import HttpLimits
 from gateway.services import Services
@@ -107,7 +108,7 @@ async def test_a_stream_that_is_not_read_is_cut_and_a_slow_one_is_not(tmp_path: 
 async def test_a_user_cannot_open_streams_without_number(tmp_path: Path) -> None:
     async with listening(tmp_path) as (server, services):
         sockets = [await unread(server.endpoint, "/v1/stream") for _ in range(60)]
-        await eventually(lambda: services.metrics.exposition().count(b'status="503"'))
+        await eventually(lambda: exposition(services.metrics).count(b'status="503"'))
         await eventually(lambda: len(services.viewers) == 50)
         for each in sockets:
             each.close()

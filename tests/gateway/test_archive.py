@@ -50,7 +50,8 @@ class Row(NamedTuple):
 
 
 async def track(archive: Archive, device: str, from_ms: int, to_ms: int) -> list[Row]:
-    body = await archive.track(device, from_ms, to_ms, recent=b"", circles=None, name="csv")
+    track = await archive.track(device, from_ms, to_ms, recent=b"", circles=None, name="csv")
+    body = b"".join(track)
     rows = csv.DictReader(io.StringIO(body.decode()))
     return [Row(row["time"], float(row["lat"]), float(row["lon"])) for row in rows]
 

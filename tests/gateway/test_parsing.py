@@ -124,6 +124,16 @@ async def test_a_question_that_fails_ends_nothing(parsing: Parsing) -> None:
     assert children() == [process]
 
 
+async def test_what_takes_much_room_comes_back_whole_and_in_its_order(parsing: Parsing) -> None:
+    # Of many sizes: what is read at once in the gateway is little of those that are large.
+    values = [b'"%d%b"' % (n, b"x" * (n * 977 % 90_000)) for n in range(250)]
+    records = b'{"records": [%b]}' % b",".join([b'{"value": %b}' % each for each in values])
+    found = await parsing.records(records, "json", "ada")
+    assert [value for _, value, _ in found] == values
+    with pytest.raises(RecordsRefused, match="are allowed"):
+        await parsing.records(b'{"records": [{"value": "%b"}]}' % (b"x" * 1_000_000), "json", "ada")
+
+
 async def test_a_user_has_so_many_bodies_waiting_and_others_theirs(parsing: Parsing) -> None:
     await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
     (process,) = children()

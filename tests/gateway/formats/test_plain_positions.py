@@ -33,7 +33,8 @@ def assert_same(body: bytes, device: str | None = None) -> bool:
     ]
     assert [key for _, key, _, _ in records] == [fix.device.encode() for fix in parsed.fixes]
     # The builder looks at nothing but what was parsed.
-    expected = positions_answer(Receiving(parsed, None, None))  # type: ignore[arg-type]
+    received = Receiving(parsed, None, None, None)  # type: ignore[arg-type]
+    expected = b"".join(positions_answer(received))
     assert json.loads(answer(records)) == json.loads(expected)
     return True
 
