@@ -363,8 +363,11 @@ async def test_ids_for_which_there_was_no_memory_are_read_by_the_next_process(
         known = first.locations.known_fixes
         in_the_way = tmp_path / "views" / "1" / "snapshot.new"
         in_the_way.mkdir()
+        for number in range(1, 11):
+            known.add_old(number)
+        await first.keeper.save()  # these wait for the disk, all others for them
         most = 4 * 1024 * 1024
-        for number in range(1, most + 101):
+        for number in range(11, most + 11):
             known.add_old(number)
         assert known.unsaved == most
         log.append(*fixes(range(100, 200)))

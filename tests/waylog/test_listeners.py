@@ -63,5 +63,13 @@ def test_a_process_that_listens_at_an_address_of_ipv6_is_named() -> None:
         assert str(listener_of(server.getsockname()[1])).endswith(f"(process {os.getpid()})")
 
 
+def test_who_is_connected_from_a_port_does_not_listen_there() -> None:
+    with (
+        socket.create_server(("127.0.0.1", 0)) as server,
+        socket.create_connection(server.getsockname()) as client,
+    ):
+        assert listener_of(client.getsockname()[1]) is None
+
+
 def test_nobody_is_named_where_nobody_listens() -> None:
     assert listener_of(free_ports(1)[0]) is None

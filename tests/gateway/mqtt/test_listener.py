@@ -461,3 +461,31 @@ def test_it_serves_on_uvloop_too() -> None:
                     assert await reader.read() == b""
 
     uvloop.run(main())
+
+
+async def test_garbage_over_and_over_fills_no_log(
+    platform: Platform, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+
+    async def send_garbage() -> None:
+        reader, writer = await asyncio.open_connection("127.0.0.1", platform.server.endpoint.port)
+        writer.write(b"GET / HTTP/1.1\r\n\r\n")
+        with contextlib.suppress(ConnectionResetError):
+            assert await reader.read() == b""
+        writer.close()
+
+    def lines() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("connection of ")]
+
+    await asyncio.gather(*(send_garbage() for _ in range(300)))
+    ended = platform.server.counters["connections_ended"]
+    assert ended == 300
+    assert 0 < len(lines()) < 300
+    async with asyncio.timeout(WAIT_S):
+        while "more were not logged" not in lines()[-1]:
+            await send_garbage()
+        while "more were not logged" in lines()[-1]:
+            # What was not logged is said once.
+            await send_garbage()
+            await asyncio.sleep(0.1)
