@@ -7,8 +7,10 @@ import socket
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
-from tests.waylog.test_held_ports import needs_ipv6
+from tests.attacks.strangers import needs_root
+from tests.waylog.test_held_ports import in_namespaces, needs_ipv6
 from waylog.free_ports import free_ports
 from waylog.listeners import listener_of
 
@@ -60,7 +62,19 @@ def test_a_command_of_ours_is_named_as_one_types_it() -> None:
 @needs_ipv6
 def test_a_process_that_listens_at_an_address_of_ipv6_is_named() -> None:
     with socket.create_server(("::1", 0), family=socket.AF_INET6) as server:
-        assert str(listener_of(server.getsockname()[1])).endswith(f"(process {os.getpid()})")
+        name = Path("/proc/self/comm").read_text().strip()
+        assert listener_of(server.getsockname()[1]) == f"{name} (process {os.getpid()})"
+
+
+@needs_root
+def test_the_only_program_that_listens_on_a_machine_is_named() -> None:
+    program = (
+        "import os, socket\n"
+        "from waylog.listeners import listener_of\n"
+        "with socket.create_server(('127.0.0.1', 0)) as server:\n"
+        "    print(str(os.getpid()) in (listener_of(server.getsockname()[1]) or ''))\n"
+    )
+    assert in_namespaces("--net", "ip link set lo up", program) == ("True\n", "")
 
 
 def test_who_is_connected_from_a_port_does_not_listen_there() -> None:
