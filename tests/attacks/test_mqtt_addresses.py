@@ -28,7 +28,7 @@ from tests.gateway.mqtt.in_memory import Locations, MemoryLog, Push, eventually
 from waylog.config import Endpoint
 
 STRANGER, NEIGHBOUR = "203.0.113.9", "198.51.100.7"
-RATE_EXCEEDED, WRONG = 0x9F, 0x86
+RATE_EXCEEDED, WRONG, SERVER_UNAVAILABLE = 0x9F, 0x86, 0x88
 LIMITS = HttpLimits(failures_per_minute_per_address=5.0, connections_per_address_max=3)
 
 
@@ -130,6 +130,22 @@ async def test_who_guesses_is_not_verified_any_more_and_nobody_else_notices(
         assert await attempt(server, STRANGER, "ada", token) == 0
         assert await attempt(server, NEIGHBOUR, "ada", token) == 0
         assert server.counters["guesses_refused"] == 2
+
+
+async def test_where_nobody_can_be_authenticated_not_each_attempt_is_logged(
+    users: UserStore, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with listening(users, Addresses(LIMITS)) as server:
+        users.close()
+
+        async def come(number: int) -> None:
+            through = await Through.come(server, f"203.0.113.{number}", connect("ada", "wl_guess"))
+            assert await through.code() == SERVER_UNAVAILABLE
+            through.close()
+
+        await asyncio.gather(*(come(number) for number in range(200)))
+    lines = [each for each in caplog.messages if each.startswith("nobody can be authenticated")]
+    assert 0 < len(lines) < 200
 
 
 async def test_guesses_over_http_count_for_mqtt(users: UserStore) -> None:

@@ -87,6 +87,10 @@ async def test_garbage_over_and_over_fills_no_log(
     async with asyncio.timeout(10):
         while "more were not logged" not in caplog.text:
             await send_garbage()
+        while "more were not logged" in caplog.messages[-1]:
+            # What was not logged is said once.
+            await send_garbage()
+            await asyncio.sleep(0.1)
     await serves(broker)
 
 
