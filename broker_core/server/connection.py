@@ -115,17 +115,37 @@ class Connection(asyncio.BufferedProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """See asyncio.BaseProtocol."""
-        self._transport = cast(asyncio.Transport, transport)
-        self.peer = transport.get_extra_info("peername") or self.peer
-        self._transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
-        self.sends_files = transport.get_extra_info("sslcontext") is None
-        self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
-        if not self.session.is_authenticated:
-            self._reader.frame_bytes_max = self._listener.login_bytes_max
-        self._listener.opened(self, transport)
+        plain = cast(asyncio.Transport, transport)
+        self.peer = plain.get_extra_info("peername") or self.peer
+        handshake = self._listener.begin_tls(plain, self)
+        if handshake is None:
+            self.sends_files = True
+            self._start(plain)
+        self._transport = handshake or plain
+        self._listener.opened(self, plain)
         if not self._reading:
             # uvloop starts to read when this has returned, whatever was said meanwhile.
             self._listener.loop.call_soon(self._keep_paused)
+
+    def encrypted(self, transport: asyncio.Transport) -> Connection:
+        """See waylog.tls_handshakes.Newcomer."""
+        self._start(transport)
+        self._transport = transport
+        if not self._reading:
+            transport.pause_reading()
+        return self
+
+    def failed(self, reason: str | None) -> None:
+        """See waylog.tls_handshakes.Newcomer."""
+        if reason is not None:
+            self._listener.say_ending(self, logging.INFO, f"disconnected: {reason}")
+        self.connection_lost(None)
+
+    def _start(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
+        self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
+        if not self.session.is_authenticated:
+            self._reader.frame_bytes_max = self._listener.login_bytes_max
 
     def connection_lost(self, exc: Exception | None) -> None:
         """See asyncio.BaseProtocol."""

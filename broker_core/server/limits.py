@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from waylog.connection_pool import ConnectionPool
+from waylog.peer_parties import party_of
 
 #: A pause between two connections is kept to this, or a burst would lock everybody out for minutes.
 _PAUSE_S_MAX: Final = 1.0
@@ -83,6 +84,10 @@ class ConnectionLimits:
             raise
         self._by_ip[host] += 1
         return party
+
+    def party_of(self, host: str, transport: asyncio.BaseTransport) -> str:
+        """The party with which a connection takes turns: an account of this machine, an address."""
+        return self._pool.party_of(transport) or party_of(host)
 
     def leave(self, host: str, party: str) -> None:
         """A connection that was counted is gone."""

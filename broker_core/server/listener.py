@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Mapping
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from broker_core.ordered_set import OrderedSet
@@ -19,8 +19,11 @@ from waylog.allowance import Allowance
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
 from waylog.seldom import SeldomSaid
+from waylog.tls_handshakes import TlsHandshake, TlsHandshakes
 
 if TYPE_CHECKING:
+    import ssl
+
     from broker_core.server.request_metrics import RequestMetrics
 
 logger = logging.getLogger(__name__)
@@ -29,8 +32,6 @@ logger = logging.getLogger(__name__)
 _SHARED_BYTES: Final = 256 * 1024
 
 _BACKLOG: Final = 1024
-_TLS_HANDSHAKE_S: Final = 10.0
-_TLS_SHUTDOWN_S: Final = 2.0
 _ENDINGS_SAID_PER_S: Final = 20.0
 
 
@@ -48,7 +49,7 @@ class Listener:
         idle_ms_max: int,
         setup_ms_max: int,
         pending_max: int,
-        tls: ssl.SSLContext | None = None,
+        tls: tuple[ssl.SSLContext, TlsHandshakes] | None = None,
         metrics: RequestMetrics | None = None,
         apis: Mapping[int, Api] = APIS,
         guard: LocalAccountsGuard | None = None,
@@ -83,14 +84,11 @@ class Listener:
     async def bind(self, endpoint: Endpoint) -> Endpoint:
         """Take the address, returned with the real port; nobody can connect yet. Raises OSError."""
         self._server = await self.loop.create_server(
-            lambda: Connection(self),
+            partial(Connection, self),
             endpoint.host,
             endpoint.port,
             backlog=_BACKLOG,
             reuse_port=is_held(endpoint) or None,
-            ssl=self._tls,
-            ssl_handshake_timeout=_TLS_HANDSHAKE_S if self._tls else None,
-            ssl_shutdown_timeout=_TLS_SHUTDOWN_S if self._tls else None,
             start_serving=False,
         )
         host, port = self._server.sockets[0].getsockname()[:2]
@@ -121,8 +119,19 @@ class Listener:
                 connection.abort()
             await asyncio.sleep(0)
 
+    def begin_tls(self, plain: asyncio.Transport, connection: Connection) -> TlsHandshake | None:
+        """Have a connection begin with TLS; None where it need not."""
+        if self._tls is None:
+            return None
+        context, handshakes = self._tls
+
+        def party() -> str:
+            return self.limits.party_of(connection.peer_host, plain)
+
+        return handshakes.begin(plain, context, party, connection)
+
     def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
-        """A connection came in."""
+        """A connection came in; one with TLS has said nothing yet."""
         admitted = self._guard is None or self._guard.admits(transport)
         if admitted is False:
             self.limits.refused += 1

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ssl
 from collections.abc import Callable, Mapping
+from typing import Final
 
 from broker_core.cluster.records import ListenerAddress
 from broker_core.config import BrokerConfig
@@ -22,6 +24,10 @@ from broker_core.server.session import ListenerSecurity
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.local_peers.peers import LocalPeers
+from waylog.tls_handshakes import TlsHandshakes
+
+_TLS_HANDSHAKE_S: Final = 10.0
+_TLS_SHUTDOWN_S: Final = 2.0
 
 
 class Network:
@@ -57,6 +63,8 @@ class Network:
         self.metrics = RequestMetrics() if config.metrics_listener is not None else None
         self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
         self._local_peers: LocalPeers | None = None
+        # Of all listeners, which have one event loop.
+        self._handshakes: TlsHandshakes | None = None
         #: The listeners by name.
         self.listeners: dict[str, Listener] = {}
         #: Where each listener really listens, port 0 replaced by the system's choice.
@@ -103,11 +111,19 @@ class Network:
             idle_ms_max=config.connections_max_idle_ms,
             setup_ms_max=config.connection_setup_timeout_ms,
             pending_max=config.queued_max_requests,
-            tls=self._secrets.context(each.name),
+            tls=self._tls(each),
             metrics=self.metrics,
             apis=self._apis,
             guard=self._guard(each),
         )
+
+    def _tls(self, each: ListenerConfig) -> tuple[ssl.SSLContext, TlsHandshakes] | None:
+        context = self._secrets.context(each.name)
+        if context is None:
+            return None
+        if self._handshakes is None:
+            self._handshakes = TlsHandshakes(_TLS_HANDSHAKE_S, shutdown_timeout_s=_TLS_SHUTDOWN_S)
+        return context, self._handshakes
 
     def _guard(self, each: ListenerConfig) -> LocalAccountsGuard | None:
         if each.local_accounts is None or self._local_peers is None:

@@ -39,12 +39,11 @@ class Door(asyncio.Protocol):
 
     __slots__ = (
         "_context",
+        "_counted",
         "_data",
         "_first_byte",
-        "_handshake",
         "_pool_party",
         "_server",
-        "_starting",
         "_timer",
         "_transport",
     )
@@ -58,8 +57,8 @@ class Door(asyncio.Protocol):
         self._pool_party: str | None = None
         self._data = b""
         self._timer: asyncio.TimerHandle | None = None
-        self._starting: asyncio.Task[None] | None = None
-        self._handshake: asyncio.Task[asyncio.Transport | None] | None = None
+        # The address that is counted while TLS begins.
+        self._counted: str | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)
@@ -79,8 +78,6 @@ class Door(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         assert self._transport is not None
         self._data += data
-        if self._starting is not None:
-            return  # read before the pause: it is given to TLS
         if self._data[0] == self._first_byte:
             self._pass_on(address_of(self._transport), self._data)
             return
@@ -93,11 +90,14 @@ class Door(asyncio.Protocol):
             self._transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._leave()
+        if self._pool_party is not None:
+            self._server.pool.leave(self._pool_party)
+            self._pool_party = None
+        if self._counted is not None:
+            self._server.disconnected(self._counted)
+            self._counted = None
         if self._timer is not None:
             self._timer.cancel()
-        if self._handshake is not None:
-            self._handshake.cancel()  # nobody would tell it that there is no connection any more
 
     def _pass_on(self, address: str, data: bytes) -> None:
         assert self._transport is not None
@@ -119,97 +119,31 @@ class Door(asyncio.Protocol):
         protocol.pool_party, self._pool_party = self._pool_party, None
         return protocol
 
-    def _leave(self) -> None:
-        if self._pool_party is not None:
-            self._server.pool.leave(self._pool_party)
-            self._pool_party = None
-
     def _encrypt(self, address: str, data: bytes) -> None:
         assert self._transport is not None
+        assert self._context is not None
         if not self._server.may_connect(address):
             self._transport.abort()
             return
-        self._transport.pause_reading()
-        self._data = data
-        self._starting = asyncio.get_running_loop().create_task(
-            self._start_tls(self._transport, address)
+        self._counted = address
+        transport = self._transport
+        handshake = self._server.handshakes.begin(
+            transport,
+            self._context,
+            lambda: self._server.party_of_unknown(transport, address),
+            self,
         )
-
-    async def _start_tls(self, plain: asyncio.Transport, address: str) -> None:
-        assert self._context is not None
-        loop = asyncio.get_running_loop()
-        # A pause that was asked for in connection_made is forgotten by uvloop, and by asyncio
-        # before Python 3.11.3.
-        plain.resume_reading()
-        plain.pause_reading()
-        early = _Early()
-        self._handshake = loop.create_task(
-            loop.start_tls(
-                plain,
-                early,
-                self._context,
-                server_side=True,
-                ssl_handshake_timeout=self._server.settings.connect_timeout_s,
-            )
-        )
-        # Behind the first step of start_tls, which puts the protocol of TLS in our place, and
-        # behind what that step has called soon: reading goes on in the same turn of the loop,
-        # and what is read comes in a later one.
-        loop.call_soon(loop.call_soon, self._give_to_tls, plain)
-        try:
-            encrypted = await self._handshake
-        except (OSError, TimeoutError):  # ssl.SSLError is one
-            encrypted = None
-        except asyncio.CancelledError:
-            if not self._handshake.cancelled():
-                raise
-            encrypted = None
-        if encrypted is None or early.lost:
-            self._server.disconnected(address)
-            self._leave()
-            plain.abort()
-            return
-        protocol = self._protocol(address)
-        protocol.counted = True
-        early.successor = protocol
-        encrypted.set_protocol(cast(asyncio.Protocol, protocol))
-        protocol.connection_made(encrypted)
-        if early.data and not encrypted.is_closing():
-            protocol.data_received(early.data)
-
-    def _give_to_tls(self, plain: asyncio.Transport) -> None:
-        data, self._data = self._data, b""
         if data:
-            _give(plain, data)
+            handshake.data_received(data)
 
+    def encrypted(self, transport: asyncio.Transport) -> asyncio.BaseProtocol:
+        """See waylog.tls_handshakes.Newcomer."""
+        assert self._counted is not None
+        protocol = self._protocol(self._counted)
+        protocol.counted, self._counted = True, None
+        protocol.connection_made(transport)
+        return protocol
 
-class _Early(asyncio.Protocol):
-    """Keeps what a client sends together with the end of its handshake, before start_tls returns.
-
-    That is a turn or two of the loop, and no more than one read of the socket each.
-    """
-
-    def __init__(self) -> None:
-        self.data = b""
-        self.lost = False
-        #: The protocol that speaks MQTT, once it is there: an end may be on its way to us still.
-        self.successor: MqttProtocol | None = None
-
-    def data_received(self, data: bytes) -> None:
-        self.data += data
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        self.lost = True
-        if self.successor is not None:
-            self.successor.connection_lost(exc)
-
-
-def _give(transport: asyncio.Transport, data: bytes) -> None:
-    """Have a transport's protocol take what was read before it was there."""
-    protocol = cast(asyncio.BufferedProtocol, transport.get_protocol())
-    while data and not transport.is_closing():
-        buffer = memoryview(protocol.get_buffer(len(data)))
-        size = min(len(buffer), len(data))
-        buffer[:size] = data[:size]
-        protocol.buffer_updated(size)
-        data = data[size:]
+    def failed(self, reason: str | None) -> None:
+        """See waylog.tls_handshakes.Newcomer."""
+        self.connection_lost(None)

@@ -55,6 +55,7 @@ from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
 from waylog.peer_parties import party_of
 from waylog.telemetry import now_ms
+from waylog.tls_handshakes import TlsHandshakes
 
 logger = logging.getLogger(__name__)
 
@@ -124,6 +125,8 @@ class MqttServer(Shell):
         room = settings.connections_max + heard
         #: Connections of sockets; those over WebSocket are connections of the HTTP listener.
         self.pool = (connections or ConnectionPool(room)).part(room, "MQTT")
+        #: Where TLS begins.
+        self.handshakes = TlsHandshakes(settings.connect_timeout_s)
         #: Whose connections may begin with a PROXY header.
         self.proxies = proxies if proxies is not None else TrustedProxies()
         self._protocols: set[MqttProtocol] = set()
