@@ -406,7 +406,7 @@ class Viewers:
         viewer.begins_after = self._number
         self._viewers[viewer] = tuple(parties)
         self._counts.update(parties)
-        self._index(viewer)
+        self._begin(viewer, _watched_users(identity))
         return viewer
 
     def _feeds_of(self, viewer: Viewer) -> list[Feed]:
@@ -415,8 +415,7 @@ class Viewers:
             return [self._feed_of_all]
         return [self._feeds[user] for user in users]
 
-    def _index(self, viewer: Viewer) -> None:
-        users = _watched_users(viewer.identity)
+    def _begin(self, viewer: Viewer, users: Iterable[str] | None) -> None:
         if users is None:
             self._of_all.add(viewer)
         for user in users or ():
@@ -424,17 +423,17 @@ class Viewers:
             feed = self._feeds.setdefault(user, Feed())
             feed.friends += user != viewer.identity.user
 
-    def _remove_from_index(self, viewer: Viewer) -> None:
-        self._of_all.discard(viewer)
-        if not self._of_all:
-            self._feed_of_all = Feed()
-        for user in _watched_users(viewer.identity) or ():
-            others = self._of_user.get(user)
-            if others is not None and viewer in others:
-                others.discard(viewer)
-                self._feeds[user].friends -= user != viewer.identity.user
-                if not others:
-                    del self._of_user[user], self._feeds[user]
+    def _end(self, viewer: Viewer, users: Iterable[str] | None) -> None:
+        if users is None:
+            self._of_all.discard(viewer)
+            if not self._of_all:
+                self._feed_of_all = Feed()
+        for user in users or ():
+            others = self._of_user[user]
+            others.discard(viewer)
+            self._feeds[user].friends -= user != viewer.identity.user
+            if not others:
+                del self._of_user[user], self._feeds[user]
 
     def close(self) -> None:
         """End all connections of viewers, and take no more."""
@@ -455,18 +454,23 @@ class Viewers:
                 viewer.closed = True
                 viewer.wake.set()
                 continue
-            self._remove_from_index(viewer)
+            before, after = _watched_users(viewer.identity), _watched_users(identity)
             viewer.identity = identity
-            self._index(viewer)
+            if before != after:
+                # A feed that is watched on goes on: its events may not have been told yet.
+                self._begin(viewer, None if after is None else after - (before or frozenset()))
+                self._end(viewer, None if before is None else before - (after or frozenset()))
 
     def remove(self, viewer: Viewer) -> None:
         """It has gone."""
-        parties = self._viewers.pop(viewer, ())
+        parties = self._viewers.pop(viewer, None)
+        if parties is None:
+            return
         for party in parties:
             self._counts[party] -= 1
             if not self._counts[party]:
                 del self._counts[party]
-        self._remove_from_index(viewer)
+        self._end(viewer, _watched_users(viewer.identity))
         self._metrics.skipped += viewer.skipped
 
 

@@ -89,6 +89,7 @@ class _Process:
         self._stopping = asyncio.Event()
         self._child: ChildProcess | None = None
         self._last_lines: list[str] = []
+        self._last_words = ""  # the last line of lives before
         self._told = ""
         self._told_at = 0.0
         self._log = OutputLog(log_path)
@@ -126,7 +127,7 @@ class _Process:
             lived_s = time.monotonic() - started
             # Killed by a signal is nothing that its command line could be the reason of.
             if not self.first_start.done() and status >= 0:
-                reason = f"{self.spec.name} cannot start: {what}{self._printed()}"
+                reason = f"{self.spec.name} cannot start: {what}{self._printed(self._last_line())}"
                 if status == USAGE_STATUS:
                     self.first_start.set_exception(StartError(reason, status))
                     self._changed()
@@ -153,12 +154,13 @@ class _Process:
             self.spec.name,
             what,
             lived_s,
-            self._printed(),
+            self._printed(self._last_line()),
             pause_s,
         )
 
     async def _live(self) -> tuple[int, str]:
         """One life: its exit status and what became of it. Never raises for one life's sake."""
+        self._last_words = self._last_line() or self._last_words
         self._last_lines.clear()
         self.status = ""
         try:
@@ -203,14 +205,19 @@ class _Process:
 
     def late(self) -> StartError:
         """What to say where it did not become ready in time."""
+        # The life of now may have begun a moment ago, and have said nothing yet.
+        last = self._last_line() or self._last_words
         return StartError(
             f"{self.spec.name} was not ready within {self.spec.ready_timeout_s:.0f} s"
-            f"{self._printed()}"
+            f"{self._printed(last)}"
         )
 
-    def _printed(self) -> str:
-        last = next((line for line in reversed(self._last_lines) if line.strip()), None)
-        said = f", its last line: {last.strip()}" if last is not None else ""
+    def _last_line(self) -> str:
+        """What it has printed last in this life; empty: nothing yet."""
+        return next((line.strip() for line in reversed(self._last_lines) if line.strip()), "")
+
+    def _printed(self, last: str) -> str:
+        said = f", its last line: {last}" if last else ""
         return f"{said} (log: {self._log.path})"
 
     async def _run_once(self) -> int:

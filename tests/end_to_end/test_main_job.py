@@ -189,7 +189,7 @@ def parquet_ids(history: Path) -> list[str]:
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(420)
+@pytest.mark.timeout(600)
 def test_nothing_is_lost_when_broker_gateway_and_resolver_are_killed_while_phones_send(
     platform_starter: Callable[..., Platform], tmp_path: Path
 ) -> None:
@@ -199,7 +199,7 @@ def test_nothing_is_lost_when_broker_gateway_and_resolver_are_killed_while_phone
 
 @pytest.mark.kafka
 @pytest.mark.spark
-@pytest.mark.timeout(600)
+@pytest.mark.timeout(900)
 def test_the_same_holds_on_apache_kafka(
     platform_starter: Callable[..., Platform], tmp_path: Path
 ) -> None:
@@ -266,7 +266,7 @@ def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
     assert platform.stop() == 0
     places = tmp_path / "places"
     platform.waylog(
-        "places", "run", "--once", "--history", str(history), "--out", str(places), timeout_s=150
+        "places", "run", "--once", "--history", str(history), "--out", str(places), timeout_s=300
     )
     shown = platform.waylog("places", "show", "--places", str(places), "--json")
     rows = json.loads(shown) if shown.lstrip().startswith("[") else [

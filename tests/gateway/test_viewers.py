@@ -285,3 +285,46 @@ async def test_news_of_friends_wait_until_it_is_known_where_they_live(tmp_path: 
     assert offsets(late) == []
     came(6)
     assert [offsets(each)[-1:] for each in (friend, late)] == [[6], [6]]
+
+
+async def test_what_a_viewer_has_not_been_told_yet_outlives_a_change_of_its_rights(
+    tmp_path: Path,
+) -> None:
+    store = _store(tmp_path)
+    for name in ("ada", "bob", "eve"):
+        store.add(name)
+    store.rights.befriend("ada", "bob", since=0)
+    places = Places(str(tmp_path / "places"))
+    friend_filter = FriendFilter(places, b"secret")
+    places.on_change(friend_filter.homes_changed)
+    permissions = Permissions(store)
+    viewers = Viewers((), GatewayMetrics(), permissions, Telling(friend_filter))
+    permissions.subscribe(viewers.rights_changed)
+    telling = asyncio.create_task(viewers.tell_withheld())
+    bob = permissions.now(Identity("bob"))
+    assert bob is not None
+    viewer = viewers.add(Filter(), bob)
+
+    def came(offset: int, user: str) -> None:
+        where = {"device": f"{user}/phone", "user": user, "lat": 47.1, "lon": 9.5}
+        fix = convert({"id": str(offset), "time": offset, "received": offset, **where}, Fix)
+        viewers.on_events([event(f"{user}/phone", offset, value=encode(fix))])
+
+    came(1, "ada")
+    assert offsets(viewer) == []
+    for offset in range(2, module.ORDERED_EVENTS_MAX + 3):
+        came(offset, "bob")
+    store.rights.befriend("eve", "bob", since=0)
+    permissions.look()
+    assert "eve" in viewer.identity.rights.friends
+    await places.refresh()
+    await telling
+    assert offsets(viewer) == [offset, 1]
+    came(offset + 1, "eve")
+    assert offsets(viewer) == [offset + 1]
+
+    store.rights.unfriend("ada", "bob")
+    permissions.look()
+    came(offset + 2, "ada")
+    came(offset + 3, "eve")
+    assert offsets(viewer) == [offset + 3]

@@ -97,8 +97,26 @@ async def test_a_process_that_never_gets_ready_is_reported_with_its_last_lines(
     tmp_path: Path,
 ) -> None:
     supervisor = Supervisor(tmp_path, tmp_path / "logs")
-    supervisor.start(spec("bad", "import sys; sys.exit('no such index')", ready_timeout_s=3.0))
+    supervisor.start(spec("bad", "import sys; sys.exit('no such index')", ready_timeout_s=5.0))
     with pytest.raises(StartError, match="no such index"):
+        await supervisor.wait_ready("bad")
+    await supervisor.stop()
+
+
+async def test_what_it_said_before_is_reported_while_it_has_said_nothing_since(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import pathlib, sys, time\n"
+        f"died = pathlib.Path({str(tmp_path / 'died')!r})\n"
+        "if not died.exists():\n"
+        "    died.touch()\n"
+        "    sys.exit('no such index')\n"
+        "time.sleep(3600)"
+    )
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("bad", program, ready_timeout_s=5.0))
+    with pytest.raises(StartError, match="not ready within 5 s, its last line: no such index"):
         await supervisor.wait_ready("bad")
     await supervisor.stop()
 
