@@ -32,6 +32,7 @@ from gateway.session_routes import SessionRoutes
 from gateway.stream import serve_stream
 from gateway.ulogger_sessions import UloggerSessions
 from gateway.websocket import serve_websocket
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
 
@@ -268,7 +269,7 @@ async def start_http(
     try:
         server = await asyncio.get_running_loop().create_server(
             front.connection,
-            endpoint.host,
+            bind_addresses(endpoint),
             endpoint.port,
             backlog=_BACKLOG,
             reuse_port=reuse_port or is_held(endpoint) or None,

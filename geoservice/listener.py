@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Final, cast
 
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
@@ -62,7 +63,7 @@ async def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> as
     """Serve with what `accept` makes for each connection; raises OSError."""
     return await asyncio.get_running_loop().create_server(
         lambda: CountedConnection(pool, accept),
-        endpoint.host,
+        bind_addresses(endpoint),
         endpoint.port,
         backlog=_BACKLOG,
         reuse_port=is_held(endpoint) or None,

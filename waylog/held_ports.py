@@ -17,6 +17,7 @@ from collections.abc import Mapping
 from types import TracebackType
 from typing import Final, Self
 
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.free_ports import FreePorts, PortTaken, bound_socket
 from waylog.listeners import listener_of
@@ -107,14 +108,12 @@ class HeldPorts(FreePorts):
 
 
 def _addresses(endpoint: Endpoint) -> list[Endpoint]:
-    """Where a server listens that is told the endpoint: a name may have several addresses."""
+    """Where a server listens that is told the endpoint."""
     try:
-        found = socket.getaddrinfo(
-            endpoint.host, endpoint.port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )
+        found = bind_addresses(endpoint)
     except OSError as error:
         raise PortTaken(error.errno, error.strerror) from None
-    return list(dict.fromkeys(Endpoint(str(address[0]), endpoint.port) for *_, address in found))
+    return [Endpoint(address, endpoint.port) for address in found]
 
 
 def is_held(endpoint: Endpoint) -> bool:

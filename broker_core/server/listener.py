@@ -16,6 +16,7 @@ from broker_core.server.limits import ConnectionLimits, ConnectionRefused
 from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.session import ListenerSecurity
 from waylog.allowance import Allowance
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.held_ports import is_held
 from waylog.seldom import SeldomSaid
@@ -85,7 +86,7 @@ class Listener:
         """Take the address, returned with the real port; nobody can connect yet. Raises OSError."""
         self._server = await self.loop.create_server(
             partial(Connection, self),
-            endpoint.host,
+            bind_addresses(endpoint),
             endpoint.port,
             backlog=_BACKLOG,
             reuse_port=is_held(endpoint) or None,

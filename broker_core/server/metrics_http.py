@@ -15,6 +15,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
@@ -64,7 +65,7 @@ class MetricsServer:
         self._hosts = ServedHosts(endpoint.host, self._names)
         self._server = await asyncio.start_server(
             self._accept,
-            endpoint.host,
+            bind_addresses(endpoint),
             endpoint.port,
             limit=_REQUEST_BYTES_MAX,
             backlog=_BACKLOG,

@@ -50,6 +50,7 @@ from gateway.permissions import Permissions
 from gateway.refusals import RefusalRecords
 from gateway.telling import Telling
 from waylog.allowance import Allowance
+from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
 from waylog.connection_pool import ConnectionPool
 from waylog.held_ports import is_held
@@ -163,7 +164,7 @@ class MqttServer(Shell):
     ) -> Endpoint:
         server = await self._loop.create_server(
             partial(self._accept, context),
-            endpoint.host,
+            bind_addresses(endpoint),
             endpoint.port,
             backlog=BACKLOG,
             reuse_port=reuse_port or is_held(endpoint) or None,

@@ -120,7 +120,7 @@ def in_namespaces(kind: str, setup: str, program: str) -> tuple[str, str]:
         pytest.skip("there is no unshare (util-linux) or no ip (iproute2)")
     done = subprocess.run(
         [
-            *("unshare", kind, "sh", "-c", f'{{ {setup}; }} || exit 99; exec "$@"', "sh"),
+            *("unshare", *kind.split(), "sh", "-c", f'{{ {setup}; }} || exit 99; exec "$@"', "sh"),
             *(sys.executable, "-c", program),
         ],
         check=False,
@@ -171,6 +171,53 @@ def test_without_ipv6_nothing_is_said_of_it() -> None:
     switch = "/proc/sys/net/ipv6/conf/lo/disable_ipv6"
     setup = f"ip link set lo up && {{ test ! -e {switch} || echo 1 > {switch}; }}"
     assert in_namespaces("--net", setup, program) == ("127.0.0.1\n", "")
+
+
+NO_IPV6 = (
+    "ip link set lo up && for each in all lo; do "
+    "switch=/proc/sys/net/ipv6/conf/$each/disable_ipv6; test ! -e $switch || echo 1 > $switch; done"
+)
+
+
+@needs_root
+def test_a_name_that_has_an_address_of_ipv6_too_is_served_without_ipv6(tmp_path: Path) -> None:
+    (tmp_path / "hosts").write_text("127.0.0.1 localhost\n::1 localhost only6\n")
+    program = (
+        "import asyncio, uvloop\n"
+        "from pathlib import Path\n"
+        "from broker_core.config import BrokerConfig\n"
+        "from broker_core.server.runtime import start_broker\n"
+        "from gateway.http import start_http\n"
+        "from geoservice.listener import listen\n"
+        "from tests.gateway.mqtt.in_memory import Platform\n"
+        "from tests.gateway.parts import parts\n"
+        "from waylog.config import Endpoint\n"
+        "from waylog.connection_pool import ConnectionPool\n"
+        "from waylog.free_ports import PortTaken\n"
+        "from waylog.held_ports import HeldPorts\n"
+        "ANY = Endpoint('localhost', 0)\n"
+        "async def serve():\n"
+        f"    folder = Path({str(tmp_path)!r})\n"
+        "    broker = await start_broker(BrokerConfig.from_properties({\n"
+        "        'listeners': 'PLAINTEXT://localhost:0', 'metrics.listener': 'localhost:0',\n"
+        "        'log.dirs': str(folder / 'logs')}))\n"
+        "    await broker.close()\n"
+        "    async with parts(folder) as services:\n"
+        "        server = await start_http(ANY, services, 'test')\n"
+        "        await server.close()\n"
+        "    (await listen(asyncio.Protocol, ANY, ConnectionPool(1))).close()\n"
+        "    async with Platform().listening(endpoint=ANY): pass\n"
+        "with HeldPorts() as ports:\n"
+        "    print(ports.settle(ANY).host)\n"
+        "    try: ports.settle(Endpoint('only6', 0))\n"
+        "    except PortTaken as error: print(error.strerror)\n"
+        "asyncio.run(serve())\n"
+        "uvloop.run(serve())\n"
+        "print('all serve')\n"
+    )
+    setup = f"mount --bind '{tmp_path / 'hosts'}' /etc/hosts && {NO_IPV6}"
+    output, errors = in_namespaces("--net --mount", setup, program)
+    assert output.splitlines()[::2] == ["localhost", "all serve"], errors
 
 
 def test_a_host_that_has_no_address_is_refused_in_words() -> None:

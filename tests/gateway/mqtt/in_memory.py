@@ -29,6 +29,7 @@ from waylog.connection_pool import ConnectionPool
 from waylog.messages import Address, Event, Fix, Rejected, encode
 
 WAIT_S = 10.0
+ANY_PORT = Endpoint("127.0.0.1", 0)
 
 
 @dataclass(frozen=True)
@@ -190,9 +191,10 @@ class Platform:
         telling: Telling | None = None,
         parsing: Parsing | None = None,
         connections: ConnectionPool | None = None,
+        endpoint: Endpoint = ANY_PORT,
     ) -> AsyncIterator[Platform]:
         self.server = await start_mqtt(
-            Endpoint("127.0.0.1", 0),
+            endpoint,
             submitter=self.log,
             authenticator=self.users,
             address_view=self.addresses,
