@@ -18,6 +18,7 @@ from gateway.addresses import Addresses, TrustedProxies
 from gateway.auth import Authenticator
 from gateway.guesses import Guesses, TooManyGuesses
 from gateway.limits import HttpLimits
+from gateway.mqtt.codec import encode_publish
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.settings import Settings
 from gateway.scram import mechanisms_over
@@ -447,3 +448,30 @@ def test_who_goes_with_the_end_of_the_handshake_leaves_nothing_behind(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(attack())
+
+
+@pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+def test_all_that_comes_with_the_end_of_the_handshake_is_read_in_order(
+    users: UserStore, loop: Callable[[], asyncio.AbstractEventLoop]
+) -> None:
+    token = users.add("ada")
+    assert token is not None
+    authority = trustme.CA()
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    authority.issue_cert("localhost").configure_cert(context)
+    # More than is read at once.
+    publish = encode_publish(5, "owntracks/ada/phone", b"x" * 10_000, 1, False, False, 1)
+    packets = connect("ada", token) + 100 * publish
+
+    async def come() -> None:
+        async with listening(users, Addresses(LIMITS), proxies=()) as server:
+            await server.start_tls(Endpoint("127.0.0.1", 0), context)
+            for _ in range(5):
+                port = server.tls_endpoint.port
+                answer = await through_haproxy(port, authority, b"", 1, packets)
+                assert answer[:1] == b"\x20"
+                assert answer[3] == 0
+                await eventually(lambda: server.gauge("connections") == 0)
+
+    with asyncio.Runner(loop_factory=loop) as runner:
+        runner.run(come())
