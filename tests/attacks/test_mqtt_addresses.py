@@ -23,10 +23,13 @@ from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.settings import Settings
 from gateway.scram import mechanisms_over
 from gateway.users import UserStore
+from tests.attacks.workers import workers
+from tests.consumers.running import Broker
 from tests.gateway.mqtt import test_enhanced as scram
 from tests.gateway.mqtt.in_memory import Addresses as AddressView
 from tests.gateway.mqtt.in_memory import Locations, MemoryLog, Push, eventually
 from waylog.config import Endpoint
+from waylog.free_ports import free_ports
 
 STRANGER, NEIGHBOUR = "203.0.113.9", "198.51.100.7"
 RATE_EXCEEDED, WRONG, SERVER_UNAVAILABLE = 0x9F, 0x86, 0x88
@@ -475,3 +478,32 @@ def test_all_that_comes_with_the_end_of_the_handshake_is_read_in_order(
 
     with asyncio.Runner(loop_factory=loop) as runner:
         runner.run(come())
+
+
+def listeners(port: int) -> int:
+    """Sockets that listen on a port of 127.0.0.1."""
+    listening = f"0100007F:{port:04X} 00000000:0000 0A"
+    return Path("/proc/net/tcp").read_text(encoding="ascii").count(listening)
+
+
+async def test_every_worker_listens_for_tls_and_knows_a_proxys_clients(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    authority = trustme.CA()
+    certificate = authority.issue_cert("localhost")
+    certificate.private_key_pem.write_to_path(tmp_path / "key.pem")
+    certificate.cert_chain_pems[0].write_to_path(tmp_path / "certificate.pem")
+    (port,) = free_ports(1)
+    options = (
+        *("--mqtts", f"127.0.0.1:{port}", "--tls-key", str(tmp_path / "key.pem")),
+        *("--tls-certificate", str(tmp_path / "certificate.pem")),
+        *("--trusted-proxy", "127.0.0.1/32", "--proxy-protocol"),
+    )
+    with workers(tmp_path, gateway_broker.address, 3, *options) as running:
+        assert listeners(port) == 3
+        packet = connect("ada", running.user("ada").token)
+        header = f"PROXY TCP4 {STRANGER} 127.0.0.1 40000 8883\r\n".encode()
+        # Each of them gets some, as the system shares them out.
+        for _ in range(25):
+            answer = await through_haproxy(port, authority, header, 1, packet)
+            assert answer[3] == 0
