@@ -368,6 +368,42 @@ def test_a_session_that_was_handed_over_is_not_written_by_the_worker_before() ->
     assert first.journal.owner_of(key) == "b"
 
 
+def test_a_worker_that_has_not_heard_of_the_end_of_a_session_is_told_when_it_claims_it() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    assert second.journal.owner_of(("alice", "phone")) == "a"
+    wire, _ = first.client(clean=True)
+    wire.lose()
+    record = claimed(first, "b")
+    assert record is not None
+    second.journal.claimed(("alice", "phone"), record)
+    assert not second.client()[1]
+
+
+def test_a_worker_does_not_take_up_again_what_it_has_written_and_ended_itself() -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    worker.client()[0].subscribe(TOPIC)
+    worker.journal.flush()
+    wire, _ = worker.client(clean=True)
+    wire.lose()
+    assert log.records
+    worker.turn()
+    assert not worker.client()[1]
+
+
+def test_a_worker_keeps_what_is_retained_when_it_reads_what_it_has_written_before() -> None:
+    log = Log()
+    worker = Worker(log, "a", shared=True)
+    publish(worker.router, b"old", retain=True)
+    publish(worker.router, b"newer", retain=True)
+    worker.journal.on_records(log.records[:1])
+    wire, _ = worker.client()
+    assert payloads(wire.subscribe(TOPIC)) == [b"newer"]
+
+
 def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_give_it_up() -> None:
     log = Log()
     workers = [Worker(log, name, shared=True) for name in "ab"]
