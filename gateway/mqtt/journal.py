@@ -345,10 +345,10 @@ class Journal:
             self._ended[key] = epoch
             if len(self._ended) > _ENDED_MAX:
                 del self._ended[next(iter(self._ended))]
-        if value is None:
-            return
         # It is forgotten from here on, and the next one of its client has to come after it.
         self._epoch_after(epoch)
+        if value is None:
+            return
         if self.shared:
             self._append(_key(SESSION, *key), self._last_record(epoch))
         self._append(_key(SESSION, *key), None)

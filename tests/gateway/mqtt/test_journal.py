@@ -404,6 +404,124 @@ def test_a_worker_keeps_what_is_retained_when_it_reads_what_it_has_written_befor
     assert payloads(wire.subscribe(TOPIC)) == [b"newer"]
 
 
+KEY = ("alice", "phone")
+
+
+def test_an_end_that_is_older_than_a_session_does_not_end_it() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    first.client(clean=True)[0].lose()
+    end = claimed(first, "b")
+    assert end is not None
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    second.journal.claimed(KEY, end)
+    assert second.journal.owner_of(KEY) == "a"
+
+
+def test_what_waits_is_handed_over_and_not_written_with_the_session() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    publish(first.router, b"it waits")
+    record = claimed(first, "b")
+    assert record is not None
+    second.journal.claimed(KEY, record)
+    second.turn()
+    waiting = msgspec.json.encode(b"it waits")[1:-1]
+    assert waiting in record
+    assert not any(waiting in (each.value() or b"") for each in log.records)
+    wire, present = second.client()
+    assert present
+    assert payloads(wire.first) == [b"it waits"]  # type: ignore[attr-defined]
+
+
+def test_all_workers_hear_of_the_end_of_a_session() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    assert second.journal.knows(KEY)
+    first.journal.ended(KEY)
+    first.turn()
+    assert not second.journal.knows(KEY)
+
+
+def test_each_session_of_a_client_comes_after_the_one_before() -> None:
+    worker = Worker(Log(), "a", shared=True)
+    epochs = []
+    for clean in (False, True, False, True, True):
+        wire, _ = worker.client(clean=clean)
+        wire.subscribe(TOPIC)
+        worker.turn()
+        epochs.append(worker.router.sessions[KEY].epoch)
+        wire.lose()
+    # The clock stands still all the time; a session that goes on is the same.
+    assert epochs == sorted(set(epochs))
+
+
+def test_a_session_that_is_kept_no_longer_is_written_once_more() -> None:
+    worker = Worker(Log(), "a")
+    worker.client()[0].subscribe(TOPIC)
+    worker.turn()
+    session = worker.router.sessions[KEY]
+    session.expiry_interval_s = 0
+    assert worker.journal.changed(session)
+    worker.turn()
+    worker.crash()
+    assert not Worker(worker.log, "b").client()[1]
+    other = Worker(Log(), "c")
+    other.client(clean=True)
+    assert not other.journal.changed(other.router.sessions[KEY])
+
+
+def test_a_retained_message_expires_while_no_worker_runs() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.router.publish(Message(TOPIC, b"for ten seconds", 1, True, None, 10.0), None, 0.0)
+    first.crash()
+    log.wall_ms += 6_000
+    second = Worker(log, "b")
+    kept = second.router.retained.get(TOPIC)
+    assert kept is not None and kept.expires_at == 4.0
+    second.crash()
+    log.wall_ms += 6_000
+    assert Worker(log, "c").router.retained.get(TOPIC) is None
+
+
+def test_what_no_client_can_read_ends_at_the_next_start() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    publish(first.router, b"before there was a rule", retain=True)
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    publish(first.router, b"it waits")
+    first.turn()
+    first.stop()
+    for each in log.records:
+        name = (
+            TOPIC.encode() if each.key().startswith(b"retained") else b'"topic":"' + TOPIC.encode()
+        )
+        each._key = each.key().replace(name, name.replace(b"note", b"no\x01e"))
+        each._value = (each.value() or b"").replace(
+            b'"topic":"' + TOPIC.encode(),
+            b'"topic":"' + TOPIC.encode().replace(b"note", b"no\\u0001e"),
+        ) or None
+    second = Worker(log, "b")
+    assert len(second.router.retained) == 0
+    wire, present = second.client()
+    assert present
+    assert payloads(wire.first) == []  # type: ignore[attr-defined]
+    # What was retained has been sent, too, and was not acknowledged.
+    assert second.journal.purged == 3
+    assert not any(each.value() for each in log.compacted() if each.key().startswith(b"retained"))
+
+
 def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_give_it_up() -> None:
     log = Log()
     workers = [Worker(log, name, shared=True) for name in "ab"]
