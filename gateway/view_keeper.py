@@ -55,7 +55,9 @@ class ViewKeeper:
         tail: int,
         behind_max: int = BEHIND_MAX,
         unwritten_bytes_max: int = UNWRITTEN_BYTES_MAX,
+        save_s: float = _SAVE_S,
     ) -> None:
+        """`save_s`: seconds between two snapshots as long as something comes."""
         self._servers = bootstrap_servers
         self._client_id = client_id
         self._locations = locations
@@ -66,6 +68,7 @@ class ViewKeeper:
             self._views[addresses.topic] = addresses
         self._tail = tail
         self._behind_max = behind_max
+        self._save_s = save_s
         self._loop = asyncio.get_running_loop()
         self._folder = folder
         self._saved_views = SavedViews(
@@ -282,7 +285,7 @@ class ViewKeeper:
             known = self._locations.known_fixes
             now = self._loop.time()
             records = sum(view.records for view in self._views.values())
-            due = now - self._saved >= _SAVE_S and (records != taken or self._changed)
+            due = now - self._saved >= self._save_s and (records != taken or self._changed)
             many = known.unsaved >= _SAVE_KEYS and not self._saved_views.failing
             if not (due or self._urgent or many):
                 continue

@@ -188,23 +188,27 @@ async def test_a_repetition_is_stored_once_whichever_worker_it_comes_to_after_a_
 
 
 async def test_what_is_kept_of_sealed_values_is_sealed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
     ensure_master_key(tmp_path / "master.key")
     monkeypatch.setenv(ENVIRONMENT, str(tmp_path / "master.key"))
     (tmp_path / "broker").mkdir()
     broker = Broker(tmp_path / "broker")
+    request.addfinalizer(broker.process.stop)
     ensure_topics(broker.address)
     gateway = Gateway(tmp_path, broker.address, *TAIL)
+    request.addfinalizer(gateway.close)
     ada = gateway.user("ada")
     await send(gateway, ada, {"device": "phone", "lat": 12.3456789, "lon": 9, "time": NOW})
     await is_newest(gateway, ada, "phone", NOW)
+    # So many that the first is not among what is read again.
+    others = [{"device": f"d{n}", "lat": 1, "lon": 2, "time": NOW + n} for n in range(200)]
+    await send(gateway, ada, *others)
+    await is_newest(gateway, ada, "d199", NOW + 199)
     assert gateway.process.stop() == 0
     kept = b"".join(path.read_bytes() for path in (tmp_path / "views").rglob("*") if path.is_file())
     assert b"ada/phone" in kept
     assert b"12.3456789" not in kept
     gateway.start()
     await is_newest(gateway, ada, "phone", NOW)
-    assert "views had 1 entries" in gateway.process.output
-    gateway.close()
-    broker.process.stop()
+    assert "views had 201 entries" in gateway.process.output
