@@ -522,6 +522,103 @@ def test_what_no_client_can_read_ends_at_the_next_start() -> None:
     assert not any(each.value() for each in log.compacted() if each.key().startswith(b"retained"))
 
 
+def test_what_is_retained_no_longer_is_gone_from_all_workers_and_others_know_whose_it_was() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    message = Message(TOPIC, b"hello", 1, True, {38: [("key", "value")]})
+    message.owner = "alice"
+    first.router.publish(message, None, 0.0)
+    first.turn()
+    for worker in (second, Worker(log, "c", shared=True)):
+        kept = worker.router.retained.get(TOPIC)
+        assert kept is not None
+        assert (kept.owner, kept.properties) == ("alice", {38: [("key", "value")]})
+    publish(first.router, b"", retain=True)
+    first.turn()
+    assert second.router.retained.get(TOPIC) is None
+
+
+def test_all_sessions_are_written_of_however_many_that_change_at_once() -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    names = [f"client{number}" for number in range(450)]
+    for name in names:
+        worker.client(name=name)[0].subscribe(TOPIC)
+    for _ in range(10):
+        worker.turn()
+    worker.crash()
+    second = Worker(log, "b")
+    assert all(second.client(name=name)[1] for name in names)
+
+
+def test_a_session_that_has_ended_before_it_was_written_is_not_written() -> None:
+    log = Log()
+    worker = Worker(log, "a", shared=True)
+    worker.client(clean=True)[0].lose()
+    worker.turn()
+    assert not any(record.value() for record in log.compacted())
+
+
+def test_a_client_that_was_connected_for_longer_than_its_session_lasts_still_has_it() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    log.wall_ms += 30 * 24 * 3600 * 1000
+    first.crash()
+    assert Worker(log, "b").client()[1]
+
+
+def test_nothing_is_written_after_the_last_records() -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    wire, _ = worker.client()
+    wire.subscribe(TOPIC)
+    worker.stop()
+    wire.lose()
+    written = len(log.records)
+    for callback in worker.scheduled:
+        callback()
+    assert len(log.records) == written
+
+
+@pytest.mark.parametrize("way", ["erased", "clean"])
+def test_parts_of_a_long_queue_go_with_what_waited(way: str) -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    wire.lose()
+    for _ in range(200):
+        publish(first.router, bytes(5000))
+    first.turn()
+    first.stop()
+    second = Worker(log, "b")
+    if way == "erased":
+        log.erase("alice/phone")
+        second.stop()
+    else:
+        second.client(clean=True)
+    parts = [record for record in log.compacted() if record.key().count(b"\0") == 3]
+    assert parts
+    assert not any(record.value() for record in parts)
+
+
+def test_options_of_a_subscription_survive() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    (subscription,) = first.router.sessions[KEY].subscriptions.values()
+    subscription.no_local = subscription.retain_as_published = True
+    subscription.identifier = 7
+    first.turn()
+    first.crash()
+    second = Worker(log, "b")
+    second.client()
+    (again,) = second.router.sessions[KEY].subscriptions.values()
+    assert (again.no_local, again.retain_as_published, again.identifier) == (True, True, 7)
+
+
 def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_give_it_up() -> None:
     log = Log()
     workers = [Worker(log, name, shared=True) for name in "ab"]
