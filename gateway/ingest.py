@@ -30,10 +30,10 @@ from gateway.answers import Refused, raw_json_answer, unavailable
 from gateway.auth import Identity
 from gateway.body import Body
 from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
-from gateway.formats import LISTS, Context, Parsed
+from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
-from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, let_go
 from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import Hold, ShareExceeded, Shares
 from gateway.receipts import Receipt
@@ -49,7 +49,6 @@ Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 _SMALL_BODY_BYTES: Final = 64 * 1024
 
 _SUBMITTED_AT_ONCE: Final = 100
-_FREED_AT_ONCE: Final = 1_000
 _TURN_S: Final = 0.001
 
 
@@ -342,15 +341,6 @@ def named_device(
         # What OwnTracks for iOS sends as long as nothing is set.
         return None
     return named
-
-
-async def let_go(parsed: Parsed) -> None:
-    """Throw away what was read, in steps: to free ten thousand fixes takes milliseconds."""
-    for name in LISTS:
-        items = getattr(parsed, name)
-        while len(items) > _FREED_AT_ONCE:
-            del items[-_FREED_AT_ONCE:]
-            await asyncio.sleep(0)
 
 
 async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float) -> None:

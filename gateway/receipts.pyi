@@ -1,4 +1,5 @@
-from collections.abc import Callable
+import asyncio
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from confluent_kafka import KafkaError
@@ -29,6 +30,9 @@ class BatchReceipt(Receipt):
 
     def __init__(self, count: int) -> None: ...
     def one_done(self, receipt: Receipt) -> None: ...
+    def future_done(self, future: asyncio.Future[Any]) -> None: ...
+
+def together(completions: Sequence[Any]) -> BatchReceipt: ...
 
 class FixAppender:
     """The base of gateway.submit.Submitter: appends fixes, each once."""

@@ -132,6 +132,10 @@ cdef class BatchReceipt(Receipt):
         """For add_done_callback of each record's receipt."""
         self.count(receipt._error)
 
+    def future_done(self, future):
+        """The same of a future."""
+        self.count(AppendError("given up") if future.cancelled() else future.exception())
+
     cdef int count(self, error) except -1:
         """The log has answered one more."""
         if self._first_error is None:
@@ -140,6 +144,17 @@ cdef class BatchReceipt(Receipt):
         if not self._missing:
             self.finish(self._first_error)
         return 0
+
+
+def together(list completions):
+    """Several receipts or futures as one receipt: done when all are, with the first error there was."""
+    cdef BatchReceipt batch = BatchReceipt(len(completions))
+    for each in completions:
+        if isinstance(each, Receipt):
+            (<Receipt> each).add_done_callback(batch)
+        else:
+            each.add_done_callback(batch.future_done)
+    return batch
 
 
 cdef class FixesReceipt(BatchReceipt):

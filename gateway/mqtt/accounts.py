@@ -134,8 +134,3 @@ def will_bytes(will: Will | None) -> int:
         elif not isinstance(value, int):
             size += len(value)
     return size
-
-
-def reach_of(session: Session) -> int:
-    """Count the filters that subscriptions stand for: one to many friends is many."""
-    return sum(len(each.granted_filters) for each in session.subscriptions.values())

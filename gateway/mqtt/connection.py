@@ -46,10 +46,8 @@ if TYPE_CHECKING:
 
 #: A connection that was told to end and does not take its last bytes is cut after so long.
 LINGER_S: Final = 5.0
-#: Of one SUBSCRIBE or UNSUBSCRIBE, before others are served.
-_FILTERS_A_STEP: Final = 4
 #: A filter costs as much as so many small packets.
-_LOOKS_A_FILTER: Final = 16
+_LOOKS_A_FILTER: Final = 32
 
 
 class Connection(Link):
@@ -94,7 +92,7 @@ class Connection(Link):
 
     def _do(self, work: Iterator[None], filters: int) -> None:
         self.looks_left -= _LOOKS_A_FILTER * filters
-        if filters > _FILTERS_A_STEP:
+        if filters > 1:
             self.begin(work)
         else:
             for _ in work:
@@ -108,33 +106,30 @@ class Connection(Link):
         assert isinstance(identifier, int)
         codes: list[int] = []
         fresh = []
-        for number, request in enumerate(packet.subscriptions, 1):
+        for request in packet.subscriptions:
             code, subscription = self._router.subscribe(session, request, identifier)
             codes.append(code)
             if subscription is not None:
                 fresh.append(subscription)
-            if not number % _FILTERS_A_STEP:
-                yield
-                if session.connection is not self:
-                    return
+            yield
+            if session.connection is not self:
+                return
         self.send(encode_suback(self.version, packet.packet_id, codes))
-        for number, subscription in enumerate(fresh, 1):
+        for subscription in fresh:
             self._router.retained_delivery.send(subscription, now)
-            if not number % _FILTERS_A_STEP:
-                yield
-                if session.connection is not self:
-                    return
+            yield
+            if session.connection is not self:
+                return
 
     def _unsubscribe(self, packet: Unsubscribe) -> Iterator[None]:
         session = self.session
         assert session is not None
         codes: list[int] = []
-        for number, name in enumerate(packet.topic_filters, 1):
+        for name in packet.topic_filters:
             codes.append(self._router.unsubscribe(session, name))
-            if not number % _FILTERS_A_STEP:
-                yield
-                if session.connection is not self:
-                    return
+            yield
+            if session.connection is not self:
+                return
         self.send(encode_unsuback(self.version, packet.packet_id, codes))
 
     def _disconnected(self, packet: Disconnect) -> None:

@@ -150,6 +150,8 @@ cdef class Hub:
         cdef int qos = 0
         cdef bint retain = False, delivered, asked = ask
         cdef list identifiers = None
+        if session.ended:
+            return 0  # its subscriptions are being dropped
         for subscription in subscriptions:
             if session is publisher and subscription.no_local:
                 continue

@@ -9,6 +9,7 @@ MQTT between clients and does not touch the log.
 from __future__ import annotations
 
 import asyncio
+import itertools
 import logging
 from collections import Counter
 from collections.abc import Callable, Generator, Sequence
@@ -22,7 +23,8 @@ from gateway.mqtt.application import Completion, Identity, Parse, Submitter
 from gateway.mqtt.fixes import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
 from gateway.mqtt.mapping import TopicRule, headers_of
 from gateway.mqtt.packets import Properties, ReasonCode
-from gateway.parsing import Parsing, ParsingFailed, over_mqtt
+from gateway.parsing import Parsing, ParsingFailed, let_go, over_mqtt
+from gateway.receipts import together
 from waylog.messages import Rejected
 from waylog.topics import LOCATION
 
@@ -169,6 +171,7 @@ class Ingest:
             try:
                 next(steps)
             except StopIteration as done:
+                await let_go(parsed)
                 return cast(Submission, done.value)
             await asyncio.sleep(0)
 
@@ -203,29 +206,30 @@ class Ingest:
             return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
         beyond = before - len(parsed.fixes)
         submitter = self.submitter
-        completions: list[Completion] = []
-        for fix in parsed.fixes:
-            completions.append(submitter.submit_location(fix))
-            if not len(completions) % _SUBMITTED_A_STEP:
-                yield
-        for event in parsed.events:
-            completions.append(submitter.submit_event(event))
-            if not len(completions) % _SUBMITTED_A_STEP:
-                yield
         rejections = parsed.rejected
         if parsed.refused is not None:
             rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
         if rejections:
             self._counters["publishes_rejected"] += 1
-            for rejected in rejections:
-                completions.append(submitter.submit_rejected(rejected))
-                if not len(completions) % _SUBMITTED_A_STEP:
-                    yield
-            # What is encrypted is nothing to us, but it is to friends who have the key.
-            if len(rejections) == len(completions) and b'"encrypted"' not in payload:
-                if beyond:
-                    return ReasonCode.QUOTA_EXCEEDED, completions
-                return ReasonCode.NO_MATCHING_SUBSCRIBERS, completions
+        appended = itertools.chain(
+            map(submitter.submit_location, parsed.fixes),
+            map(submitter.event_receipt, parsed.events),
+            map(submitter.rejected_receipt, rejections),
+        )
+        completions: list[Completion] = []
+        # One of each step: to be told of each of ten thousand takes long.
+        while step := list(itertools.islice(appended, _SUBMITTED_A_STEP)):
+            if len(step) < _SUBMITTED_A_STEP:
+                completions += step
+                break
+            completions.append(together(step))
+            yield
+        # What is encrypted is nothing to us, but it is to friends who have the key.
+        stored = bool(parsed.fixes or parsed.events)
+        if rejections and not stored and b'"encrypted"' not in payload:
+            if beyond:
+                return ReasonCode.QUOTA_EXCEEDED, completions
+            return ReasonCode.NO_MATCHING_SUBSCRIBERS, completions
         return ReasonCode.SUCCESS, completions
 
     def keep_refused(

@@ -62,7 +62,7 @@ logger = logging.getLogger(__name__)
 
 BACKLOG: Final = 4096
 _LOG_LINES_PER_S: Final = 20.0
-_TURN_S: Final = 0.001  # for what is due, before others are served
+_TURN_S: Final = 0.0005  # for what is due, before others are served
 _DUE_A_STEP: Final = 4
 _GOODBYE_S: Final = 0.5  # for the last bytes to leave when the server stops
 

@@ -9,7 +9,6 @@ import logging
 from collections.abc import Iterable, Iterator, Set
 from typing import TYPE_CHECKING, Final
 
-from gateway.mqtt.accounts import reach_of
 from gateway.mqtt.application import Identity
 from gateway.mqtt.packets import ReasonCode
 from gateway.mqtt.session import Message, Session
@@ -55,7 +54,7 @@ class RightChanges:
         """Rights have changed; a filter that nothing is left of may come to match something."""
         identity = subscription.session.identity
         granted = self._router.rules.granted_filters(identity, topic_filter)
-        if reach_of(subscription.session) + len(granted) - len(subscription.granted_filters) > (
+        if subscription.session.reach + len(granted) - len(subscription.granted_filters) > (
             self._router.settings.granted_filters_per_session_max
         ):
             # It was allowed when there were fewer friends.

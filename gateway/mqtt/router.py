@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Final, NamedTuple
 
 from gateway import auth
-from gateway.mqtt.accounts import UserAccounts, reach_of, subscription_bytes, will_bytes
+from gateway.mqtt.accounts import UserAccounts, subscription_bytes, will_bytes
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
@@ -328,14 +328,26 @@ class Router(Hub):
             self.journal.ended((session.identity.user, session.client_id), session.epoch)
 
     def _remove(self, session: Session) -> None:
-        for subscription in session.subscriptions.values():
-            self.drop(subscription)
-            self._let_go(subscription)
-        session.subscriptions = {}
+        subscriptions, session.subscriptions = session.subscriptions, {}
+        unshared: list[Subscription] = []
+        for subscription in subscriptions.values():
+            if subscription.share is None and len(subscriptions) > 1:
+                unshared.append(subscription)
+            else:  # its group must not choose it any more
+                self.drop(subscription)
+                self._let_go(subscription)
+        if unshared:
+            self.begin(self._drop_all(unshared))
         self._offline.pop(session, None)
         self.accounts.end(session)
         self.timers.cancel(session)
         self.sessions.pop((session.identity.user, session.client_id), None)
+
+    def _drop_all(self, subscriptions: list[Subscription]) -> Iterator[None]:
+        for subscription in subscriptions:
+            self.drop(subscription)
+            self._let_go(subscription)
+            yield
 
     def advance(self, now: float, most: int | None = None) -> bool:
         """Do what is due: keep-alive and other time-outs, delayed wills, expiry of sessions.
@@ -394,8 +406,8 @@ class Router(Hub):
         ):
             return ReasonCode.QUOTA_EXCEEDED, None
         size = subscription_bytes(request.topic_filter)
-        filters = sum(map(len, session.subscriptions)) + len(request.topic_filter)
-        reach = reach_of(session) + len(granted)
+        filters = session.filter_bytes + len(request.topic_filter)
+        reach = session.reach + len(granted)
         if existing is not None:
             reach -= len(existing.granted_filters)
         if (
@@ -442,11 +454,17 @@ class Router(Hub):
 
     def add(self, subscription: Subscription) -> None:
         """Have a subscription match what is published under the filters that it was granted."""
+        session = subscription.session
+        session.reach += len(subscription.granted_filters)
+        session.filter_bytes += len(subscription.topic_filter)
         self.subscriptions.add(subscription)
         self._announce(subscription, True)
 
     def drop(self, subscription: Subscription) -> None:
         """Have it match nothing more."""
+        session = subscription.session
+        session.reach -= len(subscription.granted_filters)
+        session.filter_bytes -= len(subscription.topic_filter)
         self.subscriptions.remove(subscription)
         self._announce(subscription, False)
 

@@ -65,6 +65,8 @@ cdef class Session:
     cdef public object will
     cdef public double will_at
     cdef public dict subscriptions
+    cdef public Py_ssize_t reach
+    cdef public Py_ssize_t filter_bytes
     cdef public dict backlog
     cdef public dict in_flight
     cdef public object queue

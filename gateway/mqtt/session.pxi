@@ -19,6 +19,9 @@ cdef class Session:
         self.will = None  # of a connection that ended, waiting for its delay
         self.will_at = 0.0
         self.subscriptions = {}
+        #: The number of filters that they stand for: one to many friends is many.
+        self.reach = 0
+        self.filter_bytes = 0
         #: Retained messages still to be sent, by topic filter; None or not empty.
         self.backlog = None
         #: By packet identifier, in the order of sending: len <= deliveries_in_flight_max.

@@ -89,6 +89,8 @@ class Session:
     will: Will | None
     will_at: float
     subscriptions: dict[str, Subscription]
+    reach: int
+    filter_bytes: int
     backlog: dict[str, tuple[Subscription, Iterator[Message | None]]] | None
     in_flight: dict[int, Delivery] | None
     queue: deque[Delivery] | None

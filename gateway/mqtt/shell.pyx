@@ -36,6 +36,8 @@ cdef enum:
 
 #: What one client, and what takes several turns, may have of one: others are served in between.
 cdef double TURN_S = 0.001
+#: All that waits from before, at the end of a turn: connections, wills, work.
+cdef double FLUSH_S = 0.0005
 cdef double SAMPLE_S = 1 / RECORDS_PER_S
 cdef str SUBMIT_LOCATION = "Submitter.submit_location"
 cdef str POSITIONS = positions.SOURCE
@@ -273,13 +275,14 @@ cdef class Shell:
         cdef Link connection
         cdef MqttProtocol protocol
         cdef double now = self.time()
+        cdef double until = now + FLUSH_S
         cdef list changed = self.router.changed
         cdef Py_ssize_t index
         self._flush_scheduled = False
         self.router.steps_left = STEPS_A_TURN
         self.router.changed = []
         for index, connection in enumerate(changed):
-            if index and self.time() - now > TURN_S:
+            if index and self.time() > until:
                 # The others in the next turn, before whatever comes now.
                 self.router.changed = changed[index:] + self.router.changed
                 break
@@ -287,13 +290,13 @@ cdef class Shell:
             if protocol is not None:
                 protocol.flush(now)
         if self.router.wills:
-            self.publish_wills(self.time() + TURN_S)
+            self.publish_wills(until)
         if self.router.work:
-            self._work(self.time() + TURN_S)
+            self._work(until)
         self.wake()
 
     cdef int _work(self, double until) except -1:
-        """Go on with what takes several turns, one step of each after the other."""
+        """Go on with what takes several turns, one step of each after the other, at least one."""
         work = self.router.work
         while work:
             each = work.popleft()

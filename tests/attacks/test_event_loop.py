@@ -1,7 +1,7 @@
 """Requests that are as expensive as they can be made: none may keep the event loop from others.
 
 What is measured is the processor time of the loop's thread in one turn of the loop, so that a busy
-machine does not count; clients are threads. On an idle machine every figure is below 5 ms.
+machine does not count; clients are threads. On an idle machine every figure is below 4 ms.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from gateway.http import HttpServer, start_http
 from gateway.services import Services
 from gateway.track_store import TrackStore
 from gateway.views import LocationView
-from tests.attacks.turns import TURN_MS_MAX, Turns, measured_turns
+from tests.attacks.turns import REPEATED_TURN_MS_MAX, TURN_MS_MAX, Turns, measured_turns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record
 from tests.http_session import http_session
@@ -30,6 +30,7 @@ from waylog.config import Endpoint
 from waylog.telemetry import now_ms
 
 MEBIBYTE = 1024 * 1024
+Asking = Callable[[], tuple[int, bytes]]
 
 
 class AcknowledgingLog(MemoryLog):
@@ -137,14 +138,15 @@ async def test_no_body_keeps_others_waiting(tmp_path: Path) -> None:
             body = await asyncio.to_thread(make)
             # What is imported first is not this body's.
             await asyncio.to_thread(ask, server.endpoint, "POST", path, b"{}")
-            await asyncio.sleep(0.01)
-            turns.worst()
             posting = partial(ask, server.endpoint, "POST", path, body, **headers)
-            status, _body = await asyncio.to_thread(posting)
-            figures[name] = turns.worst()
-            assert status in (200, 400, 401, 413), (name, status)
+
+            async def post(name: str = name, posting: Asking = posting) -> None:
+                status, _body = await asyncio.to_thread(posting)
+                assert status in (200, 400, 401, 413), (name, status)
+
+            figures[name] = await turns.least_worst(post)
         print({name: round(each, 1) for name, each in figures.items()})
-        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+        assert {name: each for name, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
 
 
 async def test_a_request_takes_no_turn_of_the_loop_for_each_of_its_fixes(tmp_path: Path) -> None:
@@ -217,13 +219,14 @@ async def test_no_reading_keeps_others_waiting(tmp_path: Path) -> None:
             *("/v1/devices?limit=1", "/v1/devices", "/v1/devices?after=u5%2Fd1&limit=10000"),
             *("/metrics", "/openapi.json", "/v1/pipeline", "/healthz", "/readyz", "/"),
         ):
-            await asyncio.sleep(0.01)
-            turns.worst()
-            status, body = await asyncio.to_thread(ask, server.endpoint, "GET", path)
-            figures[path] = turns.worst()
-            assert status == 200, (path, body[:200])
+
+            async def get(path: str = path) -> None:
+                status, body = await asyncio.to_thread(ask, server.endpoint, "GET", path)
+                assert status == 200, (path, body[:200])
+
+            figures[path] = await turns.least_worst(get)
         print({name: round(each, 1) for name, each in figures.items()})
-        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+        assert {name: each for name, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
 
 
 def rest_records(count: int, value: bytes) -> bytes:
@@ -243,24 +246,26 @@ async def test_no_records_of_the_rest_proxy_keep_others_waiting(tmp_path: Path) 
             "deep": b'{"records":[{"value":' + b"[" * (8 * MEBIBYTE - 100),
             "half a record": rest_records(100, b"1")[:-1] + b" " * (8 * MEBIBYTE - 10_000),
         }.items():
-            await asyncio.sleep(0.02)
-            turns.worst()
-            posting = partial(ask, server.endpoint, "POST", "/topics/rest", body)
-            status, _told = await asyncio.to_thread(posting, **headers)
-            figures[name] = turns.worst()
-            assert status == 422, name
+            posting = partial(ask, server.endpoint, "POST", "/topics/rest", body, **headers)
+
+            async def post(name: str = name, posting: Asking = posting) -> None:
+                status, _told = await asyncio.to_thread(posting)
+                assert status == 422, name
+
+            figures[name] = await turns.least_worst(post)
         for name, body in {
             "ten thousand records": rest_records(10_000, b'{"a":"%b"}' % (b"x" * 700)),
             "one record of many objects": rest_records(1, many(b"{}", 300_000)),
             "long records": rest_records(100, LONG),
         }.items():
-            await asyncio.sleep(0.02)
-            turns.worst()
-            records = await services.parsing.records(body, "json", "root")
-            figures[name] = turns.worst()
-            assert records[0][0] == b'"k"'
+
+            async def read(body: bytes = body) -> None:
+                records = await services.parsing.records(body, "json", "root")
+                assert records[0][0] == b'"k"'
+
+            figures[name] = await turns.least_worst(read)
         print({name: round(each, 1) for name, each in figures.items()})
-        assert {name: each for name, each in figures.items() if each > TURN_MS_MAX} == {}
+        assert {name: each for name, each in figures.items() if each > REPEATED_TURN_MS_MAX} == {}
 
 
 @pytest.mark.parametrize("size", [100, 40_000])

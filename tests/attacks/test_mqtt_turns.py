@@ -284,4 +284,4 @@ async def test_no_crowd_of_clients_keeps_others_waiting() -> None:
         assert ended["connections_ended"] == CLIENTS
         for each in (*crowd, publisher):
             each.close()
-        server.check(16.0)  # twice that before, and more with more clients
+        server.check(16.0)  # before there were steps, twice that, and more with more clients

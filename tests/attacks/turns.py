@@ -5,11 +5,15 @@ from __future__ import annotations
 import asyncio
 import gc
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
-#: Of one turn. On an idle machine every figure is below 5 ms; before there were steps, 20 to 900.
-TURN_MS_MAX = 30.0
+#: Of one turn. On an idle machine every figure is below 4 ms; before there were steps, 20 to 900.
+#: A kernel that counts processor time by its own ticks may add ten to what nobody has done.
+TURN_MS_MAX = 20.0
+#: Of what is done again where it took longer: what costs it each time costs it then, too.
+REPEATED_TURN_MS_MAX = 10.0
+_TIMES = 3
 
 
 class Turns:
@@ -31,6 +35,18 @@ class Turns:
         """Of the time since it was last asked for."""
         worst, self.worst_ms = self.worst_ms, 0.0
         return worst
+
+    async def least_worst(self, act: Callable[[], Awaitable[None]]) -> float:
+        """Of what is done once, or up to three times as long as it takes too long."""
+        least = float("inf")
+        for _ in range(_TIMES):
+            await asyncio.sleep(0.01)
+            self.worst()
+            await act()
+            least = min(least, self.worst())
+            if least <= REPEATED_TURN_MS_MAX:
+                break
+        return least
 
     def close(self) -> None:
         """Measure no more."""

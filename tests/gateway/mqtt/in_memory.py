@@ -100,6 +100,12 @@ class MemoryLog:
         self.events.append(event)
         return self._append()
 
+    def event_receipt(self, event: Event) -> asyncio.Future[None]:
+        return self.submit_event(event)
+
+    def rejected_receipt(self, rejected: Rejected) -> asyncio.Future[None]:
+        return self.submit_rejected(rejected)
+
     def submit_message(
         self, topic: str, key: bytes, payload: bytes, headers: list[tuple[str, bytes]]
     ) -> asyncio.Future[None]:
