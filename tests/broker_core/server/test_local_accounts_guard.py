@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import struct
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
@@ -44,9 +45,17 @@ async def peers(request: pytest.FixtureRequest) -> AsyncIterator[LocalPeers]:
 
 
 async def judged(
-    peers: LocalPeers, allowed: frozenset[int], clients: int, *, leave: bool = False
+    peers: LocalPeers,
+    allowed: frozenset[int],
+    clients: int,
+    *,
+    leave: bool = False,
+    reset: bool = False,
 ) -> list[bool]:
-    """What is decided about connections of this process, which may leave before it is."""
+    """What is decided about connections of this process, which may leave before it is.
+
+    Of one that has been reset the system knows no names any more.
+    """
     guard = LocalAccountsGuard("L", "somebody", allowed, peers)
     decisions: list[bool | asyncio.Future[bool]] = []
     writers: list[asyncio.StreamWriter] = []
@@ -59,8 +68,10 @@ async def judged(
     server = await loop.create_server(Accepted, "127.0.0.1", 0)
     for _ in range(clients):
         if leave:
-            with socket.create_connection(server.sockets[0].getsockname()):
-                pass
+            with socket.create_connection(server.sockets[0].getsockname()) as client:
+                if reset:
+                    lingering = struct.pack("ii", 1, 0)
+                    client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, lingering)
         else:
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writers.append(writer)
@@ -139,9 +150,10 @@ async def test_an_account_that_is_named_is_let_in_and_another_is_not(peers: Loca
     assert await judged(peers, frozenset({os.geteuid() + 1}), 20) == [False] * 20
 
 
-async def test_who_has_gone_already_is_not_let_in(peers: LocalPeers) -> None:
+@pytest.mark.parametrize("reset", [False, True])
+async def test_who_has_gone_already_is_not_let_in(peers: LocalPeers, reset: bool) -> None:
     everybody = frozenset({0, os.geteuid()})
-    assert await judged(peers, everybody, 20, leave=True) == [False] * 20
+    assert await judged(peers, everybody, 20, leave=True, reset=reset) == [False] * 20
 
 
 class Kernel:
@@ -159,7 +171,25 @@ class Kernel:
         pass
 
 
-def told(answer: SocketOwner | OSError | None) -> LocalPeers:
+class SlowKernel:
+    """The same, a little later."""
+
+    def __init__(self, answer: SocketOwner | OSError | None) -> None:
+        self._answer = answer
+
+    def peer_of(self, ends: ConnectionEnds) -> asyncio.Future[SocketOwner | None]:
+        loop = asyncio.get_running_loop()
+        told: asyncio.Future[SocketOwner | None] = loop.create_future()
+        if isinstance(self._answer, OSError):
+            loop.call_soon(told.set_exception, self._answer)
+        else:
+            loop.call_soon(told.set_result, self._answer)
+        return told
+
+
+def told(answer: SocketOwner | OSError | None, *, soon: bool = False) -> LocalPeers:
+    if soon:
+        return LocalPeers(None, cast(SocketTables, SlowKernel(answer)), LocalAddresses(None))
     return LocalPeers(cast(SocketDiagnosis, Kernel(answer)), None, LocalAddresses(None))
 
 
@@ -178,10 +208,11 @@ FIN_WAIT_2 = 5
         (OSError("no memory"), False),
     ],
 )
+@pytest.mark.parametrize("soon", [False, True])
 async def test_only_a_socket_that_is_open_and_somebodys_tells_whose_it_is(
-    answer: SocketOwner | OSError | None, is_let_in: bool
+    answer: SocketOwner | OSError | None, is_let_in: bool, soon: bool
 ) -> None:
-    assert await judged(told(answer), frozenset({4711}), 3) == [is_let_in] * 3
+    assert await judged(told(answer, soon=soon), frozenset({4711}), 3) == [is_let_in] * 3
 
 
 async def test_what_is_told_of_a_connection_that_has_ended_may_be_of_the_next_one() -> None:
