@@ -40,6 +40,8 @@ logger = logging.getLogger(__name__)
 
 #: librdkafka chooses the partition, by the key.
 _BY_KEY: Final = -1
+#: A worker that stops waits so long for a sign of the log, before it waits for more.
+_ANSWER_S: Final = 2.0
 
 
 class SessionFailed(Exception):
@@ -85,6 +87,8 @@ class Session(Generic[StateT]):
         self._failed: KafkaError | None = None  # why a result was not stored
         self._down_said = -1e9
         self._committing = False
+        # What a log that stays silent is not waited for: None while nobody has asked.
+        self._answered: bool | None = None
         self._next_commit = 0.0
         self._batch_began = 0.0
         servers, client_id = membership.bootstrap_servers, membership.client_id
@@ -140,7 +144,7 @@ class Session(Generic[StateT]):
             )
             self._on_ready()
             self._loop()
-            if self._drain():
+            if self._log_answers() and self._drain():
                 self._commit_now(list(self._assignments.values()))
         except KafkaException as error:
             raise SessionFailed(said_by(error)) from error
@@ -294,6 +298,19 @@ class Session(Generic[StateT]):
         self._check_fatal()
         while self._unacknowledged and not self._stopping.is_set():
             self._flush()
+
+    def _log_answers(self) -> bool:
+        """Ask, once in a life, whether waiting at its end is worth while."""
+        if self._answered is None:
+            try:
+                self._answered = not self._contact.unanswered
+                if self._answered:
+                    self._consumer.list_topics(self._topic, timeout=_ANSWER_S)
+            except KafkaException:
+                self._answered = False
+            if not self._answered:
+                logger.warning("the log does not answer: what is not committed comes again")
+        return self._answered
 
     def _drain(self) -> bool:
         """Wait for all acknowledgements, up to a limit; returns whether all came."""
@@ -483,7 +500,10 @@ class Session(Generic[StateT]):
     def _close(self) -> None:
         self._restorer.close()
         self._erased.close()
-        self._consumer.close()
+        if not self._stopping.is_set() or self._log_answers():
+            # Not from a log that is silent: librdkafka waits for the answer, and calls us to give
+            # our partitions away, which waits for acknowledgements.
+            self._consumer.close()
         # What is left was not committed either, and comes again.
         self._producer.purge()
         self._producer.flush(1.0)

@@ -30,10 +30,13 @@ class LogContact:
     def __init__(self) -> None:
         self._heard_at = self._asked_at = time.monotonic()
         self._is_silent = False
+        #: The log was asked, and has not been heard since.
+        self.unanswered = False
 
     def heard(self) -> None:
         """The log has answered."""
         self._heard_at = time.monotonic()
+        self.unanswered = False
         if self._is_silent:
             self._is_silent = False
             logger.warning("the log answers again")
@@ -56,6 +59,7 @@ class LogContact:
         try:
             client.list_topics(topic, timeout=_ASK_S)
         except KafkaException:
+            self.unanswered = True
             self.silent()
         else:
             self.heard()

@@ -276,6 +276,24 @@ def test_a_resolver_stays_small(
     assert rss < 100_000
 
 
+@pytest.mark.parametrize("is_busy", [False, True])
+def test_a_resolver_that_is_stopped_does_not_wait_for_a_log_that_is_silent(
+    broker: Broker, start_resolver: StartResolver, is_busy: bool
+) -> None:
+    devices = Devices(broker, 500)
+    resolver = start_resolver()
+    resolver.wait_for("restored partition 3")
+    if is_busy:
+        devices.send(20)
+    try:
+        os.kill(broker.process.pid, signal.SIGSTOP)
+        assert resolver.stop(timeout_s=60) == 0
+        resolver.wait_for("the log does not answer: what is not committed comes again")
+        assert "revoked" not in resolver.output
+    finally:
+        os.kill(broker.process.pid, signal.SIGCONT)
+
+
 def test_a_resolver_whose_broker_hangs_says_so_and_goes_on(
     broker: Broker, start_resolver: StartResolver
 ) -> None:
