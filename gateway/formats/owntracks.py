@@ -8,6 +8,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.values import (
     Unacceptable,
@@ -83,7 +85,9 @@ def parse(body: bytes, context: Context) -> Parsed:
         try:
             _parse_message(_decrypted(message, context, parsed), context, parsed)
         except Unacceptable as reason:
-            reject(parsed, context, SOURCE, str(reason), body, index)
+            # Of many each with its own bytes, not with those of all.
+            raw = body if len(messages) == 1 else msgspec.json.encode(message)
+            reject(parsed, context, SOURCE, str(reason), raw, index)
     return parsed
 
 

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+import msgspec
+
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed, osmand
 from gateway.formats.values import (
     Unacceptable,
@@ -71,7 +73,12 @@ def parse(body: bytes, context: Context) -> Parsed:
         try:
             _parse_location(location, device, context, parsed)
         except Unacceptable as reason:
-            reject(parsed, context, SOURCE, str(reason), body, index)
+            raw = body
+            if len(locations) > 1:
+                # Each with its own bytes, not with those of all.
+                named = text(envelope.get("device_id"), 200)
+                raw = msgspec.json.encode({"device_id": named, "location": location})
+            reject(parsed, context, SOURCE, str(reason), raw, index)
     return parsed
 
 

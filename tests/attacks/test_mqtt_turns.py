@@ -162,6 +162,7 @@ def location(number: int) -> dict[str, object]:
 PAYLOADS: dict[str, Callable[[], bytes]] = {
     "positions": lambda: filled(position),
     "objects": lambda: b"[" + b",".join([b"{}"] * (PAYLOAD_BYTES // 3)) + b"]",
+    "few objects": lambda: b"[" + b",".join([b"{}"] * 10_000) + b"]",
     "numbers": lambda: b"[" + b",".join([b"1"] * (PAYLOAD_BYTES // 2)) + b"]",
     "deep": lambda: b"[" * PAYLOAD_BYTES,
     "a long string": lambda: b'{"lat":"' + b"x" * PAYLOAD_BYTES + b'"}',
