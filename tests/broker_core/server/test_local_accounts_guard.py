@@ -62,8 +62,12 @@ async def judged(
 
     class Accepted(asyncio.Protocol):
         def connection_made(self, transport: asyncio.BaseTransport) -> None:
-            decisions.append(guard.admits(transport))
+            try:
+                decisions.append(guard.admits(transport))
+            except Exception as error:
+                failures.append(error)
 
+    failures: list[Exception] = []
     loop = asyncio.get_running_loop()
     server = await loop.create_server(Accepted, "127.0.0.1", 0)
     for _ in range(clients):
@@ -75,13 +79,16 @@ async def judged(
         else:
             _, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
             writers.append(writer)
-    async with asyncio.timeout(20):
-        while len(decisions) < clients:
-            await asyncio.sleep(0.01)
-        found = [each if isinstance(each, bool) else await each for each in decisions]
-    for writer in writers:
-        writer.close()
-    server.close()
+    try:
+        async with asyncio.timeout(20):
+            while len(decisions) < clients and not failures:
+                await asyncio.sleep(0.01)
+            assert not failures
+            found = [each if isinstance(each, bool) else await each for each in decisions]
+    finally:
+        for writer in writers:
+            writer.close()
+        server.close()
     return found
 
 

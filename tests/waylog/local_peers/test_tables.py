@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.local_peers.netlink import SocketOwner
 from waylog.local_peers.tables import find_owners
 
 HEAD = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid\n"
@@ -33,6 +34,16 @@ def test_the_tables_name_the_account_of_the_other_end(server: socket.socket) -> 
                 owner = find_owners([ends])[ends]
             assert (owner.state, owner.uid) == (ESTABLISHED, os.geteuid())
             assert owner.inode == os.fstat(client.fileno()).st_ino
+
+
+def test_state_account_and_inode_are_those_of_the_line(tmp_path: Path) -> None:
+    ends = ConnectionEnds.of_names(("127.0.0.1", 1), ("127.0.0.1", 2))
+    table = tmp_path / "tcp"
+    line = (
+        "   0: 0100007F:0001 0100007F:0002 0A 00000003:00000004 05:00000006 00000007  4711 8 99 1\n"
+    )
+    table.write_text(HEAD + line)
+    assert find_owners([ends], [table]) == {ends: SocketOwner(10, 4711, 99)}
 
 
 def test_a_table_that_is_not_there_or_cut_off_names_nobody(tmp_path: Path) -> None:
