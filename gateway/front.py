@@ -24,7 +24,7 @@ from gateway.formats.plain_positions import PlainPositions
 from gateway.guesses import TooManyGuesses
 from gateway.ingest import admit, named_device
 from gateway.limits import TOO_MUCH_UNDER_WAY
-from gateway.parsing import READ_HERE_BYTES_MAX
+from gateway.parsing import is_read_here
 from gateway.proxy_protocol import ProxyHeader, ProxyHeaderReader
 from gateway.request_head import (
     HEAD_BYTES_MAX,
@@ -430,7 +430,8 @@ class FrontConnection(asyncio.Protocol):
         if context is None:
             context = self._context = self._context_of(head, identity)
         received = now_ms()
-        if self._plain is not None and not server.services.submitter.is_sample():
+        few = is_read_here(body)
+        if self._plain is not None and not (few and server.services.submitter.is_sample()):
             records = self._plain.records(body, received)
             if records is not None:
                 exchange = Exchange(self, head, identity, _NOTHING)
@@ -440,7 +441,7 @@ class FrontConnection(asyncio.Protocol):
                 self._exchanges.append(exchange)
                 exchange.submit_records(records, head.headers.get("traceparent"))
                 return True
-        if len(body) > READ_HERE_BYTES_MAX:
+        if not few:
             return False
         context = Context(
             context.user,

@@ -33,7 +33,7 @@ from gateway.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
 from gateway.formats import Context, Parsed
 from gateway.formats.values import build_rejected, live_time
 from gateway.limits import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
-from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, let_go
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, is_read_here, let_go
 from gateway.paths import AT_ROOT, PATHS, Format
 from gateway.pools import Hold, ShareExceeded, Shares
 from gateway.receipts import Receipt
@@ -113,8 +113,8 @@ class Ingest:
 
     async def _parse(self, device_format: Format, body: Body, context: Context) -> Parsed:
         """Raises Refused: 503 while a large body cannot be read."""
-        if len(body) <= READ_HERE_BYTES_MAX:
-            return device_format.parse(bytes(body), context)
+        if len(body) <= READ_HERE_BYTES_MAX and is_read_here(small := bytes(body)):
+            return device_format.parse(small, context)
         parsing = self._services.parsing
         try:
             return await parsing.parse(device_format.name, body, context, context.user)

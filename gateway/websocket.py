@@ -42,7 +42,7 @@ from gateway.formats.plain_positions import PlainPositions, PlainRecords
 from gateway.limits import RECORD_BYTES, TokenBucket
 from gateway.live_events import EVENT_NAMES, websocket_of
 from gateway.log_range import LogRanges
-from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable
+from gateway.parsing import READ_HERE_BYTES_MAX, ParsingFailed, ParsingUnavailable, is_read_here
 from gateway.permissions import may_send
 from gateway.receipts import BatchReceipt, Receipt
 from gateway.services import SERVICES, Services
@@ -226,7 +226,8 @@ class _Connection:
         received = now_ms()
         submitter = self._services.submitter
         plain = self._plain_positions()
-        if plain is not None and not submitter.is_sample():
+        few = is_read_here(body)
+        if plain is not None and not (few and submitter.is_sample()):
             records = plain.records(body, received)
             if records is not None:
                 size = len(body) + len(records) * RECORD_BYTES
@@ -236,6 +237,8 @@ class _Connection:
                     receipt = submitter.submit_records(records, positions.SOURCE, None)
                     receipt.add_done_callback(partial(self._stored_records, records, size))
                 return None
+        if not few:
+            return body
         for _ in self._submit(positions.parse(body, self._context(received)), len(body)):
             pass  # it is small
         return None

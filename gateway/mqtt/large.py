@@ -15,7 +15,7 @@ from gateway.mqtt.codec import Publish
 from gateway.mqtt.fixes import TopicRoute
 from gateway.mqtt.ingest import Ingest, Submission
 from gateway.mqtt.session import CONNECTED
-from gateway.parsing import READ_HERE_BYTES_MAX, Parsing, ParsingBusy, ParsingUnavailable
+from gateway.parsing import Parsing, ParsingBusy, ParsingUnavailable, is_read_here
 
 if TYPE_CHECKING:
     from gateway.mqtt.connection import Connection
@@ -45,7 +45,7 @@ class LargeMessages:
 
     def is_large(self, route: TopicRoute, payload: bytes) -> bool:
         """Tell whether a message takes long to read."""
-        return route.allowed and route.parse is not None and len(payload) > READ_HERE_BYTES_MAX
+        return route.allowed and route.parse is not None and not is_read_here(payload)
 
     async def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
         """As Ingest.submit. Raises QuotaExceeded, ParsingUnavailable."""

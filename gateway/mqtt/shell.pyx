@@ -23,7 +23,7 @@ from gateway.receipts cimport FixAppender, Receipt
 from gateway.admission import QuotaExceeded
 from gateway.formats import owntracks, positions
 from gateway.mqtt.packets import ReasonCode
-from gateway.parsing import READ_HERE_BYTES_MAX as READ_HERE
+from gateway.parsing import READ_HERE_COMMAS_MAX as COMMAS
 from waylog.interceptors import RECORDS_PER_S, count_calls
 
 cdef enum:
@@ -46,7 +46,8 @@ cdef str OWNTRACKS = owntracks.SOURCE
 
 logger = logging.getLogger(__name__)
 
-cdef Py_ssize_t READ_HERE_BYTES_MAX = READ_HERE
+# Two bytes are an item, at least.
+cdef Py_ssize_t READ_HERE_BYTES = 2 * COMMAS
 
 
 # Its receipt holds it until the log has answered, and then nobody does.
@@ -91,7 +92,7 @@ cdef class Shell:
         if route is None or route.topic != packet.topic:
             route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
         if (
-            len(packet.payload) > READ_HERE_BYTES_MAX
+            len(packet.payload) > READ_HERE_BYTES
             and self.read_elsewhere(connection, packet, route)
         ):
             return 0
