@@ -106,6 +106,7 @@ BODIES: dict[str, tuple[str, Callable[[], bytes], dict[str, str]]] = {
     "one long string": ("/v1/positions", lambda: b'{"lat":"' + b"x" * 8_000_000 + b'"}', {}),
     "long strings": ("/v1/positions", lambda: many(LONG, 100), {}),
     "overland": ("/overland", lambda: overland(10_000), {}),
+    "few bad": ("/v1/positions", lambda: many(b"{}", 5_400), {}),
     "bad messages": ("/owntracks", lambda: many(b"{}", 10_000), {}),
     "bad locations": ("/traccar", lambda: b'{"location":%b}' % many(b"1", 10_000), {}),
     "waypoints": ("/owntracks", lambda: waypoints(80_000), {}),
