@@ -123,9 +123,14 @@ def read_topic(bootstrap_servers: str, topic: str) -> list[tuple[bytes, bytes]]:
         consumer.close()
 
 
+def acknowledgements(platform: Platform, phones: Phones) -> Path:
+    """The file of what was acknowledged to them."""
+    return platform.data / f"{phones.user}.acknowledged"
+
+
 def replay(platform: Platform, phones: Phones, track: Path, token: Path) -> dict[str, str]:
     """Send a file of tracks; returns what was acknowledged, id -> device."""
-    acknowledged = platform.data / f"{phones.user}.acknowledged"
+    acknowledged = acknowledgements(platform, phones)
     platform.waylog(
         "replay", str(track), "--via", phones.via, "--format", phones.format,
         "--user", phones.user, "--token-file", str(token), "--gateway", platform.url,
@@ -220,6 +225,15 @@ def main_job(platform: Platform, tmp_path: Path, kill: tuple[str, ...]) -> None:
             pool.submit(replay, platform, phones, tracks[phones.user], tokens[phones.user])
             for phones in PHONES
         ]
+        # Phones that have never got through give up at once.
+        await_condition(
+            lambda: all(
+                file.exists() and file.stat().st_size
+                for file in (acknowledgements(platform, phones) for phones in PHONES)
+            ),
+            120,
+            "first acknowledgements",
+        )
         for name in kill:
             threading.Event().wait(1.5)  # let the phones get on with it before the next blow
             platform.kill(name)
