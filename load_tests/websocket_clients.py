@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from base64 import b64encode
 
 from waylog.cli import CommandError
 
@@ -17,7 +18,7 @@ async def acknowledged_messages(port: int, number: int, window: int, until: floa
         b"GET /v1/ws?topics=address&u=bench%d HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
         b"Connection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
         b"Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
-        b"Authorization: Basic %b\r\n\r\n" % (number, b"YmVuY2g6eA==")
+        b"Authorization: Basic %b\r\n\r\n" % (number, b64encode(b"bench%d:x" % number))
     )
     head = await reader.readuntil(b"\r\n\r\n")
     if not head.startswith(b"HTTP/1.1 101"):
