@@ -8,7 +8,7 @@ long after its sender has given up and said the same on another connection.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -311,13 +311,15 @@ class Sockets:
     def create_server(
         self,
         factory: Callable[[], Any],
-        host: str,
+        host: str | Sequence[str],
         port: int,
         *,
         start_serving: bool = True,
         **_: Any,
     ) -> Server:
-        """Bind."""
+        """Bind to an address, here always one."""
+        if not isinstance(host, str):
+            (host,) = host
         if (host, port) in self._network.listening:
             raise OSError(98, "address already in use")
         server = Server(self._network, self._loop, factory, (host, port))
