@@ -42,8 +42,9 @@ def _owned(identity: Identity) -> tuple[str, ...] | None:
         device = device.removeprefix(f"{user}/")
     levels = (user,) if device is None else (user, device)
     # A user called "+" must not become a wildcard.
-    if any(not level or set(level) & set("/+#\0") for level in levels):
-        return None
+    for level in levels:
+        if not level or "/" in level or "+" in level or "#" in level or "\0" in level:
+            return None
     return levels
 
 

@@ -117,8 +117,8 @@ class Authentication:
             return
         if identity is None:
             self._refuse(connection, packet)
-        elif await self._claim(connection, identity, packet):
-            self._let_in(connection, packet, identity, asked_at, assigned)
+        else:
+            await self._let_in(connection, packet, identity, asked_at, assigned)
         if connection.owner is not None:
             connection.owner.process(self._server.time())
 
@@ -126,10 +126,9 @@ class Authentication:
         self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
     ) -> None:
         """Let in somebody whom a mechanism has found out; `proof` is its last word."""
-        if await self._claim(connection, identity, packet):
-            self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
+        await self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
 
-    def _let_in(
+    async def _let_in(
         self,
         connection: Connection,
         packet: Connect,
@@ -137,6 +136,30 @@ class Authentication:
         asked_at: int,
         assigned: str,
         proof: Properties | None = None,
+    ) -> None:
+        """Let somebody in whose session is here, or comes here."""
+        if not await self._claim(connection, identity, packet):
+            return
+        journal = self._server.router.journal
+        if journal is None or packet.clean_start:
+            self._accept(connection, packet, identity, asked_at, assigned, proof)
+            return
+        key = (identity.user, packet.client_id)
+        try:
+            for _ in journal.prepare(key):
+                await asyncio.sleep(0)
+            self._accept(connection, packet, identity, asked_at, assigned, proof)
+        finally:
+            journal.unprepare(key)
+
+    def _accept(
+        self,
+        connection: Connection,
+        packet: Connect,
+        identity: Identity,
+        asked_at: int,
+        assigned: str,
+        proof: Properties | None,
     ) -> None:
         """Let somebody in with the rights of now: they may have changed since version `asked_at`.
 

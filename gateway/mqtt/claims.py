@@ -7,9 +7,10 @@ from functools import partial
 from typing import Any
 
 from gateway.mqtt.handover import ASK_AGAIN
-from gateway.mqtt.journal import Journal, SessionKey
+from gateway.mqtt.journal import Journal
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
 from gateway.mqtt.router import Router
+from gateway.mqtt.stored import SessionKey
 
 
 class SessionBusy(Exception):

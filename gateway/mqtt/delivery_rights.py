@@ -132,14 +132,22 @@ class DeliveryRights:
 
     def keep_readable(self, session: Session, before: Identity) -> None:
         """Throw away what waits for a client, and may be read no more as it was meant."""
+        session.keep_waiting(self.readable(session.identity, before))
 
-        def keep(message: Message) -> bool:
-            now = self._rules.sight_of(session.identity, message.topic)
+    def readable(self, identity: Identity, before: Identity) -> Callable[[Message], bool]:
+        """What tells of a message whether somebody may read it, as `before` might have.
+
+        Somebody is another than before by a change of rights; a friend is told it as then, or not.
+        """
+        sight_of = self._rules.sight_of
+
+        def may_read(message: Message) -> bool:
+            now = sight_of(identity, message.topic)
             if now is Sight.EVERYTHING:
                 return True
-            return now is Sight.TOLD is self._rules.sight_of(before, message.topic)
+            return now is Sight.TOLD is sight_of(before, message.topic)
 
-        session.keep_waiting(keep)
+        return may_read
 
     def told_card(
         self, address: Address, fix: Fix | None, own: Mapping[str, Any], *, retained: bool

@@ -15,26 +15,27 @@ from __future__ import annotations
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
-from typing import Any, Final, Protocol
+from typing import Final, Protocol
 
 import msgspec
 
 from gateway import erasure_reader
 from gateway.mqtt.codec import string_is_valid
-from gateway.mqtt.packets import Properties
+from gateway.mqtt.forms import Forms
 from gateway.mqtt.session import Delivery, Message, Session
 from gateway.mqtt.stored import (
     WAITING_INLINE_BYTES,
     LastRecord,
+    SessionKey,
     StoredDelivery,
     StoredMessage,
     StoredPart,
     StoredSession,
-    StoredSubscription,
     is_sendable,
     parts_of,
     size_of,
 )
+from gateway.mqtt.waiting import StoredWaiting
 from waylog.erasures import Erasures
 from waylog.sealing import owner_of_mqtt_topic
 
@@ -48,9 +49,9 @@ _SESSIONS_MAX: Final = 300_000
 _ENDED_MAX: Final = 10_000
 #: Sessions, before others are served.
 _WRITTEN_A_TURN: Final = 200
-_USER_PROPERTY: Final = 38
 
-SessionKey = tuple[str, str]
+#: The length of a record that is read in the turn in which its client is connected.
+_READ_AT_ONCE_BYTES: Final = 8 * 1024
 
 
 class Record(Protocol):
@@ -105,7 +106,6 @@ class Journal:
         self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
         self.unreadable = 0
         self.failed = 0  # appends
-        self.purged = 0  # records that no client could read
         self.dropped = 0  # messages that waited, and for which there is no room any more
         self.erasures = Erasures()
         self._append = append
@@ -122,12 +122,19 @@ class Journal:
         self._ended: dict[SessionKey, int] = {}  # their epochs
         # Until the host has taken them: value, and when it was written (ms since 1970).
         self._retained: dict[str, tuple[bytes, int]] = {}
-        self._parts: dict[SessionKey, dict[int, bytes]] = {}
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
         self._decoder = msgspec.json.Decoder(StoredSession)
         self._message_decoder = msgspec.json.Decoder(StoredMessage)
-        self._part_decoder = msgspec.msgpack.Decoder(StoredPart)
+        self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
+        self._forms = Forms(worker, wall_ms, clock)
+        self._waiting = StoredWaiting(self._forms)
+        self._purged = 0
+
+    @property
+    def purged(self) -> int:
+        """The number of records and messages that no client could read."""
+        return self._purged + self._waiting.purged
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -162,7 +169,7 @@ class Journal:
         if value is None:
             if self.host is None:
                 self._sessions.pop(key, None)
-                self._parts.pop(key, None)
+                self._waiting.forget(key)
             return
         session = self._decoder.decode(value)
         self._latest_epoch = max(self._latest_epoch, session.epoch + session.ended)
@@ -178,13 +185,13 @@ class Journal:
         else:
             self._remember(key, value)
         if not session.parts:
-            self._parts.pop(key, None)
+            self._waiting.forget(key)
         if self.host is not None:
             self.host.give_up(key)
 
     def _part_read(self, key: SessionKey, number: int, value: bytes | None) -> None:
         if value is not None:
-            self._parts.setdefault(key, {})[number] = value
+            self._waiting.add(key, number, value)
             self._parts_written[key] = max(self._parts_written.get(key, 0), number + 1)
 
     def _retained_read(self, topic: str, value: bytes | None, written_ms: int) -> None:
@@ -198,7 +205,7 @@ class Journal:
         if value is not None and self.shared:
             stored = self._message_decoder.decode(value)
             if stored.worker != self.worker:
-                message = self.message(stored)
+                message = self._forms.message(stored)
                 if is_sendable(message):
                     self.host.take_retained(message)
 
@@ -206,14 +213,16 @@ class Journal:
         self._sessions.pop(key, None)
         self._sessions[key] = value
         if len(self._sessions) > _SESSIONS_MAX:
-            del self._sessions[next(iter(self._sessions))]
+            oldest = next(iter(self._sessions))
+            del self._sessions[oldest]
+            self._waiting.forget(oldest)
 
     # --- for the router -------------------------------------------------------------------------
 
     def purge(self) -> None:
         """End sessions of clients that nobody can be any more: MQTT does not allow their names."""
         for key in [key for key in self._sessions if not string_is_valid(key[1])]:
-            self.purged += 1
+            self._purged += 1
             self.ended(key)
 
     def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
@@ -233,6 +242,19 @@ class Journal:
             return None
         session = self._decoder.decode(value)
         return session if _alive(session, self._wall_ms()) else None
+
+    def prepare(self, key: SessionKey) -> Iterator[None]:
+        """Read much that waits for a client step by step before its session is resumed here.
+
+        `unprepare` follows, whether the client was connected or not.
+        """
+        value = self._sessions.get(key)
+        if value is not None and (len(value) > _READ_AT_ONCE_BYTES or key in self._waiting):
+            yield from self._waiting.prepare(key, self._decoder.decode(value))
+
+    def unprepare(self, key: SessionKey) -> None:
+        """A client that `prepare` was called for is connected, or is not coming."""
+        self._waiting.unprepare(key)
 
     def owner_of(self, key: SessionKey) -> str | None:
         """The other worker that has the session of a client, if one has."""
@@ -264,20 +286,24 @@ class Journal:
 
         Or its end, of which the log may not have told yet.
         """
-        stored = self._decoder.decode(value)
+        stored = self._handed_over_decoder.decode(value)
         if stored.ended:
             if stored.epoch >= self._epoch_of(key):
                 self.ended(key)
             return
         stored.worker = self.worker
         stored.epoch = self._epoch_after(stored.epoch)
-        self._remember(key, msgspec.json.encode(stored))
         # What waits would be too long for one record; only an orderly stop writes all of it.
-        stored.waiting = []
-        self._append(_key(SESSION, *key), msgspec.json.encode(stored))
+        waiting, stored.waiting = stored.waiting, []
+        value = msgspec.json.encode(stored)
+        self._append(_key(SESSION, *key), value)
+        stored.parts = self._waiting.replace(key, self.worker, stored.at, waiting)
+        if stored.parts:
+            value = msgspec.json.encode(stored)
+        self._remember(key, value)
 
     def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
-        """The record of a session for the worker that its client has come to now.
+        """The session of a client that has come to another worker now, as MessagePack.
 
         From now on the session is known here as that worker's. Of one that has ended here it is
         the last one; None where nothing is known of any.
@@ -285,18 +311,21 @@ class Journal:
         if session is not None:
             self._changed.pop(session, None)
             if not self._is_kept(session):
-                return self._last_record(session.epoch)
-            stored = self._stored_session(session, self._waiting(session))
+                return msgspec.msgpack.encode(self._last(session.epoch))
+            stored = self._forms.stored_session(session, self._forms.waiting(session))
         else:
             # Claimed before, by a client that went before it was connected.
             value = self._sessions.get(key)
             if value is None:
                 ended = self._ended.get(key)
-                return None if ended is None else self._last_record(ended)
+                return None if ended is None else msgspec.msgpack.encode(self._last(ended))
             stored = self._decoder.decode(value)
             if stored.worker != self.worker:
                 return None
-        record = msgspec.json.encode(stored)
+            stored.waiting = list(self._waiting.of(key, stored))
+            stored.parts = 0
+        record = msgspec.msgpack.encode(stored)
+        self._waiting.forget(key)
         stored.worker, stored.waiting = claimer, []
         self._remember(key, msgspec.json.encode(stored))
         return record
@@ -310,9 +339,9 @@ class Journal:
         for topic, (value, written_ms) in retained.items():
             if self.erasures.covers(owner_of_mqtt_topic(topic), written_ms):
                 continue
-            message = self.message(self._message_decoder.decode(value))
+            message = self._forms.message(self._message_decoder.decode(value))
             if not is_sendable(message):
-                self.purged += 1
+                self._purged += 1
                 self._append(_key(RETAINED, topic), None)
             elif not message.expired(self._clock()):
                 yield message
@@ -338,6 +367,7 @@ class Journal:
     def ended(self, key: SessionKey, epoch: int = 0) -> None:
         """There is no such session any more; `epoch` is that of a live one."""
         value = self._sessions.pop(key, None)
+        self._waiting.forget(key)
         if value is not None:
             epoch = max(epoch, self._decoder.decode(value).epoch)
         if self.shared and epoch:
@@ -350,14 +380,13 @@ class Journal:
         if value is None:
             return
         if self.shared:
-            self._append(_key(SESSION, *key), self._last_record(epoch))
+            self._append(_key(SESSION, *key), msgspec.json.encode(self._last(epoch)))
         self._append(_key(SESSION, *key), None)
         self._end_parts(key)
 
-    def _last_record(self, epoch: int) -> bytes:
-        """The record that ends a session."""
-        last = StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
-        return msgspec.json.encode(last)
+    def _last(self, epoch: int) -> StoredSession:
+        """The end of a session."""
+        return StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
 
     def _end_parts(self, key: SessionKey) -> None:
         for number in range(self._parts_written.pop(key, 0)):
@@ -371,7 +400,7 @@ class Journal:
         levels = message.topic.split("/")
         if len(levels) == 3 and levels[0] == "owntracks":
             return
-        stored = self.stored_message(message)
+        stored = self._forms.stored_message(message)
         stored.worker = self.worker
         stored.owner = message.owner
         key = _key(RETAINED, message.topic)
@@ -391,11 +420,11 @@ class Journal:
             if session.ended or not self._is_kept(session):
                 continue
             key = (session.identity.user, session.client_id)
-            waiting = self._waiting(session)
+            waiting = self._forms.waiting(session)
             parts: list[list[StoredDelivery]] = []
             if sum(map(size_of, waiting)) > WAITING_INLINE_BYTES:
                 parts, waiting = list(parts_of(waiting)), []
-            stored = self._stored_session(session, waiting)
+            stored = self._forms.stored_session(session, waiting)
             stored.connected = False
             stored.parts = len(parts)
             for number, part in enumerate(parts):
@@ -429,74 +458,24 @@ class Journal:
             if session.ended:
                 continue
             key = (session.identity.user, session.client_id)
-            value = msgspec.json.encode(self._stored_session(session, []))
+            value = msgspec.json.encode(self._forms.stored_session(session, []))
             self._remember(key, value)
             self._append(_key(SESSION, *key), value)
             self._end_parts(key)
 
     # --- forms ----------------------------------------------------------------------------------
 
-    def _stored_session(self, session: Session, waiting: list[StoredDelivery]) -> StoredSession:
-        return StoredSession(
-            worker=self.worker,
-            at=self._wall_ms(),
-            expiry_interval_s=session.expiry_interval_s,
-            device=session.identity.device,
-            admin=session.identity.admin,
-            connected=session.connection is not None,
-            subscriptions=[
-                StoredSubscription(
-                    each.topic_filter,
-                    each.qos,
-                    each.no_local,
-                    each.retain_as_published,
-                    each.identifier,
-                )
-                for each in session.subscriptions.values()
-            ],
-            received=sorted(session.received or ()),
-            waiting=waiting,
-            next_packet_id=session.next_packet_id,
-            epoch=session.epoch,
-        )
-
-    def _waiting(self, session: Session) -> list[StoredDelivery]:
-        sent = list((session.in_flight or {}).items())
-        return [
-            StoredDelivery(
-                self.stored_message(delivery.message),
-                delivery.qos,
-                delivery.retain,
-                packet_id,
-                delivery.released,
-                delivery.identifiers,
-            )
-            for packet_id, delivery in [*sent, *((0, each) for each in session.queue or ())]
-        ]
-
-    def _waiting_of(self, key: SessionKey, stored: StoredSession) -> Iterator[StoredDelivery]:
-        """Deliveries that wait for a client, in order; none of another stop than its session's."""
-        yield from stored.waiting
-        parts = self._parts.pop(key, {})
-        for number in range(stored.parts):
-            value = parts.get(number)
-            part = None if value is None else self._part_decoder.decode(value)
-            if part is None or (part.worker, part.at) != (stored.worker, stored.at):
-                logger.error("what waits for a client of %r is not in the log whole", key[0])
-                return
-            yield from part.waiting
-
-    def restore_waiting(self, session: Session, stored: StoredSession) -> None:
-        """Put what waited for a client back into its session."""
+    def restore_waiting(
+        self, session: Session, stored: StoredSession, readable: Callable[[Message], bool]
+    ) -> None:
+        """Put what waited for a client back into its session, as far as it may be read."""
         session.received = set(stored.received) or None
         session.next_packet_id = stored.next_packet_id
         key = (session.identity.user, session.client_id)
-        for each in self._waiting_of(key, stored):
-            if self.erasures.covers(owner_of_mqtt_topic(each.message.topic), stored.at):
+        for each, message in self._waiting.take(key, stored):
+            if self.erasures.covers(owner_of_mqtt_topic(message.topic), stored.at):
                 continue
-            message = self.message(each.message)
-            if not is_sendable(message):
-                self.purged += 1
+            if not readable(message):
                 continue
             delivery = Delivery(message, each.qos, each.retain, each.identifiers)
             if each.packet_id:
@@ -504,45 +483,6 @@ class Journal:
                 session.restore(each.packet_id, delivery)
             elif not session.enqueue(delivery):
                 self.dropped += 1
-
-    def stored_message(self, message: Message) -> StoredMessage:
-        """A message as the log has it."""
-        expires = None
-        if message.expires_at is not None:
-            expires = self._wall_ms() + round(1000 * (message.expires_at - self._clock()))
-        return StoredMessage(
-            message.topic,
-            message.payload,
-            message.qos,
-            message.retain,
-            msgspec.msgpack.encode(message.properties) if message.properties else None,
-            expires,
-            message.latest_only,
-        )
-
-    def message(self, stored: StoredMessage) -> Message:
-        """The same the other way round."""
-        properties: Properties | None = None
-        if stored.properties is not None:
-            decoded: dict[int, Any] = msgspec.msgpack.decode(stored.properties, type=dict[int, Any])
-            properties = {
-                name: [tuple(pair) for pair in value] if name == _USER_PROPERTY else value
-                for name, value in decoded.items()
-            }
-        expires_at = None
-        if stored.expires is not None:
-            expires_at = self._clock() + (stored.expires - self._wall_ms()) / 1000
-        message = Message(
-            stored.topic,
-            stored.payload,
-            stored.qos,
-            stored.retain,
-            properties,
-            expires_at,
-            stored.latest_only,
-        )
-        message.owner = stored.owner
-        return message
 
 
 def _alive(session: StoredSession, now_ms: int) -> bool:

@@ -34,7 +34,7 @@ from gateway.mqtt.delivery_rights import DeliveryRights
 from gateway.mqtt.doors import Door
 from gateway.mqtt.fixes import TopicRoute
 from gateway.mqtt.ingest import Ingest
-from gateway.mqtt.journal import Journal, SessionKey
+from gateway.mqtt.journal import Journal
 from gateway.mqtt.large import LargeMessages
 from gateway.mqtt.mapping import TopicRule
 from gateway.mqtt.packets import Auth, Connect, ReasonCode
@@ -43,6 +43,7 @@ from gateway.mqtt.router import Router
 from gateway.mqtt.session import CONNECTED
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.shell import MqttProtocol, Shell
+from gateway.mqtt.stored import SessionKey
 from gateway.mqtt.timers import TimerWheel
 from gateway.mqtt.wills import Wills
 from gateway.parsing import Parsing

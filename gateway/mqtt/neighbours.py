@@ -16,10 +16,10 @@ from typing import Any, Final, Protocol
 from gateway.auth import Identity
 from gateway.mqtt.application import Completion
 from gateway.mqtt.interest import OwnInterest
-from gateway.mqtt.journal import SessionKey
 from gateway.mqtt.packets import Properties, PropertyId
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Link, Message, Session
+from gateway.mqtt.stored import SessionKey
 from gateway.mqtt.topics import Subscription
 
 logger = logging.getLogger(__name__)

@@ -204,8 +204,8 @@ class Router(Hub):
             if subscription is not None and each.qos:
                 # What the platform has said while nobody was there to keep it.
                 self.retained_delivery.add_derived(subscription)
-        journal.restore_waiting(session, stored)
-        self.rights.keep_readable(session, session.identity)
+        readable = self.rights.readable(session.identity, session.identity)
+        journal.restore_waiting(session, stored, readable)
 
     def session_changed(self, session: Session) -> None:
         """Have the journal write what a session is now."""

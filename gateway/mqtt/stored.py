@@ -16,6 +16,9 @@ WAITING_INLINE_BYTES: Final = 64 * 1024
 _WAITING_PART_BYTES: Final = 512 * 1024
 _DELIVERY_BYTES: Final = 64  # beside payload and topic
 
+#: User and client identifier.
+SessionKey = tuple[str, str]
+
 
 class StoredMessage(msgspec.Struct, omit_defaults=True):
     """A message. Properties are those of MQTT 5 by identifier, as MessagePack."""
