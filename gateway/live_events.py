@@ -6,6 +6,7 @@ costs anything for a viewer that does not read.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Iterator
 from itertools import takewhile
 from typing import Final, NamedTuple
@@ -84,20 +85,19 @@ class Feed:
         #: Viewers that see the feed as friends.
         self.friends = 0
         # The event that came last is last.
-        self._newest: dict[tuple[str, str], LiveEvent] = {}
+        self._newest: OrderedDict[tuple[str, str], LiveEvent] = OrderedDict()
 
     def add(self, live: LiveEvent) -> None:
         """Remember an event in the place of an older one; a late fix takes the place of none."""
         newest = self._newest
         key = (live.event.topic, live.event.device)
         previous = newest.get(key)
-        if previous is not None:
-            if previous.event.live > live.event.live:
-                return
-            del newest[key]
+        if previous is not None and previous.event.live > live.event.live:
+            return
         newest[key] = live
+        newest.move_to_end(key)
         if len(newest) > NEWEST_EVENTS_MAX:
-            del newest[next(iter(newest))]
+            newest.popitem(last=False)
 
     def untold(self) -> list[LiveEvent]:
         """Those of which friends are told nothing."""

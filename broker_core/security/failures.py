@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from typing import Final
 
 #: An address that was right, or quiet, for so long begins anew.
@@ -18,7 +19,7 @@ class LoginFailures:
     def __init__(self, base_ms: int) -> None:
         self._base_ms = base_ms
         # (how many, when the last was) by address; the newest last.
-        self._failures: dict[str, tuple[int, float]] = {}
+        self._failures: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def delay_ms(self, address: str, now_s: float) -> int:
         """A password was wrong: how long its answer waits, from `base_ms` to 64 times as long."""
@@ -26,6 +27,6 @@ class LoginFailures:
         if now_s - last_s > _FORGOTTEN_AFTER_S:
             count = 0
         if len(self._failures) >= _ADDRESSES_MAX:
-            del self._failures[next(iter(self._failures))]
+            self._failures.popitem(last=False)
         self._failures[address] = count + 1, now_s
         return int(self._base_ms * 2 ** min(max(count + 1 - _FREE, 0), _DOUBLINGS_MAX))

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import ipaddress
 import math
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
@@ -83,7 +83,7 @@ class ClientQuotas:
         self._windows = windows
         self._window_s = window_s
         self._quotas: dict[Entity, dict[str, float]] = {}
-        self._rates: dict[tuple[str, Entity], Rate] = {}
+        self._rates: OrderedDict[tuple[str, Entity], Rate] = OrderedDict()
         #: Says whether a quota of some client exists at all.
         self.active = False
         #: Says whether some address has a rate of connections.
@@ -189,7 +189,7 @@ class ClientQuotas:
         rate = self._rates.get((key, whose))
         if rate is None:
             if len(self._rates) >= _RATES_MAX:
-                del self._rates[next(iter(self._rates))]
+                self._rates.popitem(last=False)
             rate = self._rates[key, whose] = Rate(self._windows, self._window_s)
         rate.record(amount, now_s)
         return rate.excess_ms(limit, now_s)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Final, Literal, Protocol
 
@@ -42,15 +43,15 @@ class Outbound:
         self.dropped = 0
         self._publish = publish
         self._which = which
-        self._seen: dict[str, None] = {}  # the one seen first is first
+        self._seen: OrderedDict[str, None] = OrderedDict()  # the one seen first is first
         self._streets: dict[str, str] = {}
-        self._waiting: dict[str, bytes] = {}
+        self._waiting: OrderedDict[str, bytes] = OrderedDict()
 
     def seen(self, device: str) -> None:
         """A device of the cluster has sent something."""
         if self._which == "seen" and device not in self._seen:
             if len(self._seen) >= _DEVICES_MAX:
-                del self._seen[next(iter(self._seen))]
+                self._seen.popitem(last=False)
             self._seen[device] = None
 
     def on_records(self, records: Sequence[Record]) -> None:
@@ -61,8 +62,8 @@ class Outbound:
                 continue
             device = key.decode("utf-8", "replace")
             if self._which == "all" or device in self._seen:
-                self._waiting.pop(device, None)
                 self._waiting[device] = value
+                self._waiting.move_to_end(device)
         self.send_waiting()
 
     def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
@@ -75,8 +76,8 @@ class Outbound:
             device = (record.key() or b"").decode("utf-8", "replace")
             if "/" in device:
                 self._streets.pop(device, None)
-                self._waiting.pop(device, None)
                 self._waiting[device] = _NOTHING
+                self._waiting.move_to_end(device)
         self.send_waiting()
 
     def send_waiting(self) -> None:
@@ -88,7 +89,7 @@ class Outbound:
             del self._waiting[device]
             self.published += 1
         while len(self._waiting) > _WAITING_MAX:
-            del self._waiting[next(iter(self._waiting))]
+            self._waiting.popitem(last=False)
             self.dropped += 1
 
     def _send(self, device: str, value: bytes) -> bool:

@@ -6,6 +6,7 @@ whose own MQTT server is one worker more.
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from typing import Any, Final, Protocol
 
@@ -63,7 +64,8 @@ class Crossing:
         self._groups: dict[tuple[str, str], dict[Worker, int]] = {}
         self._questions: dict[int, _Question] = {}
         self._last_question = 0
-        self._owners: dict[SessionKey, Worker] = {}  # whoever has had its client longest is first
+        # Whoever has had its client longest is first.
+        self._owners: OrderedDict[SessionKey, Worker] = OrderedDict()
         self._claimed: set[SessionKey] = set()  # sessions on their way from worker to worker
         self._held: list[tuple[Worker, list[Message]]] | None = []
         call_later(_SETTLING_S, self._settle)
@@ -204,10 +206,10 @@ class Crossing:
         self._ask(asker, number, {owner}, "claim", user, client_id, claimer, claimed=key)
 
     def _owned(self, key: SessionKey, worker: Worker) -> None:
-        self._owners.pop(key, None)
         self._owners[key] = worker
+        self._owners.move_to_end(key)
         if len(self._owners) > _OWNERS_MAX:
-            del self._owners[next(iter(self._owners))]
+            self._owners.popitem(last=False)
 
     def _known(self, asker: Worker, number: int, device: str, fix_id: str) -> None:
         """A client repeats a fix: has the log it, or is it on its way there from another worker?"""

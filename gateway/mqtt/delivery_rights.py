@@ -7,6 +7,7 @@ friendship. `identity` of a session has the rights of now: `RightChanges` keeps 
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, Final, TypeVar, cast
 
@@ -44,8 +45,8 @@ class DeliveryRights:
         self._clock_ms = clock_ms
         # All friends are told the same of a message, one after the other.
         self._last: tuple[Message, Told[Message] | None] | None = None
-        self._withheld: dict[Subscription, None] = {}
-        self._missing: dict[Session, None] = {}
+        self._withheld: OrderedDict[Subscription, None] = OrderedDict()
+        self._missing: OrderedDict[Session, None] = OrderedDict()
         self._held = HeldMessages()
 
     @property
@@ -113,8 +114,8 @@ class DeliveryRights:
         if self._telling is None or not self._telling.ready:
             return []
         self._last = None
-        withheld, self._withheld = self._withheld, {}
-        missing, self._missing = self._missing, {}
+        withheld, self._withheld = self._withheld, OrderedDict()
+        missing, self._missing = self._missing, OrderedDict()
         for session in missing:
             for subscription in session.subscriptions.values():
                 if subscription.reaches_friends and subscription.share is None:
@@ -180,11 +181,11 @@ class DeliveryRights:
         return Told(time, shown)
 
 
-def _remember(waiting: dict[_Waiting, None], one: _Waiting) -> None:
+def _remember(waiting: OrderedDict[_Waiting, None], one: _Waiting) -> None:
     """Keep those that came last."""
     waiting[one] = None
     if len(waiting) > _WITHHELD_MAX:
-        del waiting[next(iter(waiting))]
+        waiting.popitem(last=False)
 
 
 def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:

@@ -13,6 +13,7 @@ After a crash the client gets what the views know: its newest address, and what 
 from __future__ import annotations
 
 import logging
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Final, Protocol
@@ -44,9 +45,10 @@ logger = logging.getLogger(__name__)
 SESSION: Final = "session"
 RETAINED: Final = "retained"
 
-_SESSIONS_MAX: Final = 300_000
+#: Sessions of all workers.
+SESSIONS_MAX: Final = 300_000
 #: Sessions that ended here of which others may not have read yet.
-_ENDED_MAX: Final = 10_000
+ENDED_MAX: Final = 10_000
 #: Sessions, before others are served.
 _WRITTEN_A_TURN: Final = 200
 
@@ -118,8 +120,8 @@ class Journal:
         # later of both counts, and the greatest epoch that is known.
         self._clock_began_ms = wall_ms() - round(1000 * clock())
         self._latest_epoch = 0
-        self._sessions: dict[SessionKey, bytes] = {}
-        self._ended: dict[SessionKey, int] = {}  # their epochs
+        self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # written longest ago first
+        self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # their epochs
         # Until the host has taken them: value, and when it was written (ms since 1970).
         self._retained: dict[str, tuple[bytes, int]] = {}
         self._parts_written: dict[SessionKey, int] = {}
@@ -210,11 +212,10 @@ class Journal:
                     self.host.take_retained(message)
 
     def _remember(self, key: SessionKey, value: bytes) -> None:
-        self._sessions.pop(key, None)
         self._sessions[key] = value
-        if len(self._sessions) > _SESSIONS_MAX:
-            oldest = next(iter(self._sessions))
-            del self._sessions[oldest]
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > SESSIONS_MAX:
+            oldest, _ = self._sessions.popitem(last=False)
             self._waiting.forget(oldest)
 
     # --- for the router -------------------------------------------------------------------------
@@ -371,10 +372,10 @@ class Journal:
         if value is not None:
             epoch = max(epoch, self._decoder.decode(value).epoch)
         if self.shared and epoch:
-            self._ended.pop(key, None)
             self._ended[key] = epoch
-            if len(self._ended) > _ENDED_MAX:
-                del self._ended[next(iter(self._ended))]
+            self._ended.move_to_end(key)
+            if len(self._ended) > ENDED_MAX:
+                self._ended.popitem(last=False)
         # It is forgotten from here on, and the next one of its client has to come after it.
         self._epoch_after(epoch)
         if value is None:

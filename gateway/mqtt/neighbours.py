@@ -8,7 +8,7 @@ shared subscription the worker where a message is published chooses the member, 
 from __future__ import annotations
 
 import logging
-from collections import Counter, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -106,7 +106,7 @@ class Neighbours:
         self._shares_changed: dict[tuple[str, str], None] = {}
         self._groups: dict[tuple[int, str, str], Subscription] = {}
         # Clients that came here, to be announced; and those announced whose turn is not known yet.
-        self._came: dict[SessionKey, None] = {}
+        self._came: OrderedDict[SessionKey, None] = OrderedDict()
         self._announced: deque[list[SessionKey]] = deque()
         self._announced_times: Counter[SessionKey] = Counter()
         self._waiting: deque[Crossing] = deque()
@@ -138,7 +138,7 @@ class Neighbours:
         """For the router: a client has come here; older connections of it elsewhere have to go."""
         self._came[key] = None
         if len(self._came) > _CAME_MAX:
-            del self._came[next(iter(self._came))]
+            self._came.popitem(last=False)
         self._send_soon()
 
     def pass_on(self, message: Message, target: tuple[int, str, str] | None = None) -> None:

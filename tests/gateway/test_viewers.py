@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
+from time import thread_time
 
 import pytest
 from hypothesis import given
@@ -130,6 +131,21 @@ async def test_a_slow_viewer_gets_the_newest_of_each_device(
     assert offsets(viewer) == [296, 297, 298, 299]
     viewers.on_events([event(offset=1000)])
     assert offsets(viewer) == [1000]
+
+
+def test_more_devices_than_a_feed_remembers_make_an_event_no_dearer() -> None:
+    feed = Feed()
+
+    def seconds_each(first: int, last: int) -> float:
+        events = [LiveEvent(event(f"ada/{n}", n), n, "") for n in range(first, last)]
+        began = thread_time()
+        for each in events:
+            feed.add(each)
+        return (thread_time() - began) / len(events)
+
+    few = seconds_each(0, 10_000)
+    seconds_each(10_000, live_events.NEWEST_EVENTS_MAX)
+    assert seconds_each(live_events.NEWEST_EVENTS_MAX, 60_000) < 8 * few
 
 
 async def test_a_slow_viewer_does_not_lose_what_a_step_has_not_reached(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
@@ -340,6 +341,23 @@ def test_of_an_erased_device_the_cluster_retains_nothing() -> None:
         "devices/bob/phone/address": True,
         "owntracks/bob/phone/info": True,
     }
+
+
+def test_many_addresses_that_wait_go_out_as_readily_each_as_few() -> None:
+    connected = False
+    outbound = Outbound(lambda *_, **__: connected, "all")
+
+    def seconds_each(count: int) -> float:
+        nonlocal connected
+        connected = False
+        outbound.on_erasures([Record(f"ada/{number}") for number in range(count)])
+        connected = True
+        began = time.thread_time()
+        outbound.send_waiting()
+        return (time.thread_time() - began) / count
+
+    few = seconds_each(2_000)
+    assert seconds_each(100_000) < 10 * few
 
 
 class Retaining:

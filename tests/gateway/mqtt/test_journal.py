@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.mqtt import journal as module
 from gateway.mqtt.codec import encode_puback
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import PacketType, ReasonCode
@@ -19,6 +20,7 @@ from waylog.erasures import Erasure
 
 ALICE = User("alice")
 TOPIC = "devices/alice/phone/note"
+KEY = ("alice", "phone")
 
 
 class Record:
@@ -211,6 +213,25 @@ def test_what_two_stops_have_left_is_not_mixed(caplog: pytest.LogCaptureFixture)
     assert "is not in the log whole" in caplog.text
 
 
+def test_a_message_of_qos_2_that_a_client_has_is_not_sent_again_after_an_orderly_stop() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    wire, _ = first.client()
+    wire.subscribe(TOPIC, qos=2)
+    first.router.publish(Message(TOPIC, b"1", 2), None, 0.0)
+    ((_, sent),) = split_packets(wire.received())
+    identifier = sent[2 + len(TOPIC) : 4 + len(TOPIC)]
+    wire.send(bytes([PacketType.PUBREC << 4, 2]) + identifier)
+    pubrel = wire.received()
+    assert pubrel == bytes([PacketType.PUBREL << 4 | 2, 2]) + identifier
+    wire.lose()
+    first.turn()
+    first.stop()
+    wire, present = Worker(log, "b").client()
+    assert present
+    assert wire.first == pubrel  # type: ignore[attr-defined]
+
+
 def test_a_message_of_qos_2_is_taken_once_though_its_server_stops_meanwhile() -> None:
     log = Log()
     first = Worker(log, "a")
@@ -253,6 +274,26 @@ def test_a_session_that_has_expired_meanwhile_is_not_resumed() -> None:
     first.crash()
     log.wall_ms += 8 * 24 * 3600 * 1000
     assert not Worker(log, "b").client()[1]
+
+
+def test_a_session_expires_while_no_worker_runs_though_its_client_was_there_at_the_stop() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].subscribe(TOPIC)
+    first.stop()
+    log.wall_ms += 8 * 24 * 3600 * 1000
+    assert not Worker(log, "b").client()[1]
+
+
+def test_a_session_lasts_no_longer_for_a_stop_in_between() -> None:
+    log = Log()
+    first = Worker(log, "a")
+    first.client()[0].lose()
+    first.turn()
+    first.stop()
+    log.wall_ms += 6 * 24 * 3600 * 1000
+    second = Worker(log, "b")
+    assert second.router.sessions[KEY].deadline == 24 * 3600
 
 
 def test_another_user_does_not_get_a_session_by_its_name() -> None:
@@ -320,6 +361,17 @@ def test_a_client_that_comes_to_another_worker_is_taken_over() -> None:
     assert not second.client()[1]
 
 
+def test_a_client_whose_session_is_not_kept_is_taken_over_by_another_worker_all_the_same() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    old, _ = first.client(clean=True)
+    first.turn()
+    second.client(clean=True)
+    second.turn()
+    assert old.connection.state == CLOSED
+    assert not first.router.sessions
+
+
 def claimed(owner: Worker, claimer: str) -> bytes | None:
     """What a worker hands over of the session of the client `phone`."""
     answers: list[bytes | None] = []
@@ -382,6 +434,32 @@ def test_a_worker_that_has_not_heard_of_the_end_of_a_session_is_told_when_it_cla
     assert not second.client()[1]
 
 
+def test_a_worker_remembers_the_sessions_that_ended_last(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "ENDED_MAX", 3)
+    worker = Worker(Log(), "a", shared=True)
+    for number in (0, 1, 2, 0, 3):
+        worker.journal.ended(("alice", f"{number}"), 1)
+    ends = [worker.journal.hand_over(("alice", f"{number}"), None, "b") for number in range(4)]
+    assert [end is not None for end in ends] == [True, False, True, True]
+
+
+def test_of_more_sessions_than_there_is_room_for_those_written_longest_ago_are_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "SESSIONS_MAX", 3)
+    first = Worker(Log(), "a")
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    (written,) = first.log.records
+    worker = Worker(Log(), "b", shared=True)
+    worker.journal.on_records(
+        [Record(b"session\0alice\0%d" % number, written.value(), 0) for number in (0, 1, 2, 0, 3)]
+    )
+    assert len(worker.journal) == 3
+    known = [worker.journal.knows(("alice", f"{number}")) for number in range(4)]
+    assert known == [True, False, True, True]
+
+
 def test_a_worker_does_not_take_up_again_what_it_has_written_and_ended_itself() -> None:
     log = Log()
     worker = Worker(log, "a")
@@ -402,9 +480,6 @@ def test_a_worker_keeps_what_is_retained_when_it_reads_what_it_has_written_befor
     worker.journal.on_records(log.records[:1])
     wire, _ = worker.client()
     assert payloads(wire.subscribe(TOPIC)) == [b"newer"]
-
-
-KEY = ("alice", "phone")
 
 
 def test_an_end_that_is_older_than_a_session_does_not_end_it() -> None:
@@ -462,6 +537,22 @@ def test_each_session_of_a_client_comes_after_the_one_before() -> None:
         wire.lose()
     # The clock stands still all the time; a session that goes on is the same.
     assert epochs == sorted(set(epochs))
+
+
+def test_a_session_comes_after_one_that_ended_elsewhere_though_the_clock_was_set_back() -> None:
+    log = Log()
+    first = Worker(log, "a", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    log.wall_ms -= 3_600_000
+    second = Worker(log, "b", shared=True)
+    wire, _ = first.client(clean=True)
+    epoch = first.router.sessions[KEY].epoch
+    first.turn()
+    wire.lose()
+    first.turn()
+    second.client()
+    assert second.router.sessions[KEY].epoch > epoch
 
 
 def test_a_session_that_is_kept_no_longer_is_written_once_more() -> None:
@@ -525,17 +616,18 @@ def test_what_no_client_can_read_ends_at_the_next_start() -> None:
 def test_what_is_retained_no_longer_is_gone_from_all_workers_and_others_know_whose_it_was() -> None:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
-    message = Message(TOPIC, b"hello", 1, True, {38: [("key", "value")]})
-    message.owner = "alice"
-    first.router.publish(message, None, 0.0)
+    # By its topic nobody could tell.
+    topic = "sensors/hall"
+    message = Message(topic, b"hello", 1, True, {38: [("key", "value")]})
+    first.router.publish(message, None, 0.0, "alice")
     first.turn()
     for worker in (second, Worker(log, "c", shared=True)):
-        kept = worker.router.retained.get(TOPIC)
+        kept = worker.router.retained.get(topic)
         assert kept is not None
         assert (kept.owner, kept.properties) == ("alice", {38: [("key", "value")]})
-    publish(first.router, b"", retain=True)
+    publish(first.router, b"", retain=True, topic=topic)
     first.turn()
-    assert second.router.retained.get(TOPIC) is None
+    assert second.router.retained.get(topic) is None
 
 
 def test_all_sessions_are_written_of_however_many_that_change_at_once() -> None:
@@ -580,6 +672,21 @@ def test_nothing_is_written_after_the_last_records() -> None:
     for callback in worker.scheduled:
         callback()
     assert len(log.records) == written
+
+
+def test_a_session_that_ends_while_the_last_records_are_written_is_not_among_them() -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    for name in ("phone", "tablet"):
+        worker.client(name=name)[0].lose()
+    worker.turn()
+    records = worker.journal.last_records(worker.router.sessions.values())
+    assert b"phone" in next(records).key
+    worker.client(name="tablet", clean=True)[0].lose()
+    for record in records:
+        log.records.append(Record(record.key, record.value, log.wall_ms))
+    worker.crash()
+    assert not Worker(log, "b").client(name="tablet")[1]
 
 
 @pytest.mark.parametrize("way", ["erased", "clean"])
