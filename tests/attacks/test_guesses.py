@@ -108,6 +108,7 @@ async def test_guesses_do_not_keep_the_owner_out_of_a_known_browser(gateway: Wor
                 for cookie in answer.cookies.values():
                     assert cookie["httponly"]
                     assert cookie["samesite"] == "Strict"
+                    assert int(cookie["max-age"]) >= 30 * 86_400
                 return {each.key: each.value for each in answer.cookies.values()}
 
         async def page(password: str, shown: dict[str, str]) -> int:

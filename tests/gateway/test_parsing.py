@@ -110,6 +110,16 @@ async def test_a_process_ends_when_nobody_has_asked_for_a_while_and_not_within_a
     await parsing.close()
 
 
+async def test_a_process_that_hangs_keeps_nobody_from_stopping() -> None:
+    parsing = Parsing()
+    await parsing.parse(FORMAT, body(1), CONTEXT, "ada")
+    (process,) = children()
+    os.kill(process, signal.SIGSTOP)
+    async with asyncio.timeout(60):
+        await parsing.close()
+    assert not children()
+
+
 async def test_a_question_that_fails_ends_nothing(parsing: Parsing) -> None:
     with pytest.raises(ParsingFailed, match="KeyError"):
         await parsing.parse("no such format", body(1), CONTEXT, "ada")

@@ -13,7 +13,8 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from gateway.known_fixes import device_key, fix_key
+from gateway.known_fixes import device_key, fix_key, use_secret
+from gateway.siphash import KEY_BYTES
 from gateway.track_points import unpacked
 from gateway.view_keeper import ViewKeeper
 from gateway.views import AddressView, LocationView
@@ -404,7 +405,7 @@ async def test_ids_for_which_there_was_no_memory_are_read_by_the_next_process(
         assert second.knows(*fixes(range(200)))
 
 
-@pytest.mark.parametrize("damage", ["cut", "changed", "foreign"])
+@pytest.mark.parametrize("damage", ["cut", "changed", "foreign", "secret"])
 async def test_a_snapshot_that_does_not_fit_is_built_again(
     log: Log, tmp_path: Path, damage: str
 ) -> None:
@@ -417,6 +418,9 @@ async def test_a_snapshot_that_does_not_fit_is_built_again(
         del content[len(content) // 2 :]
     elif damage == "changed":
         content[-200] ^= 1
+    elif damage == "secret":
+        # That of another installation: none of the keys names a fix of this one.
+        use_secret(secrets.token_bytes(KEY_BYTES))
     else:
         log.start_again()
         log.append(*fixes(range(100)), fix("bob/phone"))

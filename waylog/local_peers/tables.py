@@ -84,14 +84,24 @@ class SocketTables:
         return answer
 
     async def _look(self) -> None:
-        while self._asked:
-            asked, self._asked = self._asked, []
+        try:
+            while self._asked:
+                asked, self._asked = self._asked, []
+                await self._look_for(asked)
+        finally:
+            self._looking = None
+
+    async def _look_for(self, asked: Asked) -> None:
+        missing = asked
+        try:
             for _ in range(_LOOKS):
-                if asked:
-                    asked = await self._look_once(asked)
-            for _, answer in asked:
+                if missing:
+                    missing = await self._look_once(missing)
+            for _, answer in missing:
                 answer.set_result(None)
-        self._looking = None
+        finally:
+            for _, answer in asked:
+                answer.cancel()  # nothing, unless the look was not finished
 
     async def _look_once(self, asked: Asked) -> Asked:
         """Answer whom the tables have; returns the others."""
