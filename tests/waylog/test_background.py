@@ -1,17 +1,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 
 import pytest
-import uvloop
 
+from tests.event_loops import on_both_event_loops
 from waylog.background import Rounds, end_on_failure, spawn
-
-
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """Both event loops that are used."""
-    return {"asyncio": asyncio.new_event_loop, "uvloop": uvloop.new_event_loop}
 
 
 async def fail() -> None:
@@ -19,6 +13,7 @@ async def fail() -> None:
     raise RuntimeError("nobody has thought of this")
 
 
+@on_both_event_loops
 async def test_the_end_of_a_task_that_is_kept_is_logged_and_acted_on(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
@@ -32,6 +27,7 @@ async def test_the_end_of_a_task_that_is_kept_is_logged_and_acted_on(
     assert "Traceback" in caplog.text
 
 
+@on_both_event_loops
 async def test_a_task_that_is_cancelled_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
     ended: list[Exception] = []
     end_on_failure(asyncio.get_running_loop(), ended.append)
@@ -48,6 +44,7 @@ async def test_a_task_that_is_cancelled_has_not_failed(caplog: pytest.LogCapture
     ("callbacks_of", "except_of", "count"),
     [(("tests.",), (), 1), (("tests.",), ("tests.waylog.",), 0), ((), (), 0), (("else.",), (), 0)],
 )
+@on_both_event_loops
 async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
     callbacks_of: tuple[str, ...],
     except_of: tuple[str, ...],
@@ -68,6 +65,7 @@ async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
     assert len(ended) == count
 
 
+@on_both_event_loops
 async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
     caplog: pytest.LogCaptureFixture,
 ) -> None:

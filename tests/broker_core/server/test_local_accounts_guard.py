@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import socket
 import struct
@@ -12,7 +13,6 @@ from collections.abc import AsyncIterator, Callable
 from typing import cast
 
 import pytest
-import uvloop
 
 from broker_core.listeners import ListenerConfig, SecurityProtocol
 from broker_core.protocol.definitions import API_VERSIONS
@@ -22,6 +22,7 @@ from broker_core.server.local_accounts_guard import LocalAccountsGuard
 from broker_core.server.request import Request
 from broker_core.server.session import ListenerSecurity
 from tests.broker_core.server.raw_client import RawClient
+from tests.event_loops import on_both_event_loops
 from waylog.config import Endpoint
 from waylog.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.local_peers.netlink import SocketDiagnosis, SocketOwner
@@ -29,19 +30,21 @@ from waylog.local_peers.peers import LocalAddresses, LocalPeers
 from waylog.local_peers.tables import SocketTables
 
 
-def pytest_asyncio_loop_factories() -> dict[str, Callable[[], asyncio.AbstractEventLoop]]:
-    """The event loop that `waylog broker` uses, and asyncio's."""
-    return {"uvloop": uvloop.new_event_loop, "asyncio": asyncio.new_event_loop}
+@contextlib.asynccontextmanager
+async def by_netlink() -> AsyncIterator[LocalPeers]:
+    peers = LocalPeers.open()
+    yield peers
+    await peers.close()
 
 
-@pytest.fixture(params=["netlink", "tables"])
-async def peers(request: pytest.FixtureRequest) -> AsyncIterator[LocalPeers]:
-    opened = LocalPeers.open()
-    if request.param == "tables":
-        await opened.close()
-        opened = LocalPeers(None, SocketTables(), LocalAddresses(None))
-    yield opened
-    await opened.close()
+@contextlib.asynccontextmanager
+async def by_tables() -> AsyncIterator[LocalPeers]:
+    peers = LocalPeers(None, SocketTables(), LocalAddresses(None))
+    yield peers
+    await peers.close()
+
+
+OpenPeers = Callable[[], contextlib.AbstractAsyncContextManager[LocalPeers]]
 
 
 async def judged(
@@ -115,6 +118,7 @@ def test_a_system_that_tells_nobodys_account_lets_no_broker_start() -> None:
 
 
 @pytest.mark.parametrize(("account", "is_served"), [(0, True), (1, False)])
+@on_both_event_loops
 async def test_requests_wait_until_the_tables_have_told_the_account(
     account: int, is_served: bool
 ) -> None:
@@ -152,15 +156,23 @@ async def test_requests_wait_until_the_tables_have_told_the_account(
         await peers.close()
 
 
-async def test_an_account_that_is_named_is_let_in_and_another_is_not(peers: LocalPeers) -> None:
-    assert await judged(peers, frozenset({os.geteuid()}), 20) == [True] * 20
-    assert await judged(peers, frozenset({os.geteuid() + 1}), 20) == [False] * 20
+@pytest.mark.parametrize("open_peers", [by_netlink, by_tables])
+@on_both_event_loops
+async def test_an_account_that_is_named_is_let_in_and_another_is_not(
+    open_peers: OpenPeers,
+) -> None:
+    async with open_peers() as peers:
+        assert await judged(peers, frozenset({os.geteuid()}), 20) == [True] * 20
+        assert await judged(peers, frozenset({os.geteuid() + 1}), 20) == [False] * 20
 
 
+@pytest.mark.parametrize("open_peers", [by_netlink, by_tables])
 @pytest.mark.parametrize("reset", [False, True])
-async def test_who_has_gone_already_is_not_let_in(peers: LocalPeers, reset: bool) -> None:
+@on_both_event_loops
+async def test_who_has_gone_already_is_not_let_in(open_peers: OpenPeers, reset: bool) -> None:
     everybody = frozenset({0, os.geteuid()})
-    assert await judged(peers, everybody, 20, leave=True, reset=reset) == [False] * 20
+    async with open_peers() as peers:
+        assert await judged(peers, everybody, 20, leave=True, reset=reset) == [False] * 20
 
 
 class Kernel:
@@ -216,12 +228,14 @@ FIN_WAIT_2 = 5
     ],
 )
 @pytest.mark.parametrize("soon", [False, True])
+@on_both_event_loops
 async def test_only_a_socket_that_is_open_and_somebodys_tells_whose_it_is(
     answer: SocketOwner | OSError | None, is_let_in: bool, soon: bool
 ) -> None:
     assert await judged(told(answer, soon=soon), frozenset({4711}), 3) == [is_let_in] * 3
 
 
+@on_both_event_loops
 async def test_what_is_told_of_a_connection_that_has_ended_may_be_of_the_next_one() -> None:
     owner = SocketOwner(ESTABLISHED, 4711, 1)
     assert await judged(told(owner), frozenset({4711}), 20, leave=True) == [False] * 20
