@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import socket
 import struct
+import threading
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import psutil
 import pytest
+
+from spark.session import open_session_unless
+from waylog.config import ConfigError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,23 +55,28 @@ def _answer(port: int, request: bytes) -> bytes:
         return received
 
 
-def _listening(*, java: bool) -> dict[int, set[int]]:
-    """Ports of the JVM's process, or of Python's that Spark has started, by process id."""
-    found: dict[int, set[int]] = {}
+def _listening(*, java: bool) -> dict[int, set[tuple[str, int]]]:
+    """Where the JVM's process listens, or Python's that Spark has started, by process id."""
+    found: dict[int, set[tuple[str, int]]] = {}
     for process in psutil.Process().children(recursive=True):
         with suppress(psutil.Error):  # it has ended meanwhile
             is_java = process.name() == "java"
             if is_java == java and "pyspark" in " ".join(process.cmdline()):
                 connections = process.net_connections("tcp")
-                ports = {each.laddr.port for each in connections if each.status == "LISTEN"}
-                found[process.pid] = ports
+                found[process.pid] = {
+                    (each.laddr.ip, each.laddr.port)
+                    for each in connections
+                    if each.status == "LISTEN"
+                }
     return found
 
 
 def test_spark_takes_nothing_from_strangers(session: SparkSession) -> None:
     """Driver and block manager ask for a secret before they look at an object."""
     assert session.range(10).count() == 10
-    (ports,) = _listening(java=True).values()
+    (places,) = _listening(java=True).values()
+    assert {host.removeprefix("::ffff:") for host, _ in places} <= {"127.0.0.1", "::1"}
+    ports = {port for _, port in places}
     answers = {
         (port, endpoint): _answer(port, _request(port, endpoint))
         for port in ports
@@ -87,7 +96,22 @@ def test_pythons_processes_of_spark_listen_where_no_other_account_comes(
     assert doubled == [2, 4, 6]
     python = _listening(java=False)
     assert python
-    assert {pid: ports for pid, ports in python.items() if ports} == {}
+    assert {pid: places for pid, places in python.items() if places} == {}
     folder = session.sparkContext.getConf().get("spark.python.unix.domain.socket.dir")
     assert folder is not None
     assert Path(folder).stat().st_mode & 0o077 == 0
+
+
+def test_what_spark_writes_is_for_its_account_alone(session: SparkSession, tmp_path: Path) -> None:
+    folder = tmp_path / "written"
+    rows = session.range(10).selectExpr("id", "id % 3 AS part")
+    rows.write.partitionBy("part").parquet(str(folder))
+    written = [folder, *folder.rglob("*")]
+    assert len(written) > 6
+    assert {path.stat().st_mode & 0o077 for path in written} == {0}
+
+
+def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("WAYLOG_JAVA", str(tmp_path))
+    with pytest.raises(ConfigError, match="WAYLOG_JAVA"):
+        open_session_unless(threading.Event(), "no java")
