@@ -27,6 +27,8 @@ AWAY: Final = (47.5, 9.9)
 #: What is promised.
 REACHES_S: Final = 2.0
 WAIT_S: Final = 20.0
+#: So often a gateway looks for new places.
+LOOK_S: Final = 10.0
 _NOT_AUTHORIZED: Final = 0x87
 
 _numbers = itertools.count()
@@ -293,6 +295,36 @@ async def test_a_friend_is_not_told_where_the_home_is(
         retained = json.loads((await late.message()).payload)
         assert retained == told[0] or retained["_type"] == "card"
         await late.close()
+
+
+async def test_a_home_that_is_found_while_the_workers_run_is_told_no_friend_of_any(
+    platform: Workers, bob: Login
+) -> None:
+    zoe = platform.user(f"zoe{next(_numbers)}")
+    platform.users.rights.befriend(zoe.name, bob.name, since=now_ms() - 10_000)
+    topic = f"owntracks/{zoe.name}/phone"
+    async with client(platform, zoe) as phone, several(platform, bob, topic) as friends:
+        newest: dict[PahoClient, float] = {}
+
+        async def told() -> set[float]:
+            await phone.publish(topic, location(HOME))
+            await asyncio.sleep(0.2)
+            for each in friends:
+                while not each.messages.empty():
+                    newest[each] = json.loads(each.messages.get_nowait().payload)["lat"]
+            return set(newest.values())
+
+        async with asyncio.timeout(WAIT_S):
+            while await told() != {HOME[0]} or len(newest) < len(friends):
+                pass
+        path = platform.folder / "places" / "places.parquet"
+        rows = pq.read_table(path).to_pylist()
+        rows.append(rows[0] | {"user": zoe.name, "device": f"{zoe.name}/phone"})
+        pq.write_table(pa.Table.from_pylist(rows), platform.folder / "found.parquet")
+        (platform.folder / "found.parquet").replace(path)
+        async with asyncio.timeout(LOOK_S + WAIT_S):
+            while HOME[0] in await told():
+                pass
 
 
 async def test_a_revoked_device_token_ends_its_connections(platform: Workers, ada: Login) -> None:
