@@ -67,8 +67,8 @@ class Record(Protocol):
 class Host(Protocol):
     """The owner of the live sessions and retained messages: the router."""
 
-    def epoch_of(self, key: SessionKey) -> int:
-        """The epoch of a session that is live here, 0 where there is none."""
+    def live(self, key: SessionKey) -> Session | None:
+        """The session of a client that is here, connected or away."""
 
     def give_up(self, key: SessionKey) -> None:
         """Another worker has the session now."""
@@ -178,9 +178,15 @@ class Journal:
         if session.worker == self.worker:
             return
         # Sessions cross faster than the log tells of it: what it tells may be over.
-        live = 0 if self.host is None else self.host.epoch_of(key)
+        live = None if self.host is None else self.host.live(key)
         # Whoever takes a session from here gives it a higher epoch than it has here.
-        if (live and session.epoch <= live) or session.epoch < self._epoch_of(key):
+        if live is not None and session.epoch <= live.epoch:
+            self._overwrite(key, session, live.epoch, live)
+            return
+        if session.epoch < self._epoch_of(key):
+            return
+        if session.epoch < (ended := self._ended.get(key, 0)):
+            self._overwrite(key, session, ended, None)
             return
         if session.ended:
             self._sessions.pop(key, None)
@@ -190,6 +196,17 @@ class Journal:
             self._waiting.forget(key)
         if self.host is not None:
             self.host.give_up(key)
+
+    def _overwrite(
+        self, key: SessionKey, older: StoredSession, epoch: int, live: Session | None
+    ) -> None:
+        """Have the log end with what is true of a client: an older session came after it there.
+
+        Its worker had written that when this one did not know of it yet.
+        """
+        if older.epoch == epoch or (live is not None and self.changed(live)) or older.ended:
+            return
+        self._append_end(key, epoch)
 
     def _part_read(self, key: SessionKey, number: int, value: bytes | None) -> None:
         if value is not None:
@@ -380,10 +397,13 @@ class Journal:
         self._epoch_after(epoch)
         if value is None:
             return
+        self._append_end(key, epoch)
+        self._end_parts(key)
+
+    def _append_end(self, key: SessionKey, epoch: int) -> None:
         if self.shared:
             self._append(_key(SESSION, *key), msgspec.json.encode(self._last(epoch)))
         self._append(_key(SESSION, *key), None)
-        self._end_parts(key)
 
     def _last(self, epoch: int) -> StoredSession:
         """The end of a session."""

@@ -212,10 +212,9 @@ class Router(Hub):
         if self.journal is not None:
             self.journal.changed(session)
 
-    def epoch_of(self, key: tuple[str, str]) -> int:
-        """For the journal: the epoch of a session that is here, 0 where there is none."""
-        session = self.sessions.get(key)
-        return 0 if session is None else session.epoch
+    def live(self, key: tuple[str, str]) -> Session | None:
+        """For the journal: the session of a client that is here, connected or away."""
+        return self.sessions.get(key)
 
     def give_up(self, key: tuple[str, str]) -> None:
         """For the journal: another worker has the session of a client now."""

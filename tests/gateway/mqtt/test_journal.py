@@ -526,6 +526,60 @@ def test_all_workers_hear_of_the_end_of_a_session() -> None:
     assert not second.journal.knows(KEY)
 
 
+def came_to_the_second() -> tuple[Log, Worker, Worker, Wire]:
+    """A client with a clean session at one of two, whose kept one at the other ends unclaimed.
+
+    What the other has written of that is read by nobody yet.
+    """
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    for each in (first, second):
+        each.journal.writes_all = False  # as with gateway.mqtt.neighbours
+    first.client()[0].subscribe(TOPIC)
+    first.journal.flush()
+    assert not second.journal.knows(KEY)
+    log.wall_ms += 1
+    wire, present = second.client(clean=True)
+    assert not present
+    first.router.give_up(KEY)
+    return log, first, second, wire
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_clean_session_ends_a_kept_one_of_which_the_log_had_not_told_yet(is_gone: bool) -> None:
+    log, first, second, wire = came_to_the_second()
+    if is_gone:
+        wire.lose()
+    first.turn()
+    first.turn()
+    assert (KEY in second.router.sessions) != is_gone
+    assert not first.journal.knows(KEY) and not second.journal.knows(KEY)
+    for each in (first, second):
+        each.crash()
+    assert not Worker(log, "c").client()[1]
+
+
+def test_a_session_that_is_kept_stands_in_the_log_after_an_older_one() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    log.wall_ms += 1
+    second.client()
+    # Each worker appends by a connection of its own.
+    second.journal.flush()
+    first.turn()
+    first.turn()
+    second.turn()
+    assert second.router.sessions and not first.router.sessions
+    written = len(log.records)
+    second.turn()
+    assert len(log.records) == written
+    for each in (first, second):
+        each.crash()
+    third = Worker(log, "c")
+    assert not third.router.sessions[KEY].subscriptions
+
+
 def test_each_session_of_a_client_comes_after_the_one_before() -> None:
     worker = Worker(Log(), "a", shared=True)
     epochs = []

@@ -270,6 +270,20 @@ async def test_a_client_has_one_connection_of_which_the_log_does_not_hear() -> N
             await client.close()
 
 
+async def test_a_clean_session_ends_one_of_which_the_log_tells_later() -> None:
+    async with workers(2, log_lag_s=1.0) as running:
+        kept = await connected(running[0], "phone", clean_session=False)
+        await kept.subscribe("devices/ada/phone/note")
+        await kept.publish("devices/ada/phone/note", "after that in the log", retain=True)
+        clean = await connected(running[1], "phone")
+        retained = running[1].server.router.retained
+        await eventually(lambda: retained.get("devices/ada/phone/note") is not None)
+        await eventually(lambda: not any(len(each.journal) for each in running))
+        assert clean.client.is_connected()
+        await clean.close()
+        await kept.close()
+
+
 class _Sending:
     is_open = True
 
