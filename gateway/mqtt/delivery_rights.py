@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, Final, TypeVar, cast
+from typing import Any, Final, NamedTuple, TypeVar, cast
 
 from gateway import auth
 from gateway.mqtt.acl import AccessRules, rights_of
@@ -25,6 +25,15 @@ from waylog.telemetry import now_ms
 _WITHHELD_MAX: Final = 10_000
 
 _Waiting = TypeVar("_Waiting")
+
+
+class Untold(NamedTuple):
+    """What a client is to get of its friends as soon as it is known where these live."""
+
+    #: Messages as they are: they have to be told (`DeliveryRights.told`).
+    held: list[Message]
+    #: Something that is retained is to be sent, too.
+    missed: bool
 
 
 class DeliveryRights:
@@ -105,27 +114,34 @@ class DeliveryRights:
             else:
                 yield None
 
-    def take_withheld(self) -> list[Subscription]:
+    def untold(self, session: Session) -> Untold:
+        """What is still kept back from a session; it may go on elsewhere."""
+        missed = session in self._missing or (
+            bool(self._withheld)
+            and any(each in self._withheld for each in session.subscriptions.values())
+        )
+        return Untold(self._held.of(session), missed)
+
+    def take_withheld(self) -> Iterator[Subscription]:
         """Subscriptions that got nothing of friends because nobody knew yet where these live.
 
         None are taken as long as that is so. Of those that have missed what was published
         meanwhile, what is retained by then stands for it.
         """
         if self._telling is None or not self._telling.ready:
-            return []
+            return iter(())
         self._last = None
-        withheld, self._withheld = self._withheld, OrderedDict()
         missing, self._missing = self._missing, OrderedDict()
         for session in missing:
             for subscription in session.subscriptions.values():
                 if subscription.reaches_friends and subscription.share is None:
-                    withheld[subscription] = None
-        return list(withheld)
+                    self._withheld[subscription] = None
+        return _taken(self._withheld)
 
-    def take_held(self) -> list[tuple[Message, list[Session]]]:
+    def take_held(self) -> Iterator[tuple[Message, Session]]:
         """Messages of friends that nobody could be told then, and for whom each was."""
         ready = self._telling is not None and self._telling.ready
-        return self._held.take() if ready else []
+        return self._held.take() if ready else iter(())
 
     def forget_device(self, device: str) -> None:
         """A device (`user/device`) has been erased: nothing of it is held."""
@@ -186,6 +202,11 @@ def _remember(waiting: OrderedDict[_Waiting, None], one: _Waiting) -> None:
     waiting[one] = None
     if len(waiting) > _WITHHELD_MAX:
         waiting.popitem(last=False)
+
+
+def _taken(waiting: OrderedDict[_Waiting, None]) -> Iterator[_Waiting]:
+    while waiting:
+        yield waiting.popitem(last=False)[0]
 
 
 def _if_since(identity: Identity, told: Told[Message] | None) -> Message | None:

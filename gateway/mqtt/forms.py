@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Final
 
 import msgspec
@@ -52,8 +52,11 @@ class Forms:
             epoch=session.epoch,
         )
 
-    def waiting(self, session: Session) -> list[StoredDelivery]:
-        """All that waits for a client, in the order in which it is to be sent."""
+    def waiting(self, session: Session, held: Iterable[Message]) -> list[StoredDelivery]:
+        """All that waits for a client, in the order in which it is to be sent.
+
+        `held` cannot be told it yet.
+        """
         sent = list((session.in_flight or {}).items())
         return [
             StoredDelivery(
@@ -65,6 +68,8 @@ class Forms:
                 delivery.identifiers,
             )
             for packet_id, delivery in [*sent, *((0, each) for each in session.queue or ())]
+        ] + [
+            StoredDelivery(self.stored_message(message), message.qos, held=True) for message in held
         ]
 
     def stored_message(self, message: Message) -> StoredMessage:

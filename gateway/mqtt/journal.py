@@ -22,8 +22,9 @@ import msgspec
 
 from gateway import erasure_reader
 from gateway.mqtt.codec import string_is_valid
+from gateway.mqtt.delivery_rights import Untold
 from gateway.mqtt.forms import Forms
-from gateway.mqtt.session import Delivery, Message, Session
+from gateway.mqtt.session import Message, Session
 from gateway.mqtt.stored import (
     WAITING_INLINE_BYTES,
     LastRecord,
@@ -32,11 +33,12 @@ from gateway.mqtt.stored import (
     StoredMessage,
     StoredPart,
     StoredSession,
+    is_alive,
     is_sendable,
     parts_of,
     size_of,
 )
-from gateway.mqtt.waiting import StoredWaiting
+from gateway.mqtt.waiting import StoredWaiting, Waiting
 from waylog.erasures import Erasures
 from waylog.sealing import owner_of_mqtt_topic
 
@@ -66,6 +68,9 @@ class Record(Protocol):
 
 class Host(Protocol):
     """The owner of the live sessions and retained messages: the router."""
+
+    def untold(self, session: Session) -> Untold:
+        """What a session is still to get of friends."""
 
     def live(self, key: SessionKey) -> Session | None:
         """The session of a client that is here, connected or away."""
@@ -108,7 +113,6 @@ class Journal:
         self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
         self.unreadable = 0
         self.failed = 0  # appends
-        self.dropped = 0  # messages that waited, and for which there is no room any more
         self.erasures = Erasures()
         self._append = append
         self._schedule = schedule
@@ -248,7 +252,7 @@ class Journal:
         now = self._wall_ms()
         for key, value in list(self._sessions.items()):
             session = self._decoder.decode(value)
-            if _alive(session, now):
+            if is_alive(session, now):
                 yield key, session
             else:
                 self.ended(key)
@@ -259,7 +263,7 @@ class Journal:
         if value is None:
             return None
         session = self._decoder.decode(value)
-        return session if _alive(session, self._wall_ms()) else None
+        return session if is_alive(session, self._wall_ms()) else None
 
     def prepare(self, key: SessionKey) -> Iterator[None]:
         """Read much that waits for a client step by step before its session is resumed here.
@@ -273,6 +277,15 @@ class Journal:
     def unprepare(self, key: SessionKey) -> None:
         """A client that `prepare` was called for is connected, or is not coming."""
         self._waiting.unprepare(key)
+
+    def take_waiting(self, key: SessionKey, stored: StoredSession) -> Iterator[Waiting]:
+        """Give what waits for a client whose session is resumed now; it is kept no more.
+
+        What is of an erased device is not given.
+        """
+        for each, message in self._waiting.take(key, stored):
+            if not self.erasures.covers(owner_of_mqtt_topic(message.topic), stored.at):
+                yield each, message
 
     def owner_of(self, key: SessionKey) -> str | None:
         """The other worker that has the session of a client, if one has."""
@@ -330,7 +343,7 @@ class Journal:
             self._changed.pop(session, None)
             if not self._is_kept(session):
                 return msgspec.msgpack.encode(self._last(session.epoch))
-            stored = self._forms.stored_session(session, self._forms.waiting(session))
+            stored = self._whole(session)
         else:
             # Claimed before, by a client that went before it was connected.
             value = self._sessions.get(key)
@@ -441,11 +454,10 @@ class Journal:
             if session.ended or not self._is_kept(session):
                 continue
             key = (session.identity.user, session.client_id)
-            waiting = self._forms.waiting(session)
+            stored = self._whole(session)
             parts: list[list[StoredDelivery]] = []
-            if sum(map(size_of, waiting)) > WAITING_INLINE_BYTES:
-                parts, waiting = list(parts_of(waiting)), []
-            stored = self._forms.stored_session(session, waiting)
+            if sum(map(size_of, stored.waiting)) > WAITING_INLINE_BYTES:
+                parts, stored.waiting = list(parts_of(stored.waiting)), []
             stored.connected = False
             stored.parts = len(parts)
             for number, part in enumerate(parts):
@@ -454,7 +466,14 @@ class Journal:
             for number in range(len(parts), self._parts_written.get(key, 0)):
                 yield LastRecord(_key(SESSION, *key, str(number)), None, 0, False)
             value = msgspec.json.encode(stored)
-            yield LastRecord(_key(SESSION, *key), value, len(waiting), True)
+            yield LastRecord(_key(SESSION, *key), value, len(stored.waiting), True)
+
+    def _whole(self, session: Session) -> StoredSession:
+        """A session with everything that waits for its client."""
+        untold = Untold([], False) if self.host is None else self.host.untold(session)
+        stored = self._forms.stored_session(session, self._forms.waiting(session, untold.held))
+        stored.missed = untold.missed
+        return stored
 
     async def stop(self, sessions: Iterable[Session]) -> None:
         """Write what is to outlive this process; `on_stop` sees to it that the log has it."""
@@ -483,34 +502,6 @@ class Journal:
             self._remember(key, value)
             self._append(_key(SESSION, *key), value)
             self._end_parts(key)
-
-    # --- forms ----------------------------------------------------------------------------------
-
-    def restore_waiting(
-        self, session: Session, stored: StoredSession, readable: Callable[[Message], bool]
-    ) -> None:
-        """Put what waited for a client back into its session, as far as it may be read."""
-        session.received = set(stored.received) or None
-        session.next_packet_id = stored.next_packet_id
-        key = (session.identity.user, session.client_id)
-        for each, message in self._waiting.take(key, stored):
-            if self.erasures.covers(owner_of_mqtt_topic(message.topic), stored.at):
-                continue
-            if not readable(message):
-                continue
-            delivery = Delivery(message, each.qos, each.retain, each.identifiers)
-            if each.packet_id:
-                delivery.released = each.released
-                session.restore(each.packet_id, delivery)
-            elif not session.enqueue(delivery):
-                self.dropped += 1
-
-
-def _alive(session: StoredSession, now_ms: int) -> bool:
-    # Of one that was connected, nobody has written when it ended: it does now.
-    if not session.expiry_interval_s:
-        return False
-    return session.connected or session.at + 1000 * session.expiry_interval_s > now_ms
 
 
 def _key(*parts: str) -> bytes:

@@ -48,11 +48,11 @@ class RetainedDelivery:
         if self.ask is not None:
             self.ask(subscription, topic_filters)
 
-    def add_derived(self, subscription: Subscription) -> None:
+    def add_derived(self, subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
         """Have those sent that the platform has said while nobody was there to keep them."""
-        self.add(subscription, self.derived(subscription.granted_filters))
+        self.add(subscription, self.derived(topic_filters))
         if self.ask is not None:
-            self.ask(subscription, subscription.granted_filters)
+            self.ask(subscription, topic_filters)
 
     def came(self, subscription: Subscription, messages: Iterable[Message], now: float) -> None:
         """Send what `ask` has asked for."""

@@ -105,30 +105,39 @@ class RightChanges:
             session = subscription.session
             if session.subscriptions.get(subscription.topic_filter) is not subscription:
                 continue
-            of_friends = tuple(
-                each
-                for each in subscription.granted_filters
-                if self._router.rules.reaches_friends(session.identity, (each,))
+            self._router.retained_delivery.begin(
+                subscription, self.filters_of_friends(subscription)
             )
-            self._router.retained_delivery.begin(subscription, of_friends)
             session.pump(now)
             yield
 
-    def _send_held(
-        self, held: Iterable[tuple[Message, list[Session]]], now: float
-    ) -> Iterator[None]:
-        for message, sessions in held:
-            if message.expired(now):
-                continue
-            for session in sessions:
-                matching = [
-                    each
-                    for each in session.subscriptions.values()
-                    if any(matches(granted, message.topic) for granted in each.granted_filters)
-                ]
-                if matching and not session.ended:
-                    self._router.deliver(message, matching, None, now)
-                yield
+    def filters_of_friends(self, subscription: Subscription) -> tuple[str, ...]:
+        """Those that were granted of a subscription and match what is a friend's."""
+        reaches_friends = self._router.rules.reaches_friends
+        identity = subscription.session.identity
+        return tuple(
+            each for each in subscription.granted_filters if reaches_friends(identity, (each,))
+        )
+
+    def _send_held(self, held: Iterable[tuple[Message, Session]], now: float) -> Iterator[None]:
+        for message, session in held:
+            self.deliver_held(message, session, now)
+            yield
+
+    def deliver_held(self, message: Message, session: Session, now: float) -> None:
+        """Deliver a message that was held for a session, if it still subscribes to it.
+
+        Where homes are not known it is held again.
+        """
+        if session.ended or message.expired(now):
+            return
+        matching = [
+            each
+            for each in session.subscriptions.values()
+            if any(matches(granted, message.topic) for granted in each.granted_filters)
+        ]
+        if matching:
+            self._router.deliver(message, matching, None, now)
 
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""

@@ -15,8 +15,7 @@ from gateway import auth
 from gateway.mqtt.accounts import UserAccounts, subscription_bytes, will_bytes
 from gateway.mqtt.acl import AccessRules
 from gateway.mqtt.application import Identity
-from gateway.mqtt.codec import string_is_valid
-from gateway.mqtt.delivery_rights import DeliveryRights
+from gateway.mqtt.delivery_rights import DeliveryRights, Untold
 from gateway.mqtt.forgetting import forget_owner
 from gateway.mqtt.handover import Handover
 from gateway.mqtt.journal import Journal
@@ -27,12 +26,12 @@ from gateway.mqtt.packets import (
     SubscriptionRequest,
     Will,
 )
+from gateway.mqtt.resumption import Resumption
 from gateway.mqtt.retained import RetainedStore
 from gateway.mqtt.retained_delivery import RetainedDelivery
 from gateway.mqtt.right_changes import RightChanges
 from gateway.mqtt.session import NEVER, Hub, Message, Session
 from gateway.mqtt.settings import Settings
-from gateway.mqtt.stored import StoredSession
 from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,
@@ -89,6 +88,7 @@ class Router(Hub):
         self.retained_delivery = RetainedDelivery(self)
         self.right_changes = RightChanges(self)
         self.handover = Handover(self)
+        self.resumption = Resumption(self)
         #: Told what is subscribed to.
         self.watch: Callable[[Iterable[str], bool], None] | None = None
         #: The other workers, where there are some.
@@ -109,16 +109,16 @@ class Router(Hub):
                     continue
                 session = self._begin(client_id, identity)
                 session.epoch = journal.next_epoch((user, client_id))
-                self._restore(session, stored, journal)
+                self.resumption.resume(session, stored, journal, now)
                 session.expiry_interval_s = stored.expiry_interval_s
                 age_s = 0.0 if stored.connected else journal.age_s(stored)
                 session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
                 self._park(session)
                 self.timers.schedule(session, session.deadline)
-        if journal.dropped:
+        if self.resumption.dropped:
             logger.warning(
                 "%d messages that waited for MQTT clients are gone: there is no room for them",
-                journal.dropped,
+                self.resumption.dropped,
             )
         if journal.purged:
             logger.warning(
@@ -165,7 +165,7 @@ class Router(Hub):
             session.epoch = epoch
         self.right_changes.identify(session, identity, now)
         if stored is not None and self.journal is not None:
-            self._restore(session, stored, self.journal)
+            self.resumption.resume(session, stored, self.journal, now)
         self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)
@@ -193,24 +193,14 @@ class Router(Hub):
         self._offline.pop(session, None)
         self.accounts.of(session.identity.user).offline.pop(session, None)
 
-    def _restore(self, session: Session, stored: StoredSession, journal: Journal) -> None:
-        for each in stored.subscriptions:
-            if not string_is_valid(each.filter):
-                continue
-            request = SubscriptionRequest(
-                each.filter, each.qos, each.no_local, each.retain_as_published
-            )
-            _, subscription = self.subscribe(session, request, each.identifier)
-            if subscription is not None and each.qos:
-                # What the platform has said while nobody was there to keep it.
-                self.retained_delivery.add_derived(subscription)
-        readable = self.rights.readable(session.identity, session.identity)
-        journal.restore_waiting(session, stored, readable)
-
     def session_changed(self, session: Session) -> None:
         """Have the journal write what a session is now."""
         if self.journal is not None:
             self.journal.changed(session)
+
+    def untold(self, session: Session) -> Untold:
+        """For the journal: what a session is still to get of friends."""
+        return self.rights.untold(session)
 
     def live(self, key: tuple[str, str]) -> Session | None:
         """For the journal: the session of a client that is here, connected or away."""

@@ -43,6 +43,7 @@ class StoredDelivery(msgspec.Struct, omit_defaults=True):
     packet_id: int = 0
     released: bool = False
     identifiers: list[int] | None = None
+    held: bool = False  # a friend's message as it is, to be told when homes are known
 
 
 class StoredSubscription(msgspec.Struct, omit_defaults=True):
@@ -79,6 +80,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     ended: bool = False
     parts: int = 0  # records with the rest of `waiting`
     epoch: int = 0  # grows whenever a worker takes the session: a lower one is older
+    missed: bool = False  # what is retained of friends is still to be sent
 
 
 class LastRecord(NamedTuple):
@@ -88,6 +90,14 @@ class LastRecord(NamedTuple):
     value: bytes | None
     messages: int  # that wait for a client, in it
     is_session: bool
+
+
+def is_alive(session: StoredSession, now_ms: int) -> bool:
+    """Tell whether a session has not expired."""
+    # Of one that was connected, nobody has written when it ended: it does now.
+    if not session.expiry_interval_s:
+        return False
+    return session.connected or session.at + 1000 * session.expiry_interval_s > now_ms
 
 
 def size_of(delivery: StoredDelivery) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -44,13 +45,22 @@ def store(tmp_path: Path) -> Iterator[UserStore]:
 class Server:
     """A worker with real rights."""
 
-    def __init__(self, store: UserStore, log: Log, name: str, places: Places | None = None) -> None:
+    def __init__(
+        self,
+        store: UserStore,
+        log: Log,
+        name: str,
+        places: Places | None = None,
+        *,
+        shared: bool = False,
+    ) -> None:
         rules = AccessRules()
         self.permissions = Permissions(store)
         places = places or Places(None)
         telling = Telling(FriendFilter(places, b"secret"))
         rights = DeliveryRights(rules, self.permissions, telling)
-        self.worker = Worker(log, name, router=Router(Settings(), rules, 0.0, rights))
+        router = Router(Settings(), rules, 0.0, rights)
+        self.worker = Worker(log, name, shared=shared, router=router)
         self.router = self.worker.router
         self.permissions.subscribe(lambda users: self.router.right_changes.apply(users, 0.0))
         places.on_change(lambda: self.router.right_changes.homes_known(0.0))
@@ -71,6 +81,19 @@ class Server:
     ) -> None:
         fix = {"_type": "location", "lat": lat, "lon": 9.0, "tst": now_s(), **members}
         self.router.publish(Message(topic, json.dumps(fix).encode(), 1, retain), None, 0.0)
+
+    def enters(self, region: str, device: str = "ada/phone", *, retain: bool = False) -> None:
+        members: dict[str, Any] = {"_type": "transition", "event": "enter", "desc": region}
+        self.publish(47.0, f"owntracks/{device}/event", retain, lon=9.0, **members)
+
+    def hand_over(self, key: tuple[str, str], other: Server) -> None:
+        """A client of this server comes to another one."""
+        answers: list[bytes | None] = []
+        name = other.worker.journal.worker
+        self.router.handover.hand_over(key, name, answers.append, 0.0)
+        (record,) = answers
+        assert record is not None
+        other.worker.journal.claimed(key, record)
 
 
 def lats(data: bytes) -> list[float]:
@@ -245,10 +268,7 @@ async def test_transitions_of_friends_wait_until_it_is_known_where_they_live(
     server = Server(store, Log(), "a", places)
     store.rights.befriend("ada", "bob", since=0)
 
-    def passes(region: str, device: str = "ada/phone") -> None:
-        members: dict[str, Any] = {"_type": "transition", "event": "enter", "desc": region}
-        server.publish(47.0, f"owntracks/{device}/event", lon=9.0, **members)
-
+    passes = server.enters
     bob, _ = server.client("bob")
     away, _ = server.client("bob", "away")
     for client in (bob, away):
@@ -271,6 +291,65 @@ async def test_transitions_of_friends_wait_until_it_is_known_where_they_live(
     passes("office")
     await places.refresh()
     assert regions(bob.received()) == ["office"]
+
+
+@pytest.mark.parametrize("on_the_way", [0, 1])
+@pytest.mark.parametrize("is_known_there", [False, True])
+async def test_what_friends_cannot_be_told_yet_goes_with_a_client_to_another_worker(
+    store: UserStore, tmp_path: Path, is_known_there: bool, on_the_way: int
+) -> None:
+    store.rights.befriend("ada", "bob", since=0)
+    log = Log()
+    places = [Places(str(tmp_path / "places")) for _ in range(2 + on_the_way)]
+    servers = [
+        Server(store, log, name, each, shared=True)
+        for name, each in zip("abc", places, strict=False)
+    ]
+    first, last = servers[0], servers[-1]
+    if is_known_there:
+        await places[-1].refresh()
+    bob, _ = first.client("bob")
+    bob.subscribe("owntracks/+/+/event")
+    first.enters("retained", "ada/bike", retain=True)
+    first.worker.turn()
+    bob.lose()
+    for region, device in (("school", "ada/phone"), ("home", "eve/phone"), ("shop", "ada/phone")):
+        first.enters(region, device)
+    # To one after the other; at those in between its connection is lost before it is one.
+    for server, other in pairwise(servers):
+        server.hand_over(("bob", "c"), other)
+    bob, received = last.client("bob")
+    if not is_known_there:
+        assert not regions(received)
+        await places[-1].refresh()
+        received = bob.received()
+    assert sorted(regions(received)) == ["retained", "school", "shop"]
+    # Each of it once, here and there.
+    for each in places:
+        await each.refresh()
+    assert not bob.received()
+    assert not any(server.router.sessions for server in servers[:-1])
+
+
+async def test_what_friends_cannot_be_told_yet_outlives_an_orderly_stop(
+    store: UserStore, tmp_path: Path
+) -> None:
+    store.rights.befriend("ada", "bob", since=0)
+    log = Log()
+    first = Server(store, log, "a", Places(str(tmp_path / "places")))
+    bob, _ = first.client("bob")
+    bob.subscribe("owntracks/+/+/event")
+    bob.lose()
+    for region in ("school", "shop"):
+        first.enters(region)
+    first.worker.turn()
+    first.worker.stop()
+    places = Places(str(tmp_path / "places"))
+    second = Server(store, log, "b", places)
+    second.enters("office")
+    await places.refresh()
+    _, received = second.client("bob")
+    assert regions(received) == ["school", "shop", "office"]
 
 
 async def test_of_transitions_that_wait_each_user_has_a_share(

@@ -1,0 +1,69 @@
+"""Sessions that go on here as the log, or another worker, has them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gateway.mqtt.codec import string_is_valid
+from gateway.mqtt.journal import Journal
+from gateway.mqtt.packets import SubscriptionRequest
+from gateway.mqtt.session import Delivery, Session
+from gateway.mqtt.stored import StoredSession
+from gateway.mqtt.topics import Subscription
+
+if TYPE_CHECKING:
+    from gateway.mqtt.router import Router
+
+
+class Resumption:
+    """Of one router."""
+
+    def __init__(self, router: Router) -> None:
+        self._router = router
+        #: Messages that waited, and for which there is no room any more.
+        self.dropped = 0
+
+    def resume(self, session: Session, stored: StoredSession, journal: Journal, now: float) -> None:
+        """Put what is stored into a session that has just begun."""
+        for each in stored.subscriptions:
+            if not string_is_valid(each.filter):
+                continue
+            request = SubscriptionRequest(
+                each.filter, each.qos, each.no_local, each.retain_as_published
+            )
+            _, subscription = self._router.subscribe(session, request, each.identifier)
+            if subscription is not None:
+                self._send_retained(subscription, missed=stored.missed)
+        session.received = set(stored.received) or None
+        session.next_packet_id = stored.next_packet_id
+        self._restore_waiting(session, stored, journal, now)
+
+    def _send_retained(self, subscription: Subscription, *, missed: bool) -> None:
+        delivery = self._router.retained_delivery
+        due: tuple[str, ...] = ()
+        if missed and subscription.reaches_friends:
+            due = self._router.right_changes.filters_of_friends(subscription)
+            delivery.begin(subscription, due)
+        if subscription.qos:
+            # What the platform has said while nobody was there to keep it.
+            rest = tuple(each for each in subscription.granted_filters if each not in due)
+            delivery.add_derived(subscription, rest)
+
+    def _restore_waiting(
+        self, session: Session, stored: StoredSession, journal: Journal, now: float
+    ) -> None:
+        """Put what waited for a client back into its session, as far as it may be read."""
+        readable = self._router.rights.readable(session.identity, session.identity)
+        key = (session.identity.user, session.client_id)
+        for each, message in journal.take_waiting(key, stored):
+            if not readable(message):
+                continue
+            if each.held:
+                self._router.right_changes.deliver_held(message, session, now)
+                continue
+            delivery = Delivery(message, each.qos, each.retain, each.identifiers)
+            if each.packet_id:
+                delivery.released = each.released
+                session.restore(each.packet_id, delivery)
+            elif not session.enqueue(delivery):
+                self.dropped += 1
