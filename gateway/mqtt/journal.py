@@ -344,6 +344,7 @@ class Journal:
             if not self._is_kept(session):
                 return msgspec.msgpack.encode(self._last(session.epoch))
             stored = self._whole(session)
+            stored.awaited = list(session.backlog or ())
         else:
             # Claimed before, by a client that went before it was connected.
             value = self._sessions.get(key)

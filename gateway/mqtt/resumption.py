@@ -25,6 +25,7 @@ class Resumption:
 
     def resume(self, session: Session, stored: StoredSession, journal: Journal, now: float) -> None:
         """Put what is stored into a session that has just begun."""
+        awaited = frozenset(stored.awaited)
         for each in stored.subscriptions:
             if not string_is_valid(each.filter):
                 continue
@@ -33,16 +34,21 @@ class Resumption:
             )
             _, subscription = self._router.subscribe(session, request, each.identifier)
             if subscription is not None:
-                self._send_retained(subscription, missed=stored.missed)
+                is_awaited = each.filter in awaited
+                self._send_retained(subscription, is_awaited=is_awaited, missed=stored.missed)
         session.received = set(stored.received) or None
         session.next_packet_id = stored.next_packet_id
         self._restore_waiting(session, stored, journal, now)
 
-    def _send_retained(self, subscription: Subscription, *, missed: bool) -> None:
+    def _send_retained(self, subscription: Subscription, *, is_awaited: bool, missed: bool) -> None:
+        """Have what is retained sent that is still due; how far it was sent is not known here."""
         delivery = self._router.retained_delivery
         due: tuple[str, ...] = ()
-        if missed and subscription.reaches_friends:
+        if is_awaited:
+            due = subscription.granted_filters
+        elif missed and subscription.reaches_friends:
             due = self._router.right_changes.filters_of_friends(subscription)
+        if due:
             delivery.begin(subscription, due)
         if subscription.qos:
             # What the platform has said while nobody was there to keep it.

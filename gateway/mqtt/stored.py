@@ -81,6 +81,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     parts: int = 0  # records with the rest of `waiting`
     epoch: int = 0  # grows whenever a worker takes the session: a lower one is older
     missed: bool = False  # what is retained of friends is still to be sent
+    awaited: list[str] = []  # filters of subscriptions that have not been sent all that is retained
 
 
 class LastRecord(NamedTuple):

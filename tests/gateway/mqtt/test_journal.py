@@ -977,6 +977,33 @@ def test_what_waits_for_a_client_that_went_before_it_was_connected_is_handed_on(
     assert read_all(wire) == [b"%04d" % number for number in range(900)]
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_retained_and_not_sent_yet_is_sent_by_the_next_worker(is_lost: bool) -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    topics = [f"devices/alice/{number}/note" for number in range(200)]
+    for topic in topics:
+        publish(first.router, topic.encode(), retain=True, topic=topic)
+    wire, _ = first.client()
+    sent = payloads(wire.subscribe("devices/alice/+/note"))
+    assert 0 < len(sent) < len(topics)
+    if is_lost:
+        wire.lose()
+    first.turn()
+    record = claimed(first, "b")
+    assert record is not None
+    second.journal.claimed(KEY, record)
+    wire, present = second.client()
+    assert present
+    assert {each.decode() for each in read_all(wire)} == set(topics)
+    second.turn()
+    # What was sent whole is not sent again.
+    record = claimed(second, "a")
+    assert record is not None
+    first.journal.claimed(KEY, record)
+    assert read_all(first.client()[0]) == []
+
+
 def test_what_is_erased_while_it_is_read_for_a_client_does_not_reach_it() -> None:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
