@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator
+from inspect import isfunction
 
 import pytest
 from hypothesis import settings
@@ -9,6 +10,15 @@ from hypothesis import settings
 # A deadline is a timed test: on a busy machine an example takes long without a reason of its own.
 settings.register_profile("waylog", deadline=None)
 settings.load_profile("waylog")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Refuse hooks in modules of tests: pytest never calls them there, and says nothing."""
+    for module in {item.getparent(pytest.Module) for item in items}:
+        names = vars(module.obj) if module is not None else {}
+        for name, value in names.items():
+            if name.startswith("pytest_") and isfunction(value):
+                raise pytest.UsageError(f"{module}: {name} has to stand in a conftest")
 
 
 @pytest.fixture(autouse=True)
