@@ -89,7 +89,7 @@ class DeliveryRights:
         if told is None and self._telling is not None and not self._telling.ready:
             _remember(self._missing, session)
             if not message.retain and self._telling.is_of_a_moment(message.topic):
-                self._held.hold(message, session)
+                self.hold(message, session)
         return _if_since(session.identity, told)
 
     def shown(
@@ -113,6 +113,10 @@ class DeliveryRights:
                 yield told  # None is no more than a pause
             else:
                 yield None
+
+    def hold(self, message: Message, session: Session) -> None:
+        """Keep a friend's message, as it is, until `take_held`."""
+        self._held.hold(message, session)
 
     def untold(self, session: Session) -> Untold:
         """What is still kept back from a session; it may go on elsewhere."""

@@ -386,7 +386,7 @@ class MqttServer(Shell):
 
     def homes_changed(self) -> None:
         """For Places: homes are known now, if they were not before."""
-        self.router.right_changes.homes_known(self.time())
+        self.router.right_changes.send_untold(self.time())
         self.wake()
 
     # --- for the shell --------------------------------------------------------------------------

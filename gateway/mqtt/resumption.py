@@ -61,11 +61,13 @@ class Resumption:
         """Put what waited for a client back into its session, as far as it may be read."""
         readable = self._router.rights.readable(session.identity, session.identity)
         key = (session.identity.user, session.client_id)
+        has_held = False
         for each, message in journal.take_waiting(key, stored):
             if not readable(message):
                 continue
             if each.held:
-                self._router.right_changes.deliver_held(message, session, now)
+                self._router.rights.hold(message, session)
+                has_held = True
                 continue
             delivery = Delivery(message, each.qos, each.retain, each.identifiers)
             if each.packet_id:
@@ -73,3 +75,5 @@ class Resumption:
                 session.restore(each.packet_id, delivery)
             elif not session.enqueue(delivery):
                 self.dropped += 1
+        if has_held:
+            self._router.right_changes.send_untold(now)

@@ -95,8 +95,8 @@ class RightChanges:
                     session.connection.close(ReasonCode.SERVER_BUSY, "rights cannot be read now")
             yield
 
-    def homes_known(self, now: float) -> None:
-        """Homes are known from now on: send what was withheld of friends until then."""
+    def send_untold(self, now: float) -> None:
+        """Send what was kept back of friends until homes were known, if they are."""
         self._router.begin(self._send_withheld(self._router.rights.take_withheld(), now))
         self._router.begin(self._send_held(self._router.rights.take_held(), now))
 
@@ -121,23 +121,15 @@ class RightChanges:
 
     def _send_held(self, held: Iterable[tuple[Message, Session]], now: float) -> Iterator[None]:
         for message, session in held:
-            self.deliver_held(message, session, now)
+            if not (session.ended or message.expired(now)):
+                matching = [
+                    each
+                    for each in session.subscriptions.values()
+                    if any(matches(granted, message.topic) for granted in each.granted_filters)
+                ]
+                if matching:
+                    self._router.deliver(message, matching, None, now)
             yield
-
-    def deliver_held(self, message: Message, session: Session, now: float) -> None:
-        """Deliver a message that was held for a session, if it still subscribes to it.
-
-        Where homes are not known it is held again.
-        """
-        if session.ended or message.expired(now):
-            return
-        matching = [
-            each
-            for each in session.subscriptions.values()
-            if any(matches(granted, message.topic) for granted in each.granted_filters)
-        ]
-        if matching:
-            self._router.deliver(message, matching, None, now)
 
     def _revoke(self, session: Session) -> None:
         """Say goodbye to a client whose credentials are good no more."""

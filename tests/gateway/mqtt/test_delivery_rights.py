@@ -63,7 +63,7 @@ class Server:
         self.worker = Worker(log, name, shared=shared, router=router)
         self.router = self.worker.router
         self.permissions.subscribe(lambda users: self.router.right_changes.apply(users, 0.0))
-        places.on_change(lambda: self.router.right_changes.homes_known(0.0))
+        places.on_change(lambda: self.router.right_changes.send_untold(0.0))
 
     def client(self, user: str, name: str = "c") -> tuple[Wire, bytes]:
         """A client that stays known while it is away, and what it got at first."""
