@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import json
+import time
 from collections import Counter
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +19,8 @@ from hypothesis import strategies as st
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
+from gateway.auth import Identity
+from gateway.friend_filter import FriendFilter
 from gateway.known_fixes import fix_key
 from gateway.mqtt.crossing import Crossing
 from gateway.mqtt.interest import InterestTable, OwnInterest, interest_of
@@ -23,7 +28,12 @@ from gateway.mqtt.journal import Journal
 from gateway.mqtt.listener import MqttServer, start_mqtt
 from gateway.mqtt.membership import DoubtingSubmitter, LocalChannel, join
 from gateway.mqtt.neighbours import Neighbours
+from gateway.mqtt.session import Message
 from gateway.mqtt.topics import EVERYTHING, ElsewhereInterest, matches
+from gateway.permissions import Permissions
+from gateway.places import Places
+from gateway.telling import Telling
+from gateway.users import UserStore
 from tests.gateway.mqtt.in_memory import (
     Addresses,
     Locations,
@@ -57,9 +67,28 @@ class Worker:
         return self.server.endpoint.port
 
 
+class Friends(Users):
+    """Users with real rights, whose homes nobody knows yet."""
+
+    def __init__(self, folder: Path) -> None:
+        super().__init__()
+        self.store = UserStore(folder / "users.db")
+        for name in ("ada", "bob"):
+            self.store.add(name)
+        self.store.rights.befriend("ada", "bob", since=0)
+        self.permissions = Permissions(self.store)
+        self.places = Places(str(folder / "places"))
+
+    async def authenticate(self, user: str, password: str, address: str = "") -> Any:
+        return self.permissions.now(Identity(user))
+
+
 @contextlib.asynccontextmanager
 async def workers(
-    count: int, known: set[tuple[str, str]] | None = None, log_lag_s: float = 0.0
+    count: int,
+    known: set[tuple[str, str]] | None = None,
+    log_lag_s: float = 0.0,
+    friends: Friends | None = None,
 ) -> AsyncIterator[list[Any]]:
     """So many, of which the first is where they meet; what one writes the others read later."""
     loop = asyncio.get_running_loop()
@@ -87,7 +116,9 @@ async def workers(
         server = await start_mqtt(
             Endpoint("127.0.0.1", 0),
             submitter=submitter,
-            authenticator=Users(),
+            authenticator=Users() if friends is None else friends,
+            permissions=None if friends is None else friends.permissions,
+            telling=None if friends is None else Telling(FriendFilter(friends.places, b"secret")),
             address_view=Addresses(),
             location_view=Locations(),
             pusher=Push(),
@@ -238,6 +269,39 @@ async def test_what_waits_for_a_client_follows_it_to_another_worker() -> None:
         assert ("ada", "phone") not in running[0].server.router.sessions
         await phone.close()
         await sender.close()
+
+
+async def test_what_friends_cannot_be_told_yet_follows_a_client_to_another_worker(
+    tmp_path: Path,
+) -> None:
+    friends = Friends(tmp_path)
+    loop = asyncio.get_running_loop()
+
+    def publish(topic: str, members: dict[str, Any]) -> None:
+        payload = json.dumps(members | {"tst": int(time.time())}).encode()
+        running[0].server.router.publish(Message(topic, payload, 1), None, loop.time())
+
+    async with workers(3, friends=friends) as running:
+        bob = await connected(running[1], "phone", "bob", clean_session=False)
+        await bob.subscribe("owntracks/ada/#")
+        await eventually(lambda: len(running[0].server.router.elsewhere) == 1)
+        regions = [f"region {number}" for number in range(3)]
+        for region in regions:
+            event = {"_type": "transition", "event": "enter", "desc": region}
+            publish("owntracks/ada/phone/event", event | {"lat": 47.0, "lon": 9.0})
+        publish("owntracks/ada/phone", {"_type": "lwt"})
+        # That says of no place, and has come after the others.
+        assert b"lwt" in (await bob.message()).payload
+        await bob.close()
+        bob = await connected(running[2], "phone", "bob", clean_session=False)
+        for worker in running:
+            friends.places.on_change(worker.server.homes_changed)
+        await friends.places.refresh()
+        told = [json.loads((await bob.message()).payload)["desc"] for _ in regions]
+        assert told == regions
+        assert bob.messages.empty()
+        await bob.close()
+    friends.store.close()
 
 
 async def test_a_will_is_published_when_another_worker_takes_over() -> None:
