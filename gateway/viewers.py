@@ -360,8 +360,6 @@ class Viewers:
         """Tell friends, of each device the newest, what came before homes were known, as soon as
         they are.
         """
-        if self._telling.ready:
-            return
         await self._telling.filter.wait_until_ready()
         for user, feed in list(self._feeds.items()):
             for number, live in enumerate(feed.untold() if feed.friends else (), 1):

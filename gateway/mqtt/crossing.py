@@ -102,7 +102,7 @@ class Crossing:
         elif kind == "messages":
             self._messages(worker, arguments[0])
         elif kind == "came":
-            self._came(worker, arguments[0])
+            self._came(worker, *arguments)
         elif kind == "claim":
             self._claim(worker, *arguments)
         elif kind == "known":
@@ -170,7 +170,7 @@ class Crossing:
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def _came(self, worker: Worker, keys: list[tuple[str, str]]) -> None:
+    def _came(self, worker: Worker, keys: list[tuple[str, str]], epoch: int) -> None:
         """Clients have come to a worker: their connections elsewhere are the older ones.
 
         Here it is decided who came last: `noted` has its place among the others' news.
@@ -178,7 +178,7 @@ class Crossing:
         for user, client_id in keys:
             self._owned((user, client_id), worker)
         for other in self._names:
-            other.send(*(("noted",) if other is worker else ("came", keys)))
+            other.send(*(("noted",) if other is worker else ("came", keys, epoch)))
 
     # --- questions ------------------------------------------------------------------------------
 

@@ -303,6 +303,18 @@ class Journal:
         """The epoch of a session from when this worker takes it: greater than of any before."""
         return self._epoch_after(self._epoch_of(key))
 
+    @property
+    def latest_epoch(self) -> int:
+        """The greatest epoch that is known here."""
+        return self._latest_epoch
+
+    def heard(self, epoch: int) -> None:
+        """Another worker has given a session this epoch: the next one here is greater.
+
+        Lamport, Time, Clocks, and the Ordering of Events in a Distributed System (1978).
+        """
+        self._latest_epoch = max(self._latest_epoch, epoch)
+
     def _epoch_after(self, epoch: int) -> int:
         now = max(self._wall_ms(), self._clock_began_ms + round(1000 * self._clock()))
         self._latest_epoch = max(now, self._latest_epoch, epoch + 1)

@@ -202,7 +202,8 @@ class Neighbours:
                 del self._came[key]
             self._announced.append(keys)
             self._announced_times.update(keys)
-            self._channel.send("came", keys)
+            journal = self.router.journal
+            self._channel.send("came", keys, 0 if journal is None else journal.latest_epoch)
         if self._waiting:
             self._channel.send("messages", self._next_messages())
         if self._interest.has_changed or self._shares_changed or self._came or self._waiting:
@@ -232,7 +233,7 @@ class Neighbours:
         elif kind == "noted":
             self._noted()
         elif kind == "came":
-            self._gone_elsewhere(arguments[0])
+            self._gone_elsewhere(*arguments)
         elif kind == "returned":
             user, client_id, record = arguments
             self.router.handover.take_back((user, client_id), record)
@@ -255,11 +256,14 @@ class Neighbours:
             if not self._announced_times[key]:
                 del self._announced_times[key]
 
-    def _gone_elsewhere(self, keys: list[list[str]]) -> None:
+    def _gone_elsewhere(self, keys: list[list[str]], epoch: int) -> None:
         """Give up sessions of clients that came to another worker, unless they are back here.
 
-        Those announced from here whose turn is not known yet came after that.
+        Those announced from here whose turn is not known yet came after that. Sessions that begin
+        here from now on come after `epoch`, even if somebody has set the clock back.
         """
+        if self.router.journal is not None:
+            self.router.journal.heard(epoch)
         for user, client_id in keys:
             key = (user, client_id)
             if key not in self._came and key not in self._announced_times:

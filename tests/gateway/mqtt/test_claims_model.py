@@ -112,3 +112,14 @@ ClientsThatMove.TestCase.settings = settings(
     max_examples=200, stateful_step_count=30, deadline=None
 )
 test_a_session_is_at_one_worker_and_its_messages_are_stored_once = ClientsThatMove.TestCase
+
+
+def test_a_session_that_begins_after_the_clock_was_set_back_is_none_of_before() -> None:
+    machine = ClientsThatMove()
+    machine.set_clock_back(8)
+    machine.die(0, really=True)
+    machine.hurry([0, 1, 0], answered=False)
+    machine.notice(first=False)
+    machine.die(0, really=True)
+    machine.hurry([0, 1], answered=False)
+    machine.teardown()
