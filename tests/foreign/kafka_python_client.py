@@ -64,6 +64,13 @@ def read(servers: str, topic: str, count: str) -> None:
     json.dump(records, sys.stdout)
 
 
+def describe(member: kafka.KafkaConsumer) -> str:
+    """What a member believes of its group, for a report of a failure."""
+    coordinator = member._coordinator
+    told = {name: str(getattr(coordinator, name, "?")) for name in ("state", "_generation")}
+    return f"{sorted(member.assignment())} of {member.subscription()} {told}"
+
+
 def group(servers: str, topic: str, count: str) -> None:
     """Two members read a topic of two partitions with numbers in it, and commit.
 
@@ -89,7 +96,7 @@ def group(servers: str, topic: str, count: str) -> None:
     def read_and_commit(member: kafka.KafkaConsumer) -> int:
         while not is_shared():
             if time.monotonic() > deadline:
-                sys.exit(f"{len(values)} values, {[each.assignment() for each in members]}")
+                sys.exit(f"{len(values)} values, {[describe(each) for each in members]}")
             for batch in member.poll(timeout_ms=500).values():
                 values.update(int(each.value) for each in batch)
         member.commit()
