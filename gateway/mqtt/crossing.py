@@ -60,6 +60,8 @@ class Crossing:
         self._names: dict[Worker, str] = {}
         self._ids: dict[Worker, int] = {}
         self._last_id = 0
+        # Of the worker whose clock is ahead of all others' (Journal.keep_pace).
+        self._clock_began_ms = 0
         self._interests: InterestTable[Worker] = InterestTable()
         self._groups: dict[tuple[str, str], dict[Worker, int]] = {}
         self._questions: dict[int, _Question] = {}
@@ -94,7 +96,7 @@ class Crossing:
     def on_frame(self, worker: Worker, kind: str, arguments: list[Any]) -> None:
         """Take a frame of a worker; other kinds than these are no business of this class."""
         if kind == "hello":
-            self._join(worker, arguments[0])
+            self._join(worker, *arguments)
         elif kind == "interest":
             self._tell(self._interests.change(worker, arguments[0]))
         elif kind == "share":
@@ -112,8 +114,13 @@ class Crossing:
         elif kind == "answered":
             self._answered(worker, *arguments)
 
-    def _join(self, worker: Worker, name: str) -> None:
+    def _join(self, worker: Worker, name: str, clock_began_ms: int) -> None:
         self.leave(worker)
+        if clock_began_ms > self._clock_began_ms:
+            self._clock_began_ms = clock_began_ms
+            for other in self._names:
+                other.send("clock", clock_began_ms)
+        worker.send("clock", self._clock_began_ms)
         self._last_id += 1
         self._ids[worker] = self._last_id
         self._names[worker] = name

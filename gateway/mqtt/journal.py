@@ -122,7 +122,8 @@ class Journal:
         self._clock = clock
         # The wall clock may be set back, and the monotonic one stands while a machine sleeps: the
         # later of both counts, and the greatest epoch that is known.
-        self._clock_began_ms = wall_ms() - round(1000 * clock())
+        #: Unix time (ms) when the monotonic clock, which all workers share, stood at 0.
+        self.clock_began_ms = wall_ms() - round(1000 * clock())
         self._latest_epoch = 0
         self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # written longest ago first
         self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # their epochs
@@ -308,6 +309,13 @@ class Journal:
         """The greatest epoch that is known here."""
         return self._latest_epoch
 
+    def keep_pace(self, clock_began_ms: int) -> None:
+        """A worker that began when the wall clock was ahead of ours gives later epochs: so do we.
+
+        Somebody has set the clock back since.
+        """
+        self.clock_began_ms = max(self.clock_began_ms, clock_began_ms)
+
     def heard(self, epoch: int) -> None:
         """Another worker has given a session this epoch: the next one here is greater.
 
@@ -316,7 +324,7 @@ class Journal:
         self._latest_epoch = max(self._latest_epoch, epoch)
 
     def _epoch_after(self, epoch: int) -> int:
-        now = max(self._wall_ms(), self._clock_began_ms + round(1000 * self._clock()))
+        now = max(self._wall_ms(), self.clock_began_ms + round(1000 * self._clock()))
         self._latest_epoch = max(now, self._latest_epoch, epoch + 1)
         return self._latest_epoch
 

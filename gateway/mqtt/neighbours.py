@@ -168,7 +168,8 @@ class Neighbours:
         for group in list(self._groups):
             self._group_changed(*group, 0)
         self.router.elsewhere.clear()
-        self._channel.send("hello", self._name)
+        journal = self.router.journal
+        self._channel.send("hello", self._name, 0 if journal is None else journal.clock_began_ms)
         self._interest.tell_all()
         self._shares = {}
         self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
@@ -230,6 +231,9 @@ class Neighbours:
             self.router.elsewhere.change(arguments[0])
         elif kind == "group":
             self._group_changed(*arguments)
+        elif kind == "clock":
+            if self.router.journal is not None:
+                self.router.journal.keep_pace(arguments[0])
         elif kind == "noted":
             self._noted()
         elif kind == "came":

@@ -114,6 +114,15 @@ ClientsThatMove.TestCase.settings = settings(
 test_a_session_is_at_one_worker_and_its_messages_are_stored_once = ClientsThatMove.TestCase
 
 
+def test_a_clean_session_of_before_the_clock_was_set_back_ends_none_that_came_after() -> None:
+    machine = ClientsThatMove()
+    machine.set_clock_back(8)
+    machine.die(0, really=True)
+    machine.world.come(0, 0, clean=True)
+    machine.world.come(0, 2)
+    machine.teardown()
+
+
 def test_a_session_that_begins_after_the_clock_was_set_back_is_none_of_before() -> None:
     machine = ClientsThatMove()
     machine.set_clock_back(8)
