@@ -76,6 +76,13 @@ def group(servers: str, topic: str, count: str) -> None:
 
     Each polls in a thread of its own, as a program with one consumer does: kafka-python throws an
     assignment away that arrives between two polls, and joins anew (3.0.12, `join_group_async`).
+
+    It knows the topic before it joins. Otherwise it leads with an assignment of nothing and joins
+    again once it has read the topic's partitions; if its poll ends while it waits for the answer to
+    that SyncGroup, it never asks for the assignment again: `need_rejoin` compares the partitions
+    assigned with those known, equal by then, and forgets the join under way, which the Java
+    client's `rejoinNeededOrPending` counts. It sends no more heartbeats and loses its place when
+    its session ends. On Apache Kafka it does the same.
     """
     values: set[int] = set()
     deadline = time.monotonic() + TIMEOUT_S
@@ -89,6 +96,9 @@ def group(servers: str, topic: str, count: str) -> None:
         )
         for _ in range(2)
     ]
+    for member in members:
+        if not member.partitions_for_topic(topic):
+            sys.exit(f"no partitions of {topic}")
 
     def is_shared() -> bool:
         return len(values) >= int(count) and all(len(each.assignment()) == 1 for each in members)
