@@ -30,26 +30,30 @@ class SessionClaims:
     async def claim(self, key: SessionKey, clean_start: bool) -> None:
         """Have the session of a client here before it is connected. Raises SessionBusy."""
         router, journal = self._router, self._journal
-        # Of what nobody has to keep, it is enough to tell the others (Neighbours.connected).
-        if key in router.sessions or (clean_start and not journal.knows(key)):
+        # Of what nobody has to keep, it is enough to tell the others (Neighbours.connected); a
+        # session that is to be kept from now on is known to them before its client hears of it.
+        live = router.live(key)
+        is_kept = live is not None and bool(live.expiry_interval_s)
+        if is_kept or (clean_start and not journal.knows(key)):
             return
         if key in router.claiming:
             raise SessionBusy
         router.claiming.add(key)
-        late = partial(self._take, key)
+        epoch = journal.next_epoch(key)
+        late = partial(self._take, key, epoch)
         try:
-            stored = await self._request("claim", journal.owner_of(key), *key, late=late)
+            stored = await self._request("claim", journal.owner_of(key), *key, epoch, late=late)
         except AnswerLate as error:
             raise SessionBusy from error
         except RelayUnavailable:
             router.claiming.discard(key)
             return
-        self._take(key, stored)
+        self._take(key, epoch, stored)
         if stored == ASK_AGAIN:
             raise SessionBusy
 
-    def _take(self, key: SessionKey, stored: Any) -> None:
+    def _take(self, key: SessionKey, epoch: int, stored: Any) -> None:
         """A claim is settled: what was handed over is nowhere else, whoever still waits for it."""
         self._router.claiming.discard(key)
         if stored is not None and stored != ASK_AGAIN:
-            self._journal.claimed(key, stored)
+            self._journal.claimed(key, stored, epoch)

@@ -60,14 +60,14 @@ class Crossing:
         self._names: dict[Worker, str] = {}
         self._ids: dict[Worker, int] = {}
         self._last_id = 0
-        # Of the worker whose clock is ahead of all others' (Journal.keep_pace).
-        self._clock_began_ms = 0
+        # Of the worker whose clock is ahead of all others' (Epochs.keep_pace).
+        self._clock_began_us = 0
         self._interests: InterestTable[Worker] = InterestTable()
         self._groups: dict[tuple[str, str], dict[Worker, int]] = {}
         self._questions: dict[int, _Question] = {}
         self._last_question = 0
-        # Whoever has had its client longest is first.
-        self._owners: OrderedDict[SessionKey, Worker] = OrderedDict()
+        # And the epochs of their clients' connections. Whoever has had its client longest is first.
+        self._owners: OrderedDict[SessionKey, tuple[Worker, int]] = OrderedDict()
         self._claimed: set[SessionKey] = set()  # sessions on their way from worker to worker
         self._held: list[tuple[Worker, list[Message]]] | None = []
         call_later(_SETTLING_S, self._settle)
@@ -104,7 +104,7 @@ class Crossing:
         elif kind == "messages":
             self._messages(worker, arguments[0])
         elif kind == "came":
-            self._came(worker, *arguments)
+            self._came(worker, arguments[0])
         elif kind == "claim":
             self._claim(worker, *arguments)
         elif kind == "known":
@@ -114,13 +114,13 @@ class Crossing:
         elif kind == "answered":
             self._answered(worker, *arguments)
 
-    def _join(self, worker: Worker, name: str, clock_began_ms: int) -> None:
+    def _join(self, worker: Worker, name: str, clock_began_us: int) -> None:
         self.leave(worker)
-        if clock_began_ms > self._clock_began_ms:
-            self._clock_began_ms = clock_began_ms
+        if clock_began_us > self._clock_began_us:
+            self._clock_began_us = clock_began_us
             for other in self._names:
-                other.send("clock", clock_began_ms)
-        worker.send("clock", self._clock_began_ms)
+                other.send("clock", clock_began_us)
+        worker.send("clock", self._clock_began_us)
         self._last_id += 1
         self._ids[worker] = self._last_id
         self._names[worker] = name
@@ -177,22 +177,30 @@ class Crossing:
 
     # --- sessions -------------------------------------------------------------------------------
 
-    def _came(self, worker: Worker, keys: list[tuple[str, str]], epoch: int) -> None:
+    def _came(self, worker: Worker, came: list[tuple[str, str, int]]) -> None:
         """Clients have come to a worker: their connections elsewhere are the older ones.
 
-        Here it is decided who came last: `noted` has its place among the others' news.
+        The epoch says who came last, in whichever order the workers say so.
         """
-        for user, client_id in keys:
-            self._owned((user, client_id), worker)
+        name = self._names.get(worker, "")
+        for user, client_id, epoch in came:
+            owner, latest = self._owners.get((user, client_id), (worker, 0))
+            owner_name = self._names.get(owner, "")
+            if (epoch, name) >= (latest, owner_name):
+                self._owned((user, client_id), worker, epoch)
+            elif owner_name:
+                # It may not have been here when that was said.
+                worker.send("came", owner_name, [(user, client_id, latest)])
         for other in self._names:
-            other.send(*(("noted",) if other is worker else ("came", keys, epoch)))
+            if other is not worker:
+                other.send("came", name, came)
 
     # --- questions ------------------------------------------------------------------------------
 
     def _claim(
-        self, asker: Worker, number: int, named: str | None, user: str, client_id: str
+        self, asker: Worker, number: int, named: str | None, user: str, client_id: str, epoch: int
     ) -> None:
-        """A client has come to a worker that does not have its session.
+        """A client has come at `epoch` to a worker that does not have its session.
 
         The asker names the worker that has it as far as the log has told; a client may have been
         to another one since. One claim of a session is settled after the other.
@@ -201,7 +209,7 @@ class Crossing:
         if key in self._claimed:
             asker.send("answer", number, ASK_AGAIN)
             return
-        owner = self._owners.get(key)
+        owner, _ = self._owners.get(key, (None, 0))
         if owner not in self._names:
             owner = next((each for each, name in self._names.items() if name == named), None)
         if owner is None or owner is asker:
@@ -210,10 +218,17 @@ class Crossing:
             return
         self._claimed.add(key)
         claimer = self._names.get(asker, "")
-        self._ask(asker, number, {owner}, "claim", user, client_id, claimer, claimed=key)
+        self._ask(asker, number, {owner}, "claim", user, client_id, claimer, epoch, claimed=key)
 
-    def _owned(self, key: SessionKey, worker: Worker) -> None:
-        self._owners[key] = worker
+    def _passed_on(self, key: SessionKey, giver: Worker, taker: Worker) -> None:
+        """A worker has handed over a session, unless its client has come to a third one by now."""
+        owner, _ = self._owners.get(key, (giver, 0))
+        if owner is giver or owner not in self._names:
+            self._owned(key, taker)
+
+    def _owned(self, key: SessionKey, worker: Worker, epoch: int = 0) -> None:
+        _, before = self._owners.get(key, (worker, 0))
+        self._owners[key] = worker, max(epoch, before)
         self._owners.move_to_end(key)
         if len(self._owners) > _OWNERS_MAX:
             self._owners.popitem(last=False)
@@ -257,13 +272,12 @@ class Crossing:
                 self._give_back(worker, question.claimed, answer)
                 return
             if question.claimed is not None and answer != ASK_AGAIN:
-                self._owned(question.claimed, question.asker)
+                self._passed_on(question.claimed, worker, question.asker)
             question.asker.send("answer", question.number, answer)
 
     def _give_back(self, worker: Worker, key: SessionKey | None, record: Any) -> None:
         """A worker has handed over a session to one that is gone."""
         if key is not None and record is not None and record != ASK_AGAIN:
-            self._owned(key, worker)
             worker.send("returned", *key, record)
 
     def _forget(self, number: int) -> None:

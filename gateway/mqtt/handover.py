@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
     from gateway.mqtt.router import Router
+    from gateway.mqtt.session import Session
 
 #: What another worker is told that cannot have a session yet, and how long it is worth waiting for
 #: the log: less than the other worker waits for an answer.
@@ -23,18 +24,20 @@ class Handover:
     def hand_over(
         self,
         key: tuple[str, str],
-        claimer: str,
+        came: tuple[int, str],
         answer: Callable[[bytes | None], object],
         now: float,
     ) -> None:
-        """Give up a session to the worker that its client has come to, by name.
+        """Give up a session to the worker that its client has come to: its epoch and name.
 
-        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here, and
-        while the log has not answered what the client has published here, which must neither be
-        lost nor stored twice.
+        `answer` gets its record; None if it is not here; ASK_AGAIN while it is on its way here or
+        its client has come here later than there, and while the log has not answered what the
+        client has published here, which must neither be lost nor stored twice.
         """
+        _, claimer = came
         session = self._router.sessions.get(key)
-        if session is None and key in self._router.claiming:
+        on_its_way = session is None and key in self._router.claiming
+        if on_its_way or self._came_later(session, came):
             answer(ASK_AGAIN)
             return
         if session is None or not session.receiving or not session.expiry_interval_s:
@@ -52,6 +55,12 @@ class Handover:
             answer(ASK_AGAIN if back or late else self._handed_over(key, claimer))
 
         session.on_settled = settled
+
+    def _came_later(self, session: Session | None, came: tuple[int, str]) -> bool:
+        journal = self._router.journal
+        if session is None or journal is None:
+            return False
+        return (session.epoch, journal.worker) > came
 
     def take_back(self, key: tuple[str, str], record: bytes) -> None:
         """Keep a session that was handed over to a worker which is gone."""

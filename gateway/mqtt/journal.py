@@ -23,6 +23,7 @@ import msgspec
 from gateway import erasure_reader
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.delivery_rights import Untold
+from gateway.mqtt.epochs import Epochs
 from gateway.mqtt.forms import Forms
 from gateway.mqtt.session import Message, Session
 from gateway.mqtt.stored import (
@@ -120,11 +121,7 @@ class Journal:
         self._stopped = False
         self._wall_ms = wall_ms
         self._clock = clock
-        # The wall clock may be set back, and the monotonic one stands while a machine sleeps: the
-        # later of both counts, and the greatest epoch that is known.
-        #: Unix time (ms) when the monotonic clock, which all workers share, stood at 0.
-        self.clock_began_ms = wall_ms() - round(1000 * clock())
-        self._latest_epoch = 0
+        self.epochs = Epochs(wall_ms, clock)
         self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # written longest ago first
         self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # their epochs
         # Until the host has taken them: value, and when it was written (ms since 1970).
@@ -179,7 +176,7 @@ class Journal:
                 self._waiting.forget(key)
             return
         session = self._decoder.decode(value)
-        self._latest_epoch = max(self._latest_epoch, session.epoch + session.ended)
+        self.epochs.heard(session.epoch + session.ended)
         if session.worker == self.worker:
             return
         # Sessions cross faster than the log tells of it: what it tells may be over.
@@ -189,6 +186,8 @@ class Journal:
             self._overwrite(key, session, live.epoch, live)
             return
         if session.epoch < self._epoch_of(key):
+            if self.owner_of(key) is None:
+                self._write_claimed(key)
             return
         if session.epoch < (ended := self._ended.get(key, 0)):
             self._overwrite(key, session, ended, None)
@@ -301,41 +300,28 @@ class Journal:
         return key in self._sessions
 
     def next_epoch(self, key: SessionKey) -> int:
-        """The epoch of a session from when this worker takes it: greater than of any before."""
-        return self._epoch_after(self._epoch_of(key))
+        """The epoch of a session that comes here now: greater than of any that is known here."""
+        return self.epochs.after(self._epoch_of(key))
 
-    @property
-    def latest_epoch(self) -> int:
-        """The greatest epoch that is known here."""
-        return self._latest_epoch
-
-    def keep_pace(self, clock_began_ms: int) -> None:
-        """A worker that began when the wall clock was ahead of ours gives later epochs: so do we.
-
-        Somebody has set the clock back since.
-        """
-        self.clock_began_ms = max(self.clock_began_ms, clock_began_ms)
-
-    def heard(self, epoch: int) -> None:
-        """Another worker has given a session this epoch: the next one here is greater.
-
-        Lamport, Time, Clocks, and the Ordering of Events in a Distributed System (1978).
-        """
-        self._latest_epoch = max(self._latest_epoch, epoch)
-
-    def _epoch_after(self, epoch: int) -> int:
-        now = max(self._wall_ms(), self.clock_began_ms + round(1000 * self._clock()))
-        self._latest_epoch = max(now, self._latest_epoch, epoch + 1)
-        return self._latest_epoch
+    def came_elsewhere(self, key: SessionKey, epoch: int) -> None:
+        """A client has come to another worker: what was kept here for it before is over."""
+        value = self._sessions.get(key)
+        if value is None:
+            return
+        stored = self._decoder.decode(value)
+        if stored.worker == self.worker and stored.epoch < epoch:
+            del self._sessions[key]
+            self._waiting.forget(key)
 
     def _epoch_of(self, key: SessionKey) -> int:
         value = self._sessions.get(key)
         return 0 if value is None else self._decoder.decode(value).epoch
 
-    def claimed(self, key: SessionKey, value: bytes) -> None:
+    def claimed(self, key: SessionKey, value: bytes, epoch: int = 0) -> None:
         """Another worker has handed over a session, with what waits for its client.
 
-        Or its end, of which the log may not have told yet.
+        Or its end, of which the log may not have told yet. It was asked for at `epoch`: what has
+        begun elsewhere since then is later.
         """
         stored = self._handed_over_decoder.decode(value)
         if stored.ended:
@@ -343,15 +329,18 @@ class Journal:
                 self.ended(key)
             return
         stored.worker = self.worker
-        stored.epoch = self._epoch_after(stored.epoch)
+        stored.epoch = max(stored.epoch + 1, epoch)
+        self.epochs.heard(stored.epoch)
         # What waits would be too long for one record; only an orderly stop writes all of it.
         waiting, stored.waiting = stored.waiting, []
-        value = msgspec.json.encode(stored)
-        self._append(_key(SESSION, *key), value)
         stored.parts = self._waiting.replace(key, self.worker, stored.at, waiting)
-        if stored.parts:
-            value = msgspec.json.encode(stored)
-        self._remember(key, value)
+        self._remember(key, msgspec.json.encode(stored))
+        self._write_claimed(key)
+
+    def _write_claimed(self, key: SessionKey) -> None:
+        stored = self._decoder.decode(self._sessions[key])
+        stored.parts = 0  # only an orderly stop writes them
+        self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
     def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
         """The session of a client that has come to another worker now, as MessagePack.
@@ -428,7 +417,7 @@ class Journal:
             if len(self._ended) > ENDED_MAX:
                 self._ended.popitem(last=False)
         # It is forgotten from here on, and the next one of its client has to come after it.
-        self._epoch_after(epoch)
+        self.epochs.heard(epoch)
         if value is None:
             return
         self._append_end(key, epoch)

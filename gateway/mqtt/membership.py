@@ -166,8 +166,8 @@ def join(
     journal.writes_all = False
     return Neighbours(
         server.router,
+        journal,
         channel,
-        journal.worker,
         clock=loop.time,
         schedule=loop.call_soon,
         wake=server.wake,

@@ -8,7 +8,7 @@ shared subscription the worker where a message is published chooses the member, 
 from __future__ import annotations
 
 import logging
-from collections import Counter, OrderedDict, deque
+from collections import OrderedDict, deque
 from collections.abc import Callable
 from itertools import islice
 from typing import Any, Final, Protocol
@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from gateway.auth import Identity
 from gateway.mqtt.application import Completion
 from gateway.mqtt.interest import OwnInterest
+from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import Properties, PropertyId
 from gateway.mqtt.router import Router
 from gateway.mqtt.session import Link, Message, Session
@@ -86,8 +87,8 @@ class Neighbours:
     def __init__(
         self,
         router: Router,
+        journal: Journal,
         channel: Channel,
-        name: str,
         *,
         clock: Callable[[], float],
         schedule: Callable[[Callable[[], None]], object],
@@ -95,8 +96,9 @@ class Neighbours:
         in_flight: Callable[[str, str], Completion | None],
     ) -> None:
         self.router = router
+        self._journal = journal
         self._channel = channel
-        self._name = name
+        self._name = journal.worker
         self._clock = clock
         self._schedule = schedule
         self._wake = wake
@@ -105,10 +107,8 @@ class Neighbours:
         self._shares: dict[tuple[str, str], int] = {}  # as announced
         self._shares_changed: dict[tuple[str, str], None] = {}
         self._groups: dict[tuple[int, str, str], Subscription] = {}
-        # Clients that came here, to be announced; and those announced whose turn is not known yet.
-        self._came: OrderedDict[SessionKey, None] = OrderedDict()
-        self._announced: deque[list[SessionKey]] = deque()
-        self._announced_times: Counter[SessionKey] = Counter()
+        # Clients that came here, to be announced, and the epochs of their sessions.
+        self._came: OrderedDict[SessionKey, int] = OrderedDict()
         self._waiting: deque[Crossing] = deque()
         self._waiting_bytes = 0
         self._scheduled = False
@@ -134,9 +134,10 @@ class Neighbours:
             self._shares_changed[(subscription.share, topic_filter)] = None
         self._send_soon()
 
-    def connected(self, key: SessionKey) -> None:
+    def connected(self, key: SessionKey, epoch: int) -> None:
         """For the router: a client has come here; older connections of it elsewhere have to go."""
-        self._came[key] = None
+        self._came[key] = epoch
+        self._came.move_to_end(key)
         if len(self._came) > _CAME_MAX:
             self._came.popitem(last=False)
         self._send_soon()
@@ -168,13 +169,10 @@ class Neighbours:
         for group in list(self._groups):
             self._group_changed(*group, 0)
         self.router.elsewhere.clear()
-        journal = self.router.journal
-        self._channel.send("hello", self._name, 0 if journal is None else journal.clock_began_ms)
+        self._channel.send("hello", self._name, self._journal.epochs.clock_began_us)
         self._interest.tell_all()
         self._shares = {}
         self._shares_changed = dict.fromkeys(self.router.subscriptions.groups_here())
-        self._announced.clear()
-        self._announced_times.clear()
         self._flush()
 
     def _send_soon(self) -> None:
@@ -198,13 +196,9 @@ class Neighbours:
                     del self._shares[key]
                 self._channel.send("share", *key, state)
         if self._came:
-            keys = list(islice(self._came, _CAME_A_FRAME))
-            for key in keys:
-                del self._came[key]
-            self._announced.append(keys)
-            self._announced_times.update(keys)
-            journal = self.router.journal
-            self._channel.send("came", keys, 0 if journal is None else journal.latest_epoch)
+            count = min(len(self._came), _CAME_A_FRAME)
+            came = [self._came.popitem(last=False) for _ in range(count)]
+            self._channel.send("came", [(*key, epoch) for key, epoch in came])
         if self._waiting:
             self._channel.send("messages", self._next_messages())
         if self._interest.has_changed or self._shares_changed or self._came or self._waiting:
@@ -232,20 +226,17 @@ class Neighbours:
         elif kind == "group":
             self._group_changed(*arguments)
         elif kind == "clock":
-            if self.router.journal is not None:
-                self.router.journal.keep_pace(arguments[0])
-        elif kind == "noted":
-            self._noted()
+            self._journal.epochs.keep_pace(arguments[0])
         elif kind == "came":
             self._gone_elsewhere(*arguments)
         elif kind == "returned":
             user, client_id, record = arguments
             self.router.handover.take_back((user, client_id), record)
         elif kind == "claim":
-            number, user, client_id, claimer = arguments
+            number, user, client_id, claimer, epoch = arguments
             self.router.handover.hand_over(
                 (user, client_id),
-                claimer,
+                (epoch, claimer),
                 lambda record: self._channel.send("answered", number, record),
                 self._clock(),
             )
@@ -253,25 +244,15 @@ class Neighbours:
         elif kind == "stored":
             self._answer_when_stored(*arguments)
 
-    def _noted(self) -> None:
-        """The oldest announcement has its place among the news of the others."""
-        for key in self._announced.popleft():
-            self._announced_times[key] -= 1
-            if not self._announced_times[key]:
-                del self._announced_times[key]
-
-    def _gone_elsewhere(self, keys: list[list[str]], epoch: int) -> None:
-        """Give up sessions of clients that came to another worker, unless they are back here.
-
-        Those announced from here whose turn is not known yet came after that. Sessions that begin
-        here from now on come after `epoch`, even if somebody has set the clock back.
-        """
-        if self.router.journal is not None:
-            self.router.journal.heard(epoch)
-        for user, client_id in keys:
+    def _gone_elsewhere(self, worker: str, came: list[tuple[str, str, int]]) -> None:
+        """Give up sessions of clients that have come to another worker since they came here."""
+        for user, client_id, epoch in came:
             key = (user, client_id)
-            if key not in self._came and key not in self._announced_times:
+            self._journal.epochs.heard(epoch)
+            session = self.router.live(key)
+            if session is None or (session.epoch, self._name) < (epoch, worker):
                 self.router.give_up(key)
+                self._journal.came_elsewhere(key, epoch)
         self._wake()
 
     def _deliver(self, crossing: Crossing) -> None:

@@ -149,7 +149,9 @@ class Router(Hub):
             session = None
         stored = None
         epoch = 0
-        if session is None and self.journal is not None:
+        if session is not None and self.journal is not None:
+            epoch = self.journal.epochs.after(session.epoch)
+        elif self.journal is not None:
             epoch = self.journal.next_epoch(key)
             stored = self.journal.take_stored(key)
             if stored is not None and (
@@ -162,7 +164,7 @@ class Router(Hub):
         present = session is not None or stored is not None
         if session is None:
             session = self._begin(packet.client_id, identity)
-            session.epoch = epoch
+        session.epoch = epoch
         self.right_changes.identify(session, identity, now)
         if stored is not None and self.journal is not None:
             self.resumption.resume(session, stored, self.journal, now)
@@ -175,7 +177,7 @@ class Router(Hub):
         session.expiry_interval_s = self._expiry_interval(packet)
         self.session_changed(session)
         if self.neighbours is not None:
-            self.neighbours.connected(key)
+            self.neighbours.connected(key, session.epoch)
         return session, present
 
     def _begin(self, client_id: str, identity: Identity) -> Session:

@@ -79,7 +79,7 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     next_packet_id: int = 1
     ended: bool = False
     parts: int = 0  # records with the rest of `waiting`
-    epoch: int = 0  # grows whenever a worker takes the session: a lower one is older
+    epoch: int = 0  # us since 1970, grows with every connection: a lower one is older
     missed: bool = False  # what is retained of friends is still to be sent
     awaited: list[str] = []  # filters of subscriptions that have not been sent all that is retained
 

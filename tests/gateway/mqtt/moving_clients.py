@@ -90,8 +90,8 @@ class ModelWorker:
         self.claims = SessionClaims(self.router, self.journal, self._request)
         self.neighbours = Neighbours(
             self.router,
+            self.journal,
             self,
-            name,
             clock=lambda: model.now,
             schedule=self.scheduled.append,
             wake=lambda: None,

@@ -131,6 +131,20 @@ def test_a_session_that_is_over_is_not_found_again_before_the_log_tells_of_its_e
     assert world.stored == {b"1": 1}
 
 
+def test_a_session_that_a_clean_one_elsewhere_has_ended_is_handed_over_to_nobody() -> None:
+    world = MovingClients()
+    world.come(0, 0)
+    world.cross()
+    # Where nobody has read of the kept one yet.
+    world.come(0, 2, clean=True)
+    world.cross()
+    owner, other, _ = world.workers
+    handed_over: list[bytes | None] = []
+    came = other.journal.epochs.after(0), other.journal.worker
+    owner.router.handover.hand_over(("ada", "phone"), came, handed_over.append, world.now)
+    assert handed_over == [None]
+
+
 def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: MovingClients) -> None:
     world.publish(0)
     world.come(0, 1)

@@ -28,7 +28,7 @@ class ClientsThatMove(RuleBasedStateMachine):
     def come(self, name: int, number: int, clean: bool) -> None:
         self.world.come(name, number, clean)
         if clean:
-            # Whichever of two connections is served last decides; this one is to be the first.
+            # What it ends is over elsewhere some milliseconds later: for this no client waits.
             self.world.cross()
 
     @rule(name=NAMES)
@@ -131,4 +131,45 @@ def test_a_session_that_begins_after_the_clock_was_set_back_is_none_of_before() 
     machine.notice(first=False)
     machine.die(0, really=True)
     machine.hurry([0, 1], answered=False)
+    machine.teardown()
+
+
+def test_a_clean_session_that_others_hear_of_before_an_older_connection_ends_the_older_one() -> (
+    None
+):
+    machine = ClientsThatMove()
+    machine.come(0, 2, clean=False)
+    machine.cross()
+    machine.come(0, 2, clean=False)
+    machine.come(0, 0, clean=True)
+    machine.come(0, 0, clean=False)
+    machine.cross()
+    machine.teardown()
+
+
+def test_a_session_that_arrives_after_a_later_one_has_begun_elsewhere_does_not_come_back() -> None:
+    machine = ClientsThatMove()
+    machine.hurry([0, 0], answered=True)
+    machine.come(0, 1, clean=False)
+    machine.wait_no_longer(1)
+    machine.come(0, 2, clean=True)
+    machine.hurry([0, 0], answered=False)
+    machine.teardown()
+
+
+def test_a_session_is_kept_from_its_first_connection_beside_a_clean_one_on() -> None:
+    machine = ClientsThatMove()
+    machine.world.come(0, 1, clean=True)
+    machine.come(0, 1, clean=False)
+    machine.take(0)
+    machine.come(0, 0, clean=False)
+    machine.teardown()
+
+
+def test_a_clean_session_that_waits_for_an_answer_does_not_end_one_that_has_begun_since() -> None:
+    machine = ClientsThatMove()
+    machine.come(0, 1, clean=False)
+    machine.become_quiet()
+    machine.world.come(0, 0, clean=True)
+    machine.hurry([1, 0], answered=False)
     machine.teardown()

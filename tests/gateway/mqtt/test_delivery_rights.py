@@ -89,11 +89,12 @@ class Server:
     def hand_over(self, key: tuple[str, str], other: Server) -> None:
         """A client of this server comes to another one."""
         answers: list[bytes | None] = []
-        name = other.worker.journal.worker
-        self.router.handover.hand_over(key, name, answers.append, 0.0)
+        journal = other.worker.journal
+        came = journal.next_epoch(key), journal.worker
+        self.router.handover.hand_over(key, came, answers.append, 0.0)
         (record,) = answers
         assert record is not None
-        other.worker.journal.claimed(key, record)
+        journal.claimed(key, record)
 
 
 def lats(data: bytes) -> list[float]:

@@ -375,7 +375,9 @@ def test_a_client_whose_session_is_not_kept_is_taken_over_by_another_worker_all_
 def claimed(owner: Worker, claimer: str) -> bytes | None:
     """What a worker hands over of the session of the client `phone`."""
     answers: list[bytes | None] = []
-    owner.router.handover.hand_over(("alice", "phone"), claimer, answers.append, 0.0)
+    owner.router.handover.hand_over(
+        ("alice", "phone"), (owner.journal.epochs.after(0), claimer), answers.append, 0.0
+    )
     (answer,) = answers
     return answer
 
@@ -578,6 +580,26 @@ def test_a_session_that_is_kept_stands_in_the_log_after_an_older_one() -> None:
         each.crash()
     third = Worker(log, "c")
     assert not third.router.sessions[KEY].subscriptions
+
+
+def test_a_session_that_was_claimed_stands_in_the_log_after_an_older_one() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    wire, _ = first.client()
+    first.journal.flush()
+    wire.subscribe(TOPIC)
+    record = claimed(first, "b")
+    assert record is not None
+    # Its client is gone before it is connected there.
+    second.journal.claimed(KEY, record)
+    log.records.reverse()
+    for _ in range(2):
+        second.turn()
+        written = len(log.records)
+    assert len(log.records) == written == 3
+    for each in (first, second):
+        each.crash()
+    assert Worker(log, "c").router.sessions[KEY].subscriptions
 
 
 def test_each_session_of_a_client_comes_after_the_one_before() -> None:
