@@ -353,7 +353,6 @@ class Journal:
             if not self._is_kept(session):
                 return msgspec.msgpack.encode(self._last(session.epoch))
             stored = self._whole(session)
-            stored.awaited = list(session.backlog or ())
         else:
             # Claimed before, by a client that went before it was connected.
             value = self._sessions.get(key)
@@ -483,6 +482,8 @@ class Journal:
         untold = Untold([], False) if self.host is None else self.host.untold(session)
         stored = self._forms.stored_session(session, self._forms.waiting(session, untold.held))
         stored.missed = untold.missed
+        backlog = session.backlog or {}
+        stored.awaited = [each for each, (of, _) in backlog.items() if of.awaits_retained]
         return stored
 
     async def stop(self, sessions: Iterable[Session]) -> None:

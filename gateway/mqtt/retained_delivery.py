@@ -28,6 +28,7 @@ class RetainedDelivery:
         What still waits of an earlier subscription is among it.
         """
         subscription.session.forget_retained(subscription.topic_filter)
+        subscription.awaits_retained = True
         self.add(subscription, self.of(subscription.granted_filters))
         subscription.session.pump(now)
         if self.ask is not None:
@@ -44,6 +45,7 @@ class RetainedDelivery:
         """Have sent what is retained for some filters of a subscription, here and where the views
         are.
         """
+        subscription.awaits_retained = True
         self.add(subscription, self.of(topic_filters))
         if self.ask is not None:
             self.ask(subscription, topic_filters)

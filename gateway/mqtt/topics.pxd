@@ -9,6 +9,7 @@ cdef class Subscription:
     cdef public str share
     cdef public bint elsewhere
     cdef public bint reaches_friends
+    cdef public bint awaits_retained
     cdef public Py_ssize_t size     # of its user's share
 
 

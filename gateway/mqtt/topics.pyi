@@ -21,6 +21,7 @@ class Subscription:
     share: str | None
     elsewhere: bool
     reaches_friends: bool
+    awaits_retained: bool
     size: int
     def __init__(
         self,

@@ -73,6 +73,8 @@ cdef class Subscription:
         self.elsewhere = False  # stands for subscribers at another worker
         #: Some of what it matches is not its owner's own: `Hub.told` is asked for each message.
         self.reaches_friends = False
+        #: While its session has a backlog: that is of what is stored, which is to be sent whole.
+        self.awaits_retained = False
 
 
 cdef class SharedGroup:

@@ -1026,6 +1026,31 @@ def test_what_is_retained_and_not_sent_yet_is_sent_by_the_next_worker(is_lost: b
     assert read_all(first.client()[0]) == []
 
 
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_what_is_retained_and_not_sent_yet_is_sent_after_an_orderly_stop(is_lost: bool) -> None:
+    log = Log()
+    worker = Worker(log, "a")
+    topics = [f"devices/alice/{number}/note" for number in range(200)]
+    for topic in topics:
+        publish(worker.router, topic.encode(), retain=True, topic=topic)
+    wire, _ = worker.client()
+    sent = payloads(wire.subscribe("devices/alice/+/note"))
+    assert 0 < len(sent) < len(topics)
+    if is_lost:
+        wire.lose()
+    for name in "bc":  # twice before the client is there again
+        worker.stop()
+        worker = Worker(log, name)
+    wire, present = worker.client()
+    assert present
+    assert {each.decode() for each in read_all(wire)} == set(topics)
+    # What was sent whole is not sent again.
+    for name in "de":
+        worker.stop()
+        worker = Worker(log, name)
+    assert read_all(worker.client()[0]) == []
+
+
 def test_what_is_erased_while_it_is_read_for_a_client_does_not_reach_it() -> None:
     log = Log()
     first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
