@@ -297,6 +297,29 @@ async def test_a_friend_is_not_told_where_the_home_is(
         await late.close()
 
 
+async def test_the_retained_card_of_somebody_at_home_tells_no_friend_the_street(
+    platform: Workers, ada: Login, bob: Login
+) -> None:
+    platform.users.rights.befriend(ada.name, bob.name, since=now_ms() - 10_000)
+    await asyncio.sleep(REACHES_S)
+    parts = {"road": "Aeulestrasse", "city": "Vaduz"}
+    at_home = {"lat": HOME[0], "lon": HOME[1], "address": parts}
+    async with client(platform, ada) as own:
+        # The one device has been nowhere since the friendship began.
+        for name, time_ms in (("before", now_ms() - 60_000), ("phone", now_ms())):
+            platform.publish(address(f"{ada.name}/{name}", time_ms, **at_home))
+            topic = f"owntracks/{ada.name}/{name}/info"
+            await own.subscribe(topic)
+            while (card := await own.message()).topic != topic:
+                pass
+            assert b"Aeulestrasse" in card.payload
+    async with several(platform, bob, f"owntracks/{ada.name}/+/info", 6) as friends:
+        messages = [await each.message() for each in friends]
+    assert {each.topic for each in messages} == {topic}
+    (told,) = {each.payload for each in messages}
+    assert json.loads(told) == {"_type": "card", "tid": "ne", "name": "phone - Vaduz"}
+
+
 async def test_a_home_that_is_found_while_the_workers_run_is_told_no_friend_of_any(
     platform: Workers, bob: Login
 ) -> None:
