@@ -30,6 +30,7 @@ from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
+from waylog.group_membership import leave_group
 from waylog.interceptors import performance_logged
 from waylog.kafka import LogUnreachable, client_config, consumer_config, producer_config
 from waylog.kafka_errors import said_by
@@ -498,12 +499,14 @@ class Session(Generic[StateT]):
         return lag
 
     def _close(self) -> None:
-        self._restorer.close()
-        self._erased.close()
-        if not self._stopping.is_set() or self._log_answers():
-            # Not from a log that is silent: librdkafka waits for the answer, and calls us to give
-            # our partitions away, which waits for acknowledgements.
-            self._consumer.close()
+        try:
+            if not self._stopping.is_set() or self._log_answers():
+                # Not from a log that is silent: librdkafka waits for the answer, and calls us to
+                # give our partitions away, which waits for acknowledgements.
+                leave_group(self._consumer)
+        finally:
+            self._restorer.close()
+            self._erased.close()
         # What is left was not committed either, and comes again.
         self._producer.purge()
         self._producer.flush(1.0)

@@ -24,6 +24,7 @@ from confluent_kafka import (
 )
 
 from gateway.pools import Turns
+from waylog.group_membership import leave_group
 from waylog.kafka import consumer_config
 
 INSTANCES_MAX: Final = 16
@@ -65,6 +66,7 @@ class Instance:
         self.lock = asyncio.Lock()
         self.used = time.monotonic()
         self.topics: list[str] = []
+        self._has_subscribed = False
 
     # The rest runs in a thread of the pool.
 
@@ -72,6 +74,7 @@ class Instance:
         """Join the group for these topics; none leaves it."""
         self.topics = list(topics)
         if topics:
+            self._has_subscribed = True
             self.consumer.subscribe(self.topics)
         else:
             self.consumer.unsubscribe()
@@ -119,6 +122,13 @@ class Instance:
         ]
         if positions:
             self.consumer.commit(offsets=positions, asynchronous=False)
+
+    def close(self) -> None:
+        """Leave the group, if the instance has been in it, and close the consumer."""
+        if self._has_subscribed:
+            leave_group(self.consumer)
+        else:
+            self.consumer.close()
 
 
 class RestConsumers:
@@ -179,7 +189,7 @@ class RestConsumers:
         """Leave the group. Raises UnknownInstance."""
         instance = self.instance(group, name)
         del self._instances[group, name]
-        await self.run(instance, instance.consumer.close)
+        await self.run(instance, instance.close)
 
     async def close(self) -> None:
         """Close all instances."""

@@ -18,6 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
+from waylog.group_membership import leave_group
 
 _GIVEN = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
 _BROKERS = (
@@ -94,10 +95,20 @@ def producer(bootstrap_servers: str) -> Callable[..., Producer]:
     return make
 
 
+class _Subscriber(Consumer):
+    """A consumer that remembers whether it has subscribed."""
+
+    has_subscribed = False
+
+    def subscribe(self, *arguments: Any, **options: Any) -> None:
+        self.has_subscribed = True
+        super().subscribe(*arguments, **options)
+
+
 @pytest.fixture
 def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
     """Makes confluent-kafka consumers, and closes them; None leaves a setting out."""
-    made: list[Consumer] = []
+    made: list[_Subscriber] = []
 
     def make(**options: Any) -> Consumer:
         settings = {key.replace("_", "."): value for key, value in options.items()}
@@ -109,7 +120,7 @@ def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
             "session.timeout.ms": 6000,
             "heartbeat.interval.ms": 500,
         } | settings
-        each = Consumer(
+        each = _Subscriber(
             {name: value for name, value in given.items() if value is not None}, logger=_LOGGER
         )
         made.append(each)
@@ -117,20 +128,8 @@ def consumer(bootstrap_servers: str) -> Iterator[Callable[..., Consumer]]:
 
     yield make
     for each in made:
-        close(each)
-
-
-def close(consumer: Consumer) -> None:
-    """Close a consumer, whatever its group has for it just now.
-
-    librdkafka 2.16 waits for ever in `close` where an assignment is yet to be polled (its issue
-    4884), as that of a member which had stopped polling.
-    """
-    with suppress(RuntimeError):  # the test has closed it
-        consumer.unsubscribe()
-        while consumer.poll(0.05) is not None:
-            pass
-    consumer.close()
+        with suppress(RuntimeError):  # the test has closed it
+            leave_group(each) if each.has_subscribed else each.close()
 
 
 @pytest.fixture

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 from typing import Any
 
 import aiohttp
 import pytest
+from confluent_kafka import TopicPartition
 
 from gateway import rest_consumers
 from gateway.rest_consumers import RestConsumers, TooManyInstances
+from tests.closed_consumers import observed_consumers
 from tests.gateway.running import Gateway, Login, json_of
 from waylog.kafka import ensure_topics
 from waylog.topics import Topic
@@ -203,3 +206,20 @@ async def test_consumers_are_few(monkeypatch: pytest.MonkeyPatch) -> None:
     assert len(consumers) == 2
     await consumers.close()
     assert len(consumers) == 0
+
+
+async def test_an_instance_that_is_deleted_leaves_its_group_before_it_closes(
+    gateway: Gateway, admin: Login, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed = observed_consumers()
+    monkeypatch.setattr(rest_consumers, "Consumer", observed)
+    consumers = RestConsumers(gateway.bootstrap_servers, "test")
+    reading = await consumers.create(f"{admin.name}-group", None, "json", {}, "root")
+    await consumers.run(reading, reading.subscribe, ["rest"])
+    async with asyncio.timeout(30):
+        while not reading.consumer.assignment():
+            await consumers.run(reading, reading.records, 0.1, 1000)
+    by_hand = await consumers.create(f"{admin.name}-hand", None, "json", {}, "root")
+    await consumers.run(by_hand, by_hand.assign, [TopicPartition("rest", 0)])
+    await consumers.close()
+    assert observed.held == [[], [TopicPartition("rest", 0)]]

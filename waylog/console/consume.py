@@ -23,6 +23,7 @@ from waylog.console.common import (
 )
 from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
+from waylog.group_membership import leave_group
 from waylog.kafka_errors import said_by
 from waylog.sealing import opener
 from waylog.topic_reader import next_messages
@@ -116,7 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
     except KeyboardInterrupt:
         pass  # the usual way to end it
     finally:
-        consumer.close()
+        if arguments.group is not None:
+            leave_group(consumer)
+        else:
+            consumer.close()
     return EXIT_DONE
 
 

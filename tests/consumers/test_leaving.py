@@ -1,0 +1,93 @@
+"""A worker that stops while its group is rebalancing, on a real broker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+
+import pytest
+from confluent_kafka import Consumer
+
+from consumers import session
+from consumers.records import InputRecord, OutputRecord
+from consumers.worker import Worker
+from tests.closed_consumers import observed_consumers
+from tests.consumers.running import Broker, await_condition
+from waylog.group_membership import leave_group
+from waylog.kafka import consumer_config
+from waylog.topics import ADDRESS, LOCATION
+
+
+class NoState:
+    def restore(self, values: Sequence[bytes | None]) -> None:
+        """Remember nothing."""
+
+
+class Held:
+    """Does nothing with records; `held` keeps it from polling, at its leisure."""
+
+    state_topic = ADDRESS
+
+    def __init__(self) -> None:
+        self.goes_on = threading.Event()
+        self.is_held = threading.Event()
+        self.has_partitions = threading.Event()
+        self.goes_on.set()
+
+    def new_state(self) -> NoState:
+        return NoState()
+
+    def process(
+        self,
+        _batch: Mapping[int, Sequence[InputRecord]],
+        _states: Mapping[int, NoState],
+        _now_ms: int,
+    ) -> list[OutputRecord]:
+        return []
+
+    def late_results(self, states: Mapping[int, NoState], _now_ms: int) -> list[OutputRecord]:
+        if states:
+            self.has_partitions.set()
+        if not self.goes_on.is_set():
+            self.is_held.set()
+            assert self.goes_on.wait(60)
+        return []
+
+
+class NoTelemetry:
+    def record(self, topic: str, value: bytes) -> None:
+        """Drop it."""
+
+
+def test_a_worker_that_is_stopped_amid_a_rebalance_leaves_before_it_closes(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observed = observed_consumers()
+    monkeypatch.setattr(session, "Consumer", observed)
+    processor = Held()
+    worker = Worker(
+        broker.address, "group", LOCATION, processor, client_id="worker", telemetry=NoTelemetry()
+    )
+    running = threading.Thread(target=worker.run)
+    running.start()
+    other = Consumer(consumer_config(broker.address, "other", "group"))
+    try:
+        assert processor.has_partitions.wait(30)
+        processor.goes_on.clear()
+        assert processor.is_held.wait(30)
+        # Its half is taken from the worker, which does not poll.
+        other.subscribe([LOCATION])
+        await_condition(lambda: other.poll(0.05) is None and other.memberid(), 30, "a member")
+        worker.stop()
+        processor.goes_on.set()
+        running.join(30)
+        assert not running.is_alive()
+        assert observed.held == [[]]
+        await_condition(
+            lambda: other.poll(0.05) is None and len(other.assignment()) == 4, 30, "all partitions"
+        )
+    finally:
+        worker.stop()
+        processor.goes_on.set()
+        running.join(30)
+        leave_group(other)
