@@ -8,6 +8,7 @@ import json
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, Final
 
 import pyarrow as pa
@@ -348,6 +349,42 @@ async def test_a_home_that_is_found_while_the_workers_run_is_told_no_friend_of_a
         async with asyncio.timeout(LOOK_S + WAIT_S):
             while HOME[0] in await told():
                 pass
+
+
+async def test_friends_at_any_worker_get_what_they_could_not_be_told_before_homes_were_known(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    (tmp_path / "places").mkdir()
+    path = tmp_path / "places" / "places.parquet"
+    path.write_bytes(b"damaged")
+    with workers(
+        tmp_path, gateway_broker.address, 2, "--places", str(tmp_path / "places")
+    ) as platform:
+        ada, bob = platform.user("ada"), platform.user("bob")
+        platform.users.rights.befriend("ada", "bob", since=now_ms() - 10_000)
+        await asyncio.sleep(REACHES_S)
+        async with (
+            client(platform, ada) as phone,
+            several(platform, ada, "owntracks/ada/phone") as own,
+            several(platform, bob, "owntracks/ada/phone", 8) as friends,
+        ):
+            await phone.publish("owntracks/ada/phone", location(HOME), retain=True)
+            for each in own:
+                await each.message()
+            assert all(each.messages.empty() for each in friends)
+            row = {
+                **{"user": "ada", "device": "ada/phone", "place_id": "0123456789"},
+                **{"lat": HOME[0], "lon": HOME[1], "label": "home"},
+            }
+            pq.write_table(pa.Table.from_pylist([row]), tmp_path / "found.parquet")
+            (tmp_path / "found.parquet").replace(path)
+            told = set()
+            async with asyncio.timeout(LOOK_S + WAIT_S):
+                for each in friends:
+                    told.add((await each.messages.get()).payload)
+            (circle,) = map(json.loads, told)
+            assert (circle["lat"], circle["lon"]) != HOME
+            assert Circle(circle["lat"], circle["lon"]).has(*HOME)
 
 
 async def test_a_revoked_device_token_ends_its_connections(platform: Workers, ada: Login) -> None:

@@ -10,6 +10,9 @@ from typing import Final, NamedTuple
 import msgspec
 import pytest
 
+from gateway.mqtt.codec import encode_publish
+from gateway.mqtt.packets import PacketType
+from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import PahoClient, address
 from tests.gateway.mqtt.test_restart import MqttGateway
@@ -17,6 +20,8 @@ from waylog.erasures import append_erasures
 from waylog.telemetry import now_ms
 
 WAIT_S: Final = 60.0
+#: As many that each has 1 MiB for packets that have not come whole.
+WORKERS: Final = 64
 
 
 class Pair(NamedTuple):
@@ -33,9 +38,9 @@ def pair(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> It
     folders = [common / "a", common / "b"]
     for folder in folders:
         folder.mkdir()
-    shared = "--workers-share-port"
-    gateway = MqttGateway(folders[0], gateway_broker.address, shared, "--relay", relay)
-    edge = MqttGateway(folders[1], gateway_broker.address, shared, "--edge", relay)
+    shared = ("--workers-share-port", "--mqtt-workers", str(WORKERS))
+    gateway = MqttGateway(folders[0], gateway_broker.address, *shared, "--relay", relay)
+    edge = MqttGateway(folders[1], gateway_broker.address, *shared, "--edge", relay)
     yield Pair(gateway, edge)
     edge.close()
     gateway.close()
@@ -105,6 +110,35 @@ async def test_what_is_from_before_an_erasure_is_not_stored_by_a_worker_without_
             is_stored = any(b"%d" % (began + number) in value for value in stored)
             await asyncio.sleep(0)
     await phone.close()
+
+
+async def test_what_a_phone_repeats_at_a_worker_without_views_is_stored_once(pair: Pair) -> None:
+    payload = b'{"lat":50.7,"lon":7.1,"time":%d}' % now_ms()
+    for worker, is_repeated in ((pair.gateway, False), (pair.edge, True)):
+        phone = await RawClient.connect(worker.port, "kim")
+        phone.writer.write(
+            encode_publish(4, "devices/ada/kim/position", payload, 1, False, is_repeated, 1)
+        )
+        await phone.read_until(lambda one=phone: bool(one.of(PacketType.PUBACK)))
+        phone.writer.close()
+    devices = [key for key, _ in pair.gateway.records("location")]
+    assert devices.count(b"ada/kim") == 1
+
+
+async def test_each_of_many_workers_takes_its_part_of_packets_that_do_not_come_whole(
+    pair: Pair,
+) -> None:
+    packet = encode_publish(4, "devices/ada/x/note", bytes(260_000), 1, False, False, 1)
+    for worker in pair:
+        halves = [await RawClient.connect(worker.port, f"half{number}") for number in range(5)]
+        ends = [asyncio.ensure_future(half.reader.read()) for half in halves]
+        for half in halves:
+            half.writer.write(packet[:-1])
+        cut, _ = await asyncio.wait(ends, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        assert cut
+        for half in halves:
+            half.writer.close()
+        await asyncio.gather(*ends, return_exceptions=True)
 
 
 async def test_a_session_that_was_kept_by_one_worker_goes_on_at_the_other(pair: Pair) -> None:
