@@ -14,6 +14,8 @@ logger = logging.getLogger(__name__)
 #: A callback is due at once. What is assigned after so many polls is assigned by hand.
 _POLLS_MAX: Final = 20
 _POLL_S: Final = 0.05
+#: A poll whose time a callback takes ends though another one is due.
+_QUIET_POLLS: Final = 2
 
 
 def leave_group(consumer: Consumer) -> None:
@@ -31,9 +33,13 @@ def leave_group(consumer: Consumer) -> None:
         # What was read ahead would come out of the polls below, and be committed automatically.
         consumer.pause(consumer.assignment())
         consumer.unsubscribe()
+        quiet = 0
         for _ in range(_POLLS_MAX):
-            if _is_left(consumer):
+            quiet = quiet + 1 if _is_left(consumer) else 0
+            if quiet == _QUIET_POLLS:
                 break
+    except KafkaException as error:
+        logger.info("leaving the group: %s", said_by(error))
     finally:
         consumer.close()
 
