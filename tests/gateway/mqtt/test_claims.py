@@ -145,6 +145,17 @@ def test_a_session_that_a_clean_one_elsewhere_has_ended_is_handed_over_to_nobody
     assert handed_over == [None]
 
 
+def test_a_session_that_is_not_kept_is_waited_for_by_nobody() -> None:
+    world = MovingClients()
+    world.come(0, 0, clean=True)
+    world.cross()
+    world.publish(0)
+    assert world.workers[0].publishes  # the log never answers
+    world.come(0, 1)
+    world.cross()
+    assert at(world, world.clients[0]) == 1
+
+
 def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: MovingClients) -> None:
     world.publish(0)
     world.come(0, 1)
@@ -164,6 +175,7 @@ def test_a_session_that_comes_too_late_is_found_where_it_has_stayed(world: Movin
     world.wait_no_longer(1)
     world.workers[0].log_answers()
     world.cross()
+    assert world.having(world.clients[0]) == [0]
     come_until_let_in(world, 2)
     assert not world.clients[0].pending
 

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from gateway.mqtt import journal as module
 from gateway.mqtt.codec import encode_puback
+from gateway.mqtt.handover import ASK_AGAIN
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import PacketType, ReasonCode
 from gateway.mqtt.router import Router
@@ -511,7 +512,9 @@ def test_what_waits_is_handed_over_and_not_written_with_the_session() -> None:
     second.turn()
     waiting = msgspec.json.encode(b"it waits")[1:-1]
     assert b"it waits" in record
-    assert not any(waiting in (each.value() or b"") for each in log.records)
+    for each in log.records:
+        assert waiting not in (each.value() or b"")
+        assert b'"parts"' not in (each.value() or b"")
     wire, present = second.client()
     assert present
     assert payloads(wire.first) == [b"it waits"]  # type: ignore[attr-defined]
@@ -600,6 +603,101 @@ def test_a_session_that_was_claimed_stands_in_the_log_after_an_older_one() -> No
     for each in (first, second):
         each.crash()
     assert Worker(log, "c").router.sessions[KEY].subscriptions
+
+
+@pytest.mark.parametrize(("claimer", "is_given"), [("a", False), ("c", True)])
+def test_of_two_connections_of_the_same_microsecond_the_worker_with_the_greater_name_has_one(
+    claimer: str, is_given: bool
+) -> None:
+    worker = Worker(Log(), "b", shared=True)
+    worker.client()
+    came = worker.router.sessions[KEY].epoch, claimer
+    answers: list[bytes | None] = []
+    worker.router.handover.hand_over(KEY, came, answers.append, 0.0)
+    assert (answers == [ASK_AGAIN]) != is_given
+    assert (KEY in worker.router.sessions) != is_given
+
+
+def handed_over() -> tuple[Log, Worker, Worker, bytes]:
+    """A session with a subscription that the first of two workers has handed over, as nobody else
+    has heard.
+    """
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    first.client()[0].subscribe(TOPIC)
+    first.turn()
+    log.wall_ms += 1
+    record = claimed(first, "b")
+    assert record is not None
+    return log, first, second, record
+
+
+def test_a_session_that_comes_back_ends_none_that_has_begun_since() -> None:
+    log, first, _, record = handed_over()
+    log.wall_ms += 1
+    first.client(clean=True)[0].lose()
+    first.client()[0].subscribe("devices/alice/+/sign")
+    first.turn()
+    first.router.handover.take_back(KEY, record)
+    first.turn()
+    first.crash()
+    assert list(Worker(log, "c").router.sessions[KEY].subscriptions) == ["devices/alice/+/sign"]
+
+
+@pytest.mark.parametrize("later", [-1, 0])
+def test_a_session_that_was_claimed_is_later_than_the_one_before_and_than_its_claim(
+    later: int,
+) -> None:
+    log, first, second, record = handed_over()
+    before = msgspec.msgpack.decode(record)["epoch"]
+    second.journal.claimed(KEY, record, before + 1_000 * later)
+    assert second.journal.next_epoch(KEY) > before + 1
+    third = Worker(log, "c", shared=True)
+    assert third.journal.owner_of(KEY) == "b"
+    first.turn()
+    assert first.journal.owner_of(KEY) == "b"
+
+
+def test_a_session_that_arrives_late_is_no_later_than_its_claim() -> None:
+    log, _, second, record = handed_over()
+    epoch = second.journal.next_epoch(KEY)
+    log.wall_ms += 1
+    # Somebody else has one that nobody had to hand over.
+    third = Worker(log, "c", shared=True)
+    third.client(clean=True)[0].lose()
+    third.client()
+    third.journal.flush()
+    log.wall_ms += 1
+    second.journal.claimed(KEY, record, epoch)
+    second.turn()
+    second.turn()
+    assert second.journal.owner_of(KEY) == "c"
+    assert KEY in third.router.sessions
+
+
+def test_a_claimed_session_is_kept_until_its_client_has_come_elsewhere_later() -> None:
+    _, _, second, record = handed_over()
+    epoch = second.journal.next_epoch(KEY)
+    second.journal.claimed(KEY, record, epoch)
+    second.journal.came_elsewhere(KEY, epoch - 1)
+    assert second.journal.knows(KEY)
+    second.journal.came_elsewhere(KEY, epoch + 1)
+    assert not second.journal.knows(KEY)
+
+
+def test_a_session_that_has_ended_is_not_found_where_nobody_has_read_of_its_end() -> None:
+    log = Log()
+    first, second = Worker(log, "a", shared=True), Worker(log, "b", shared=True)
+    wire, _ = first.client()
+    wire.subscribe(TOPIC)
+    first.turn()
+    assert second.journal.knows(KEY)
+    wire.lose()
+    first.router.end(first.router.sessions[KEY])
+    end = claimed(first, "b")
+    assert end is not None
+    second.journal.claimed(KEY, end)
+    assert not second.client()[1]
 
 
 def test_each_session_of_a_client_comes_after_the_one_before() -> None:
