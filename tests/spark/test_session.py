@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
+import shutil
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 import psutil
 import pytest
 
 from spark.session import open_session_unless
 from waylog.config import ConfigError
+from waylog.sealing import ENVIRONMENT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,6 +28,32 @@ pytestmark = pytest.mark.spark
 
 #: A serialised string: what stands for any object that a stranger may choose.
 _OBJECT = b"\xac\xed\0\5t\0\7mallory"
+
+
+#: A job that says where its workers are, and of what.
+_JOB: Final = """
+import json, os, sys, tempfile
+
+from spark.session import close_session, open_session
+
+
+def look(_):
+    import waylog
+
+    return waylog.__file__, sys.executable
+
+
+session = open_session("a job")
+settings = session.sparkContext.getConf()
+report = {
+    "workers": session.sparkContext.parallelize([0], 1).map(look).collect()[0],
+    "sockets": settings.get("spark.python.unix.domain.socket.dir"),
+    "key": settings.get("spark.executorEnv." + sys.argv[1]),
+    "java": [name for name in os.listdir(tempfile.gettempdir()) if name.startswith("blockmgr-")],
+}
+close_session(session)
+print(json.dumps(report))
+"""
 
 
 def _text(value: bytes) -> bytes:
@@ -115,3 +147,42 @@ def test_a_start_that_fails_says_why(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("WAYLOG_JAVA", str(tmp_path))
     with pytest.raises(ConfigError, match="WAYLOG_JAVA"):
         open_session_unless(threading.Event(), "no java")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(600)
+def test_a_job_runs_by_its_own_python_and_packages_and_leaves_nothing(tmp_path: Path) -> None:
+    """Also where another Python is found first, and a temporary folder has a long name."""
+    root = Path(__file__).resolve().parents[2]
+    for package in ("spark", "waylog"):
+        shutil.copytree(
+            root / package, tmp_path / package, ignore=shutil.ignore_patterns("__pycache__")
+        )
+    job = tmp_path / "job.py"
+    job.write_text(_JOB)
+    temporary = tmp_path / ("of-a-long-name" * 5)
+    temporary.mkdir()
+    other = tmp_path / "bin" / "python3"
+    other.parent.mkdir()
+    other.write_text("#!/bin/sh\nexit 3\n")
+    other.chmod(0o755)
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
+    environment |= {
+        **{"PATH": f"{other.parent}:{os.environ['PATH']}", "TMPDIR": str(temporary)},
+        **{ENVIRONMENT: "/a/key"},
+    }
+    done = subprocess.run(
+        [sys.executable, str(job), ENVIRONMENT],
+        cwd="/",
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["workers"] == [str(tmp_path / "waylog" / "__init__.py"), sys.executable]
+    assert report["key"] == "/a/key"
+    assert report["java"]
+    assert not Path(report["sockets"]).exists()
