@@ -395,6 +395,8 @@ def test_a_session_is_its_claimers_in_whichever_order_the_log_has_the_news() -> 
     # Each worker appends by a connection of its own.
     log.records.reverse()
     third.turn()
+    # The claimer alone writes it once more.
+    assert len(log.records) == 3
     assert [each.journal.owner_of(("alice", "phone")) for each in (first, second, third)] == [
         "b",
         None,
