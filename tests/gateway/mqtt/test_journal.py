@@ -651,13 +651,13 @@ def test_a_session_that_was_claimed_is_later_than_the_one_before_and_than_its_cl
     later: int,
 ) -> None:
     log, first, second, record = handed_over()
+    third = Worker(log, "c", shared=True)
+    assert third.journal.owner_of(KEY) == "a"
     before = msgspec.msgpack.decode(record)["epoch"]
     second.journal.claimed(KEY, record, before + 1_000 * later)
     assert second.journal.next_epoch(KEY) > before + 1
-    third = Worker(log, "c", shared=True)
-    assert third.journal.owner_of(KEY) == "b"
     first.turn()
-    assert first.journal.owner_of(KEY) == "b"
+    assert [each.journal.owner_of(KEY) for each in (first, second, third)] == ["b", None, "b"]
 
 
 def test_a_session_that_arrives_late_is_no_later_than_its_claim() -> None:
@@ -910,6 +910,11 @@ def test_of_two_workers_that_have_begun_a_session_in_the_same_moment_not_both_gi
         each.journal.flush()
     workers[0].turn()
     assert any(wire.connection.state != CLOSED for wire in wires)
+    # Nor do they write against each other for ever.
+    written = len(log.records)
+    for each in workers * 2:
+        each.turn()
+    assert len(log.records) == written
 
 
 def test_workers_share_retained_messages() -> None:
