@@ -46,9 +46,9 @@ class Worker:
     def send(self, *frame: Any) -> None:
         self.told.append(frame)
 
-    def come(self, name: str = "phone") -> Wire:
+    def come(self, name: str = "phone", clean: bool = True) -> Wire:
         wire = Wire(self.router, 0.0)
-        wire.connect(name, ADA, clean=True)
+        wire.connect(name, ADA, clean=clean)
         return wire
 
     def epoch(self, name: str = "phone") -> int:
@@ -111,7 +111,7 @@ def test_many_that_come_at_once_are_announced_in_several_turns(
 
 @pytest.mark.parametrize(
     ("later", "elsewhere", "is_over"),
-    [(-1, "c", False), (0, "a", False), (0, "c", True), (1, "a", True)],
+    [(-1, "c", False), (0, "a", False), (0, "c", True), (60_000_000, "a", True)],
 )
 def test_a_connection_is_over_when_a_later_one_has_come_elsewhere(
     worker: Worker, later: int, elsewhere: str, is_over: bool
@@ -126,6 +126,21 @@ def test_a_connection_is_over_when_a_later_one_has_come_elsewhere(
     # By clocks that stand: who comes now comes after both.
     worker.come("car")
     assert worker.epoch("car") > epoch
+
+
+def test_a_session_that_nobody_is_connected_to_is_over_when_its_client_has_come_elsewhere(
+    worker: Worker,
+) -> None:
+    before = Worker()
+    before.come(clean=False)
+    claim = before.epoch() + 10
+    before.neighbours.on_frame("claim", [7, "ada", "phone", "b", claim])
+    # Its client is gone before it is connected there.
+    worker.journal.claimed(("ada", "phone"), before.told[-1][2], claim)
+    worker.neighbours.on_frame("came", ["c", [["ada", "phone", claim - 1]]])
+    assert worker.journal.knows(("ada", "phone"))
+    worker.neighbours.on_frame("came", ["c", [["ada", "phone", claim + 1]]])
+    assert not worker.journal.knows(("ada", "phone"))
 
 
 def test_a_worker_that_is_asked_for_a_session_tells_its_client(worker: Worker) -> None:
