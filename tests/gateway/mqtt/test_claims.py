@@ -180,6 +180,34 @@ def test_a_session_that_comes_too_late_is_found_where_it_has_stayed(world: Movin
     assert not world.clients[0].pending
 
 
+def test_a_session_that_comes_too_late_is_as_late_as_its_claim(world: MovingClients) -> None:
+    owner, first, _ = world.workers
+    world.come(0, 1)
+    first.tell_crossing()
+    epoch = owner.from_crossing[-1][-1]
+    world.wait_no_longer(1)
+    world.cross()
+    assert world.having(world.clients[0]) == []
+    key = ("ada", "phone")
+    first.journal.came_elsewhere(key, epoch - 1)
+    assert first.journal.knows(key)
+    first.journal.came_elsewhere(key, epoch + 1)
+    assert not first.journal.knows(key)
+
+
+def test_what_a_session_has_received_follows_it_though_only_the_log_tells_where_it_is(
+    world: MovingClients,
+) -> None:
+    come_until_let_in(world, 1)
+    world.publish(0)
+    world.workers[1].log_answers()
+    world.start_crossing_again()
+    # It repeats what it has no answer to.
+    world.come(0, 2)
+    world.cross()
+    assert at(world, world.clients[0]) == 2
+
+
 def test_a_session_that_was_claimed_by_a_worker_that_has_died_is_kept(
     world: MovingClients,
 ) -> None:

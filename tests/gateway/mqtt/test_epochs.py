@@ -45,6 +45,8 @@ def test_epochs_are_microseconds_since_1970() -> None:
     # As after the machine has slept.
     clocks.wall += 60_000
     assert epochs.after(0) == 1_060_000_000
+    # Of a worker whose clock is ahead.
+    assert epochs.after(2_000_000_000) == 2_000_000_001
 
 
 def test_a_worker_that_begins_after_the_clock_was_set_back_keeps_pace_with_those_before() -> None:
@@ -52,8 +54,9 @@ def test_a_worker_that_begins_after_the_clock_was_set_back_keeps_pace_with_those
     earlier = clocks.epochs()
     clocks.wall -= 3_600_000
     later = clocks.epochs()
-    later.keep_pace(earlier.clock_began_us)
-    earlier.keep_pace(later.clock_began_us)
+    began = earlier.clock_began_us, later.clock_began_us
+    later.keep_pace(began[0])
+    earlier.keep_pace(began[1])
     for epochs in (earlier, later, earlier):
         clocks.monotonic += 1.0
         now = round(1_000_000 * (clocks.monotonic - 50.0))
