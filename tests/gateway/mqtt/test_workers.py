@@ -297,7 +297,12 @@ async def test_what_friends_cannot_be_told_yet_follows_a_client_to_another_worke
         for worker in running:
             friends.places.on_change(worker.server.homes_changed)
         await friends.places.refresh()
-        told = [json.loads((await bob.message()).payload)["desc"] for _ in regions]
+        told: list[str] = []
+        while len(told) < len(regions):
+            members = json.loads((await bob.message()).payload)
+            # What the end of the first connection has left unacknowledged comes again.
+            if members["_type"] != "lwt":
+                told.append(members["desc"])
         assert told == regions
         assert bob.messages.empty()
         await bob.close()
