@@ -122,6 +122,14 @@ def test_a_worker_that_was_let_have_a_session_of_nobody_is_asked_for_it(
     assert asked(workers) == ["c"]
 
 
+def test_a_worker_is_not_asked_for_what_it_has_not_itself(workers: list[Worker]) -> None:
+    first = workers[0]
+    first.came(5)
+    first.claim(1)
+    assert asked(workers) == []
+    assert first.take("answer") == [("answer", 1, None)]
+
+
 def test_a_worker_that_was_handed_a_session_is_asked_for_it(workers: list[Worker]) -> None:
     first, second, third, fourth = workers
     first.came(10)
