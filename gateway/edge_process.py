@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
@@ -106,10 +105,10 @@ async def _start(
         open_journal(
             settings.bootstrap_servers,
             settings.client_id,
-            f"{settings.client_id}-{secrets.token_hex(4)}",
             producer,
             erasures,
             shared=True,
+            seat=settings.mqtt_options.seat,
         )
     )
     nothing = NoAddresses()
@@ -188,5 +187,17 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
         asking.add(task)
         task.add_done_callback(asking.discard)
 
+    async def ask_for_resumed(subscriptions: list[Subscription]) -> None:
+        for subscription in subscriptions:
+            await ask(subscription, subscription.granted_filters)
+
     server.router.watch = relay.watch
     server.router.retained_delivery.ask = ask_retained
+    resumed = [each for each in server.router.all_subscriptions() if each.share is None]
+    for subscription in resumed:
+        relay.watch(subscription.granted_filters, True)
+    task = asyncio.get_running_loop().create_task(
+        ask_for_resumed([each for each in resumed if each.qos])
+    )
+    asking.add(task)
+    task.add_done_callback(asking.discard)

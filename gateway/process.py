@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import secrets
 import sys
 from collections.abc import Coroutine
 from contextlib import AsyncExitStack
@@ -336,10 +335,10 @@ class _Gateway:
             open_journal(
                 self._settings.bootstrap_servers,
                 self._settings.client_id,
-                f"{self._settings.client_id}-{secrets.token_hex(4)}",
                 self.producer,
                 self.erasures,
                 shared=self._settings.share_ports,
+                seat=options.seat,
             )
         )
         server = self.mqtt = await start_mqtt(

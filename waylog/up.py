@@ -482,7 +482,7 @@ class _Platform:
         if self.gateway_workers > 1:
             relay = str(self.data.root / "relay.sock")
             words += ["--workers-share-port", "--relay" if number == 1 else "--edge", relay]
-            words += ["--mqtt-workers", str(self.gateway_workers)]
+            words += ["--mqtt-workers", str(self.gateway_workers), "--mqtt-worker", str(number)]
         # It writes what waits for MQTT clients, for gateway.mqtt.keeping.STOP_TIMEOUT_S at most.
         return ProcessSpec(f"gateway-{number}", self._waylog(*words), stop_timeout_s=70.0)
 

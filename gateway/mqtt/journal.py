@@ -25,6 +25,7 @@ from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.delivery_rights import Untold
 from gateway.mqtt.epochs import Epochs
 from gateway.mqtt.forms import Forms
+from gateway.mqtt.seats import Seat
 from gateway.mqtt.session import Message, Session
 from gateway.mqtt.stored import (
     WAITING_INLINE_BYTES,
@@ -91,7 +92,7 @@ class Journal:
 
     `append(key, value)` puts a record into the log; `wall_ms` is Unix time, `clock` the monotonic
     one of sessions (s); `schedule(callback)` calls back soon; `shared` means that other workers may
-    take clients over.
+    take clients over, `seat` which of them this one is.
     """
 
     def __init__(
@@ -103,9 +104,11 @@ class Journal:
         schedule: Callable[[Callable[[], None]], object],
         *,
         shared: bool = False,
+        seat: Seat | None = None,
     ) -> None:
         self.worker = worker
         self.shared = shared
+        self._seat = seat
         #: Also sessions that end with their connection: the one way that others hear of them,
         #: unless there is a gateway.mqtt.neighbours.
         self.writes_all = shared
@@ -248,10 +251,14 @@ class Journal:
             self.ended(key)
 
     def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
-        """All sessions that have not expired."""
+        """All sessions that are kept here, and have not expired."""
+        if self.shared and self._seat is None:
+            return
         now = self._wall_ms()
         for key, value in list(self._sessions.items()):
             session = self._decoder.decode(value)
+            if self._seat is not None and not self._seat.keeps(key, session.worker):
+                continue
             if is_alive(session, now):
                 yield key, session
             else:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -15,6 +16,7 @@ from gateway.log_topics import await_topics
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.last_records import LastRecords
 from gateway.mqtt.mapping import TopicRule, topics_of
+from gateway.mqtt.seats import Seat
 from waylog.kafka import AppendError, LogReader, LogUnreachable
 from waylog.kafka_errors import said_by
 from waylog.sealing import LogProducer, opener
@@ -46,15 +48,15 @@ async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule,
 async def open_journal(
     bootstrap_servers: str,
     client_id: str,
-    worker: str,
     producer: LogProducer,
     erasures: ErasureReader,
     *,
     shared: bool,
+    seat: Seat | None = None,
 ) -> AsyncIterator[Journal]:
     """A journal that has read the topic whole, and goes on reading where workers are several.
 
-    `worker` is the name of this process, different from that of any before it.
+    `seat` is that of this process among several.
     """
     loop = asyncio.get_running_loop()
 
@@ -69,12 +71,13 @@ async def open_journal(
             journal.failed += 1
 
     journal = Journal(
-        worker,
+        f"{client_id}-{secrets.token_hex(4)}" if seat is None else seat.worker_name(),
         append,
         now_ms,
         loop.time,
         partial(loop.call_later, _GATHER_S),
         shared=shared,
+        seat=seat,
     )
     journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
     erasures.subscribe(journal.on_erasures)

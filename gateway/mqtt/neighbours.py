@@ -114,6 +114,8 @@ class Neighbours:
         self._scheduled = False
         for subscription in router.all_subscriptions():
             self.subscribed(subscription, True)
+        for key, session in router.sessions.items():
+            self.connected(key, session.epoch)
         router.neighbours = self
         router.pass_on = self.pass_on
 

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from gateway.mqtt.mapping import TopicRule, parse_rule
+from gateway.mqtt.seats import Seat
 from gateway.mqtt.settings import Settings
 from waylog.config import ConfigError, Endpoint, parse_endpoint
 from waylog.file_limit import room_for_connections
@@ -49,6 +50,8 @@ class MqttOptions:
     client_crl: Path | None = None
     settings: Settings = field(default_factory=Settings)
     mapping: tuple[TopicRule, ...] = ()
+    #: Of several workers; None: whatever is in the log waits there until its client comes.
+    seat: Seat | None = None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -102,6 +105,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="how many gateways share the port: each has its part of what a user may have",
     )
     add(
+        "--mqtt-worker",
+        type=int,
+        metavar="N",
+        help="which of them this one is, from 1 on: it keeps the sessions of the one before "
+        "it, and what is published for their clients until they come back",
+    )
+    add(
         "--mqtt-other-server",
         metavar="HOSTS",
         help="where MQTT 5 clients are sent for whom there is no room here, and all when this "
@@ -140,6 +150,9 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
             raise ConfigError(f"--mqtt-{name}-per-user must be 1 or more")
     if arguments.mqtt_workers < 1:
         raise ConfigError("--mqtt-workers must be 1 or more")
+    number = arguments.mqtt_worker
+    if number is not None and not 1 <= number <= arguments.mqtt_workers:
+        raise ConfigError("--mqtt-worker must be 1 to the number of --mqtt-workers")
     return MqttOptions(
         tls=parse_endpoint(arguments.mqtts) if arguments.mqtts else None,
         certificate=arguments.tls_certificate,
@@ -147,6 +160,7 @@ def from_arguments(arguments: argparse.Namespace) -> MqttOptions:
         client_ca=arguments.tls_client_ca,
         client_crl=arguments.tls_client_crl,
         mapping=mapping,
+        seat=None if number is None else Seat(number, arguments.mqtt_workers),
         settings=Settings(
             users_share=not arguments.open,
             workers=arguments.mqtt_workers,

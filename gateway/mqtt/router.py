@@ -100,21 +100,23 @@ class Router(Hub):
             self.retained.take(message)
         self.retained.on_put = journal.retained_changed
         journal.purge()
-        if not journal.shared:
-            # Messages for a client that is away wait at the one worker there is.
-            for (user, client_id), stored in list(journal.stored()):
-                identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
-                if identity is None:
-                    journal.ended((user, client_id))
-                    continue
-                session = self._begin(client_id, identity)
-                session.epoch = journal.next_epoch((user, client_id))
-                self.resumption.resume(session, stored, journal, now)
-                session.expiry_interval_s = stored.expiry_interval_s
-                age_s = 0.0 if stored.connected else journal.age_s(stored)
-                session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
-                self._park(session)
-                self.timers.schedule(session, session.deadline)
+        # Messages for a client that is away wait at the worker that keeps its session.
+        for (user, client_id), stored in list(journal.stored()):
+            identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
+            if identity is None:
+                journal.ended((user, client_id))
+                continue
+            session = self._begin(client_id, identity)
+            # Of several workers: of a client that has come to another one since, that is later.
+            session.epoch = (
+                stored.epoch if journal.shared else journal.next_epoch((user, client_id))
+            )
+            self.resumption.resume(session, stored, journal, now)
+            session.expiry_interval_s = stored.expiry_interval_s
+            age_s = 0.0 if stored.connected else journal.age_s(stored)
+            session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
+            self._park(session)
+            self.timers.schedule(session, session.deadline)
         if self.resumption.dropped:
             logger.warning(
                 "%d messages that waited for MQTT clients are gone: there is no room for them",
