@@ -151,6 +151,8 @@ class Authentication:
             self._accept(connection, packet, identity, asked_at, assigned, proof)
         finally:
             journal.unprepare(key)
+            if self._server.router.live(key) is None:
+                self._server.router.keep_arrived(key, self._server.time())
 
     def _accept(
         self,

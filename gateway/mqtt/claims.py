@@ -18,14 +18,21 @@ class SessionBusy(Exception):
 
 
 class SessionClaims:
-    """Of one worker; `request(kind, ...)` asks the others, and raises RelayUnavailable."""
+    """Of one worker; `request(kind, ...)` asks the others, and raises RelayUnavailable; `clock` is
+    the router's.
+    """
 
     def __init__(
-        self, router: Router, journal: Journal, request: Callable[..., Awaitable[Any]]
+        self,
+        router: Router,
+        journal: Journal,
+        request: Callable[..., Awaitable[Any]],
+        clock: Callable[[], float],
     ) -> None:
         self._router = router
         self._journal = journal
         self._request = request
+        self._clock = clock
 
     async def claim(self, key: SessionKey, clean_start: bool) -> None:
         """Have the session of a client here before it is connected. Raises SessionBusy."""
@@ -40,17 +47,28 @@ class SessionClaims:
             raise SessionBusy
         router.claiming.add(key)
         epoch = journal.next_epoch(key)
-        late = partial(self._take, key, epoch)
+        late = partial(self._take_late, key, epoch)
         try:
             stored = await self._request("claim", journal.owner_of(key), *key, epoch, late=late)
         except AnswerLate as error:
+            self._forget(key)
             raise SessionBusy from error
         except RelayUnavailable:
             router.claiming.discard(key)
             return
         self._take(key, epoch, stored)
         if stored == ASK_AGAIN:
+            self._forget(key)
             raise SessionBusy
+
+    def _take_late(self, key: SessionKey, epoch: int, stored: Any) -> None:
+        """Nobody waits for a session any more: it is kept for a client that is away."""
+        self._take(key, epoch, stored)
+        self._router.keep_arrived(key, self._clock())
+
+    def _forget(self, key: SessionKey) -> None:
+        if self._router.neighbours is not None:
+            self._router.neighbours.arriving.forget(key)
 
     def _take(self, key: SessionKey, epoch: int, stored: Any) -> None:
         """A claim is settled: what was handed over is nowhere else, whoever still waits for it."""

@@ -34,13 +34,21 @@ class _Question:
     """Something that others are asked for the sake of one worker."""
 
     def __init__(
-        self, asker: Worker, number: int, asked: set[Worker], claimed: SessionKey | None = None
+        self,
+        asker: Worker,
+        number: int,
+        asked: set[Worker],
+        claimed: SessionKey | None = None,
+        epoch: int = 0,
     ) -> None:
         #: None when it has gone: a session that is handed over then goes back.
         self.asker: Worker | None = asker
         self.number = number
         self.asked = asked
         self.claimed = claimed
+        self.epoch = epoch
+        #: Who has come when, of a session that its worker has announced.
+        self.came: tuple[str, int] | None = None
 
 
 class Crossing:
@@ -69,7 +77,9 @@ class Crossing:
         # And the epochs of their clients' connections. Whoever has had its client longest is first.
         self._owners: OrderedDict[SessionKey, tuple[Worker, int]] = OrderedDict()
         self._claimed: set[SessionKey] = set()  # sessions on their way from worker to worker
-        self._held: list[tuple[Worker, list[Message]]] | None = []
+        self._held: list[tuple[Worker, list[Message], int]] | None = []
+        # The number of the last message of each worker that was passed on.
+        self._crossed: dict[Worker, int] = {}
         call_later(_SETTLING_S, self._settle)
 
     # --- workers --------------------------------------------------------------------------------
@@ -84,10 +94,16 @@ class Crossing:
             if worker in members:
                 self._share_changed(worker, share, topic_filter, 0)
         del self._ids[worker]
+        self._crossed.pop(worker, None)
         for number, question in list(self._questions.items()):
             if question.asker is worker:
                 if question.claimed is None:
                     self._forget(number)
+                elif question.came is not None:
+                    # Nothing was handed over yet.
+                    self._forget(number)
+                    for giver in question.asked:
+                        giver.send("stays", *question.claimed)
                 else:
                     question.asker = None
             elif worker in question.asked:
@@ -102,7 +118,11 @@ class Crossing:
         elif kind == "share":
             self._share_changed(worker, *arguments)
         elif kind == "messages":
-            self._messages(worker, arguments[0])
+            self._messages(worker, *arguments)
+        elif kind == "leaving":
+            self._leaving(worker, *arguments)
+        elif kind == "ready":
+            self._ready(worker, *arguments)
         elif kind == "came":
             self._came(worker, arguments[0])
         elif kind == "claim":
@@ -155,14 +175,16 @@ class Crossing:
 
     def _settle(self) -> None:
         held, self._held = self._held, None
-        for worker, messages in held or ():
-            self._messages(worker, messages)
+        for worker, messages, number in held or ():
+            self._messages(worker, messages, number)
 
-    def _messages(self, publisher: Worker, messages: list[Message]) -> None:
+    def _messages(self, publisher: Worker, messages: list[Message], number: int = 0) -> None:
         if self._held is not None:
-            if sum(len(each) for _, each in self._held) < _HELD_MAX:
-                self._held.append((publisher, messages))
+            if sum(len(each) for _, each, _ in self._held) < _HELD_MAX:
+                self._held.append((publisher, messages, number))
             return
+        if publisher in self._names:
+            self._crossed[publisher] = number
         passed_on: dict[Worker, list[Message]] = {}
         for message in messages:
             target, topic = message[0], message[1]
@@ -218,7 +240,36 @@ class Crossing:
             return
         self._claimed.add(key)
         claimer = self._names.get(asker, "")
-        self._ask(asker, number, {owner}, "claim", user, client_id, claimer, epoch, claimed=key)
+        self._ask(
+            *(asker, number, {owner}, "claim", user, client_id, claimer, epoch),
+            claimed=key,
+            epoch=epoch,
+        )
+
+    def _leaving(self, giver: Worker, number: int, record: bytes) -> None:
+        """A worker says what the session is that it is asked for.
+
+        It stays there until the asker takes what is published for its client: nothing that is
+        published while it is on its way is lost, or reaches it twice.
+        """
+        question = self._questions.get(number)
+        if question is None or question.claimed is None or question.asker is None:
+            if question is not None:
+                self._forget(number)
+            return
+        question.came = self._names.get(question.asker, ""), question.epoch
+        question.asker.send("arriving", number, *question.claimed, record)
+
+    def _ready(self, asker: Worker, number: int) -> None:
+        """The asker takes from now on what crosses; what has crossed before its giver brings."""
+        question = self._questions.get(number)
+        if question is None or question.claimed is None or question.came is None:
+            return
+        came, question.came = question.came, None
+        asker.send("due", *question.claimed)
+        for giver in list(question.asked):
+            crossed = self._crossed.get(giver, 0)
+            giver.send("hand_over", number, *question.claimed, *came, crossed)
 
     def _passed_on(self, key: SessionKey, giver: Worker, taker: Worker) -> None:
         """A worker has handed over a session, unless its client has come to a third one by now."""
@@ -254,10 +305,11 @@ class Crossing:
         kind: str,
         *arguments: Any,
         claimed: SessionKey | None = None,
+        epoch: int = 0,
     ) -> None:
         self._last_question += 1
         question = self._last_question
-        self._questions[question] = _Question(asker, number, set(asked), claimed)
+        self._questions[question] = _Question(asker, number, set(asked), claimed, epoch)
         for worker in asked:
             worker.send(kind, question, *arguments)
 

@@ -349,6 +349,14 @@ class Journal:
         stored.parts = 0  # only an orderly stop writes them
         self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
+    def announcement(self, session: Session) -> bytes:
+        """A session without what waits for its client, as MessagePack."""
+        return msgspec.msgpack.encode(self._forms.stored_session(session, []))
+
+    def announced(self, value: bytes) -> StoredSession:
+        """Read an announcement."""
+        return self._handed_over_decoder.decode(value)
+
     def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
         """The session of a client that has come to another worker now, as MessagePack.
 

@@ -162,7 +162,7 @@ def join(
     def receipt_of(device: str, fix_id: str) -> Receipt | None:
         return submitter.receipt_of(fix_key(device, fix_id))
 
-    server.claim = SessionClaims(server.router, journal, channel.request).claim
+    server.claim = SessionClaims(server.router, journal, channel.request, loop.time).claim
     journal.writes_all = False
     return Neighbours(
         server.router,

@@ -15,6 +15,7 @@ from typing import Any, Final, Protocol
 
 from gateway.auth import Identity
 from gateway.mqtt.application import Completion
+from gateway.mqtt.arriving import ArrivingSessions
 from gateway.mqtt.interest import OwnInterest
 from gateway.mqtt.journal import Journal
 from gateway.mqtt.packets import Properties, PropertyId
@@ -28,6 +29,8 @@ logger = logging.getLogger(__name__)
 #: Messages that wait while the other workers cannot be reached.
 _WAITING_MAX: Final = 10_000
 _WAITING_BYTES_MAX: Final = 16 * 1024 * 1024
+#: Messages that were passed on while a session is about to be handed over.
+_PASSED_MAX: Final = 10_000
 _AWAY, _ONLINE = 1, 2
 #: Clients that have come while the other workers cannot be reached.
 _CAME_MAX: Final = 100_000
@@ -112,6 +115,13 @@ class Neighbours:
         self._waiting: deque[Crossing] = deque()
         self._waiting_bytes = 0
         self._scheduled = False
+        self._number = 0  # of the message that was passed on last
+        self._delivers = False  # what has crossed
+        # Sessions that are about to be handed over, and what was passed on meanwhile.
+        self._leaving: set[SessionKey] = set()
+        self._passed: OrderedDict[int, tuple[Message, int]] = OrderedDict()
+        #: Sessions that are on their way here.
+        self.arriving = ArrivingSessions(router, lambda: self._delivers)
         for subscription in router.all_subscriptions():
             self.subscribed(subscription, True)
         for key, session in router.sessions.items():
@@ -160,6 +170,11 @@ class Neighbours:
                 expires_s,
             )
         )
+        self._number += 1
+        if self._leaving:
+            self._passed[id(message)] = message, self._number
+            if len(self._passed) > _PASSED_MAX:
+                self._passed.popitem(last=False)
         self._waiting_bytes += len(message.payload)
         while len(self._waiting) > _WAITING_MAX or self._waiting_bytes > _WAITING_BYTES_MAX:
             self._waiting_bytes -= len(self._waiting.popleft()[2])
@@ -171,6 +186,8 @@ class Neighbours:
         for group in list(self._groups):
             self._group_changed(*group, 0)
         self.router.elsewhere.clear()
+        self._leaving.clear()
+        self._passed.clear()
         self._channel.send("hello", self._name, self._journal.epochs.clock_began_us)
         self._interest.tell_all()
         self._shares = {}
@@ -202,9 +219,13 @@ class Neighbours:
             came = [self._came.popitem(last=False) for _ in range(count)]
             self._channel.send("came", [(*key, epoch) for key, epoch in came])
         if self._waiting:
-            self._channel.send("messages", self._next_messages())
+            self._send_messages()
         if self._interest.has_changed or self._shares_changed or self._came or self._waiting:
             self._send_soon()
+
+    def _send_messages(self) -> None:
+        messages = self._next_messages()
+        self._channel.send("messages", messages, self._number - len(self._waiting))
 
     def _next_messages(self) -> list[Crossing]:
         messages: list[Crossing] = []
@@ -241,10 +262,56 @@ class Neighbours:
                 (epoch, claimer),
                 lambda record: self._channel.send("answered", number, record),
                 self._clock(),
+                lambda record: self._announce((user, client_id), number, record),
             )
             self._wake()
+        elif kind == "arriving":
+            self._expect(*arguments)
+        elif kind == "due":
+            user, client_id = arguments
+            self.arriving.due((user, client_id))
+        elif kind == "hand_over":
+            self._hand_over(*arguments)
+        elif kind == "stays":
+            user, client_id = arguments
+            self._left((user, client_id))
         elif kind == "stored":
             self._answer_when_stored(*arguments)
+
+    def _announce(self, key: SessionKey, number: int, record: bytes) -> None:
+        self._leaving.add(key)
+        self._channel.send("leaving", number, record)
+
+    def _expect(self, number: int, user: str, client_id: str, record: bytes) -> None:
+        """Take what is published for a client, whose session comes as soon as others know that."""
+        self.arriving.expect((user, client_id), self._journal.announced(record))
+        # What was passed on before is for the worker that has the session to bring.
+        while self._waiting:
+            self._send_messages()
+        while changes := self._interest.take_changes(_SENT_A_TURN):
+            self._channel.send("interest", changes)
+        self._channel.send("ready", number)
+
+    def _hand_over(
+        self, number: int, user: str, client_id: str, claimer: str, epoch: int, crossed: int
+    ) -> None:
+        """Give up a session; of what was passed on from here, `crossed` is the last one that its
+        new worker does not get itself.
+        """
+
+        def keep(message: Message) -> bool:
+            return self._passed.get(id(message), (message, 0))[1] <= crossed
+
+        key = (user, client_id)
+        record = self.router.handover.hand_over_now(key, (epoch, claimer), keep)
+        self._left(key)
+        self._channel.send("answered", number, record)
+        self._wake()
+
+    def _left(self, key: SessionKey) -> None:
+        self._leaving.discard(key)
+        if not self._leaving:
+            self._passed.clear()
 
     def _gone_elsewhere(self, worker: str, came: list[tuple[str, str, int]]) -> None:
         """Give up sessions of clients that have come to another worker since they came here."""
@@ -269,7 +336,11 @@ class Neighbours:
             chosen = self.router.subscriptions.choose_here(share, topic_filter)
             found = [] if chosen is None else [chosen]
         if found:
-            self.router.deliver(message, found, None, now)
+            self._delivers = True
+            try:
+                self.router.deliver(message, found, None, now)
+            finally:
+                self._delivers = False
 
     def _group_changed(self, worker: int, share: str, topic_filter: str, state: int) -> None:
         key = (worker, share, topic_filter)

@@ -32,6 +32,7 @@ from gateway.mqtt.retained_delivery import RetainedDelivery
 from gateway.mqtt.right_changes import RightChanges
 from gateway.mqtt.session import NEVER, Hub, Message, Session
 from gateway.mqtt.settings import Settings
+from gateway.mqtt.stored import SessionKey, StoredSession
 from gateway.mqtt.timers import Timer, TimerWheel
 from gateway.mqtt.topics import (
     Subscription,
@@ -102,21 +103,10 @@ class Router(Hub):
         journal.purge()
         # Messages for a client that is away wait at the worker that keeps its session.
         for (user, client_id), stored in list(journal.stored()):
-            identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
-            if identity is None:
-                journal.ended((user, client_id))
-                continue
-            session = self._begin(client_id, identity)
             # Of several workers: of a client that has come to another one since, that is later.
-            session.epoch = (
-                stored.epoch if journal.shared else journal.next_epoch((user, client_id))
-            )
-            self.resumption.resume(session, stored, journal, now)
-            session.expiry_interval_s = stored.expiry_interval_s
-            age_s = 0.0 if stored.connected else journal.age_s(stored)
-            session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
-            self._park(session)
-            self.timers.schedule(session, session.deadline)
+            key = (user, client_id)
+            epoch = stored.epoch if journal.shared else journal.next_epoch(key)
+            self._resume_away(key, stored, journal, epoch, now)
         if self.resumption.dropped:
             logger.warning(
                 "%d messages that waited for MQTT clients are gone: there is no room for them",
@@ -131,6 +121,41 @@ class Router(Hub):
         self.journal = journal
         journal.host = self
 
+    def _resume_away(
+        self, key: SessionKey, stored: StoredSession, journal: Journal, epoch: int, now: float
+    ) -> Session | None:
+        """Have a session here whose client is away."""
+        user, client_id = key
+        identity = self.rights.now(auth.Identity(user, stored.device, stored.admin))
+        if identity is None:
+            journal.ended(key)
+            return None
+        session = self._begin(client_id, identity)
+        session.epoch = epoch
+        self.resumption.resume(session, stored, journal, now)
+        session.expiry_interval_s = stored.expiry_interval_s
+        age_s = 0.0 if stored.connected else journal.age_s(stored)
+        session.deadline = now + max(0.0, session.expiry_interval_s - age_s)
+        self._park(session)
+        self.timers.schedule(session, session.deadline)
+        return session
+
+    def keep_arrived(self, key: SessionKey, now: float) -> None:
+        """Have a session here that has come for a client which was gone before it was let in."""
+        journal = self.journal
+        if journal is None or self.neighbours is None:
+            return
+        arrived = self.neighbours.arriving.take(key)
+        if key in self.sessions or journal.owner_of(key) is not None:
+            return
+        stored = journal.take_stored(key)
+        if stored is None:
+            return
+        session = self._resume_away(key, stored, journal, stored.epoch, now)
+        if session is not None:
+            for delivery in arrived:
+                session.enqueue(delivery)
+
     # --- sessions -------------------------------------------------------------------------------
 
     def connect(
@@ -138,6 +163,7 @@ class Router(Hub):
     ) -> tuple[Session, bool]:
         """The session of a client that is now connected, and whether it existed before."""
         key = (identity.user, packet.client_id)
+        arrived = [] if self.neighbours is None else self.neighbours.arriving.take(key)
         session = self.sessions.get(key)
         if session is not None and session.connection is not None:
             self.take_over(session, now)
@@ -170,6 +196,9 @@ class Router(Hub):
         self.right_changes.identify(session, identity, now)
         if stored is not None and self.journal is not None:
             self.resumption.resume(session, stored, self.journal, now)
+        for delivery in arrived if present else ():
+            if not session.enqueue(delivery):
+                self.counters["deliveries_dropped"] += 1
         self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)

@@ -87,7 +87,7 @@ class ModelWorker:
         self.router = new_router()
         self.router.keep(self.journal, 0.0)
         self.journal.writes_all = False
-        self.claims = SessionClaims(self.router, self.journal, self._request)
+        self.claims = SessionClaims(self.router, self.journal, self._request, lambda: model.now)
         self.neighbours = Neighbours(
             self.router,
             self.journal,
