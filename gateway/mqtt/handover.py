@@ -40,7 +40,8 @@ class Handover:
         """
         _, claimer = came
         session = self._router.sessions.get(key)
-        on_its_way = session is None and key in self._router.claiming
+        # Whatever is here is not kept then: a session that is begins with the answer.
+        on_its_way = key in self._router.claiming
         if on_its_way or self._came_later(session, came):
             answer(ASK_AGAIN)
             return

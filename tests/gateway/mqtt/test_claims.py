@@ -331,3 +331,23 @@ def test_a_wall_clock_that_is_set_back_makes_no_session_older(world: MovingClien
     world.quiet()
     assert at(world, world.clients[0]) == 2
     assert not world.clients[0].pending
+
+
+def test_a_session_that_begins_where_a_clean_one_was_is_not_ended_by_a_claim_of_before() -> None:
+    world = MovingClients()
+    owner, other, _ = world.workers
+    world.come(0, 0, clean=True)
+    world.quiet()
+    world.come(0, 0)
+    owner.tell_crossing()
+    world.come(0, 1)
+    other.tell_crossing()
+    # That nobody else has a session, and the question for the one of before.
+    assert len(owner.from_crossing) == 2
+    while owner.hear_crossing():
+        pass
+    world.cross()
+    assert not world.clients[0].connected
+    assert world.having(world.clients[0]) == [0]
+    world.quiet()
+    come_until_let_in(world, 1)
