@@ -76,9 +76,9 @@ def test_the_second_fix_of_the_readme_comes_back_over_mqtt(platform: Platform) -
     client.loop_start()
     try:
         client.subscribe(subscribe["-t"], 1)
-        client.publish(publish["-t"], publish["-m"], int(publish["-q"])).wait_for_publish(20)
+        client.publish(publish["-t"], publish["-m"], int(publish["-q"])).wait_for_publish(90)
         # The address of the fix that was sent over HTTP is retained there already.
-        while "Schaan" not in (name := json.loads(found.get(timeout=20))["display_name"]):
+        while "Schaan" not in (name := json.loads(found.get(timeout=90))["display_name"]):
             assert "Vaduz" in name
         assert name == "Schaan, Liechtenstein"
     finally:

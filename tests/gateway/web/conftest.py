@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 import pytest_asyncio
 from aiohttp import WSMsgType, web
-from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Browser, Page, async_playwright, expect
 
 from gateway.web import base_map, vendor
 
@@ -30,6 +30,8 @@ FLAGS = [
     "--disable-sync",
     "--host-resolver-rules=MAP * ~NOTFOUND , EXCLUDE 127.0.0.1",
 ]
+#: A busy machine draws a map without a graphics card in half a minute.
+DEADLINE_MS = 90_000
 #: What the gateway may send; the page has to work under it.
 CONTENT_SECURITY_POLICY = (
     "default-src 'self'; img-src 'self' data: blob:; worker-src 'self' blob:; "
@@ -236,6 +238,7 @@ async def browser(page_files: None) -> AsyncIterator[Browser]:
         launched = await playwright.chromium.launch(
             executable_path=executable, headless=True, args=FLAGS
         )
+        expect.set_options(timeout=DEADLINE_MS)
         yield launched
         await launched.close()
 
@@ -258,7 +261,7 @@ class Visit:
     async def open(self, url: str) -> None:
         """Go there and wait until the map is drawn."""
         await self.page.goto(url)
-        await self.page.wait_for_selector("html[data-ready=true]", timeout=30_000)
+        await self.page.wait_for_selector("html[data-ready=true]")
 
 
 @pytest_asyncio.fixture(loop_scope="module")
@@ -270,5 +273,6 @@ async def visit(browser: Browser) -> AsyncIterator[Visit]:
         reduced_motion="no-preference",
         timezone_id="UTC",
     )
+    context.set_default_timeout(DEADLINE_MS)
     yield Visit(await context.new_page())
     await context.close()

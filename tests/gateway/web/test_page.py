@@ -67,9 +67,7 @@ async def test_a_fix_moves_the_marker_and_an_address_changes_the_text(
     before = await at_rest(page, "demo/phone")
 
     await played.send("fix", played.fix("demo/phone", VADUZ[0] + 0.01, VADUZ[1] + 0.02))
-    await page.wait_for_function(
-        "x => waylog.positionOf('demo/phone').x > x + 20", arg=before[0], timeout=5000
-    )
+    await page.wait_for_function("x => waylog.positionOf('demo/phone').x > x + 20", arg=before[0])
     after = await at_rest(page, "demo/phone")
     # 512 px tiles: at zoom 11 a degree of longitude is 512 * 2^11 / 360 pixels.
     assert after[0] - before[0] == pytest.approx(0.02 * 512 * 2**11 / 360, abs=0.5)
@@ -159,7 +157,7 @@ async def test_after_a_loss_it_reconnects_and_catches_up(
     )
     await played.drop_viewers()
     played.fix("demo/missed", 47.2, 9.6)
-    await expect(root).to_have_attribute("data-devices", "2", timeout=10_000)
+    await expect(root).to_have_attribute("data-devices", "2")
     await expect(root).to_have_attribute("data-connection", "live")
     seen = await visit.page.evaluate("waylog.seen")
     assert seen[0] == "lost" and seen[-1] == "live"
@@ -205,7 +203,7 @@ async def test_who_has_to_sign_in_is_asked_and_then_sees_the_stream(
     await expect(dialog.get_by_role("alert")).to_have_text("Unknown user, or wrong token.")
     await dialog.get_by_label("Token").fill("secret")
     await dialog.get_by_role("button", name="Sign in").click()
-    await expect(page.locator("html")).to_have_attribute("data-connection", "live", timeout=10_000)
+    await expect(page.locator("html")).to_have_attribute("data-connection", "live")
     await expect(page.locator("html")).to_have_attribute("data-devices", "1")
     await played.send("fix", played.fix("demo/second", 47.2, 9.6))
     await expect(page.locator("html")).to_have_attribute("data-devices", "2")
@@ -463,9 +461,7 @@ async def test_ten_thousand_devices_move_at_once(visit: Visit, played: PlayedGat
         lat, lon = 47 + radius * math.cos(angle), 9 + radius * math.sin(angle)
         fixes.append(played.fix(f"fleet/van-{number:05}", lat, lon))
     await visit.open(played.url)
-    await expect(visit.page.locator("html")).to_have_attribute(
-        "data-devices", "10000", timeout=30_000
-    )
+    await expect(visit.page.locator("html")).to_have_attribute("data-devices", "10000")
     before = await at_rest(visit.page, "fleet/van-09999")
     moved = [{**fix, "time": fix["time"] + 1000, "lon": fix["lon"] + 1} for fix in fixes]
     for socket in played.sockets:
@@ -473,7 +469,7 @@ async def test_ten_thousand_devices_move_at_once(visit: Visit, played: PlayedGat
             await socket.send_json(
                 [{"type": "fix", "cursor": "l0-1", **fix} for fix in moved[start : start + 1000]]
             )
-    await visit.page.wait_for_function("() => waylog.updates >= 10000", timeout=20_000)
+    await visit.page.wait_for_function("() => waylog.updates >= 10000")
     await visit.page.wait_for_function(
         "x => waylog.positionOf('fleet/van-09999').x > x + 10", arg=before[0]
     )

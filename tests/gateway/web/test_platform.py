@@ -53,10 +53,10 @@ async def test_a_post_moves_the_marker_and_changes_the_address(
     await expect(page.get_by_role("dialog")).to_be_visible()  # nothing has been sent yet
 
     await post(platform, device="phone", lat=47.1410, lon=9.5209, battery=64)
-    await expect(root).to_have_attribute("data-devices", "1", timeout=15_000)
+    await expect(root).to_have_attribute("data-devices", "1")
     await expect(page.get_by_role("dialog")).to_be_hidden()
     row = page.locator("[role=listitem]", has_text="phone")
-    await expect(row).to_contain_text("Vaduz", timeout=20_000)
+    await expect(row).to_contain_text("Vaduz")
     await expect(row).to_contain_text("64 %")
     await page.wait_for_function("() => !waylog.moving")
     before = await page.evaluate("waylog.positionOf('demo/phone')")
@@ -65,7 +65,7 @@ async def test_a_post_moves_the_marker_and_changes_the_address(
     await page.wait_for_function("() => !waylog.moving")
     await page.evaluate("() => { waylog.map.jumpTo({center: [9.0, 47.2], zoom: 5}); }")
     await post(platform, device="phone", lat=47.3769, lon=8.5417, battery=63)
-    await expect(page.locator("device-panel .headline")).to_contain_text("Z", timeout=20_000)
+    await expect(page.locator("device-panel .headline")).to_contain_text("Z")
     await expect(page.locator("device-panel .address-box")).to_contain_text("Switzerland")
     await page.wait_for_function(
         "x => !waylog.moving && waylog.positionOf('demo/phone').x < x - 20", arg=before["x"]
