@@ -13,6 +13,7 @@ from typing import Any, Final, Protocol
 from gateway.mqtt.handover import ASK_AGAIN
 from gateway.mqtt.interest import Changes, InterestTable
 from gateway.mqtt.neighbours import Crossing as Message
+from gateway.mqtt.seats import seat_of
 
 #: After the start, messages wait until workers that were there before have said what they want.
 _SETTLING_S: Final = 1.0
@@ -233,7 +234,7 @@ class Crossing:
             return
         owner, _ = self._owners.get(key, (None, 0))
         if owner not in self._names:
-            owner = next((each for each, name in self._names.items() if name == named), None)
+            owner = self._successor_of(named)
         if owner is None or owner is asker:
             self._owned(key, asker)
             asker.send("answer", number, None)
@@ -254,8 +255,9 @@ class Crossing:
         """
         question = self._questions.get(number)
         if question is None or question.claimed is None or question.asker is None:
-            if question is not None:
+            if question is not None and question.claimed is not None:
                 self._forget(number)
+                giver.send("stays", *question.claimed)
             return
         question.came = self._names.get(question.asker, ""), question.epoch
         question.asker.send("arriving", number, *question.claimed, record)
@@ -270,6 +272,15 @@ class Crossing:
         for giver in list(question.asked):
             crossed = self._crossed.get(giver, 0)
             giver.send("hand_over", number, *question.claimed, *came, crossed)
+
+    def _successor_of(self, named: str | None) -> Worker | None:
+        """The worker of a name, or the one that has its seat and sessions since it was killed."""
+        if named is None:
+            return None
+        by_name = {name: worker for worker, name in self._names.items()}
+        if named in by_name or not (seat := seat_of(named)):
+            return by_name.get(named)
+        return next((each for each, name in self._names.items() if seat_of(name) == seat), None)
 
     def _passed_on(self, key: SessionKey, giver: Worker, taker: Worker) -> None:
         """A worker has handed over a session, unless its client has come to a third one by now."""

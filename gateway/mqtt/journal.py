@@ -35,6 +35,7 @@ from gateway.mqtt.stored import (
     StoredMessage,
     StoredPart,
     StoredSession,
+    StoredWriter,
     is_alive,
     is_sendable,
     parts_of,
@@ -132,6 +133,7 @@ class Journal:
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
         self._decoder = msgspec.json.Decoder(StoredSession)
+        self._writer_decoder = msgspec.json.Decoder(StoredWriter)
         self._message_decoder = msgspec.json.Decoder(StoredMessage)
         self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
         self._forms = Forms(worker, wall_ms, clock)
@@ -256,9 +258,11 @@ class Journal:
             return
         now = self._wall_ms()
         for key, value in list(self._sessions.items()):
+            if self._seat is not None:
+                writer = self._writer_decoder.decode(value)
+                if not self._seat.keeps(key, writer.worker):
+                    continue
             session = self._decoder.decode(value)
-            if self._seat is not None and not self._seat.keeps(key, session.worker):
-                continue
             if is_alive(session, now):
                 yield key, session
             else:

@@ -31,8 +31,13 @@ class Seat:
 
         Those of workers that have no seat any more are divided among all.
         """
-        found = _WORKER.fullmatch(worker)
-        seat = int(found[1]) if found else 0
+        seat = seat_of(worker)
         if not 1 <= seat <= self.count:
             seat = zlib.crc32("\0".join(key).encode("utf-8", "surrogatepass")) % self.count + 1
         return seat == self.number
+
+
+def seat_of(worker: str) -> int:
+    """The number of the seat that a worker of this name has, or had; 0 where it has none."""
+    found = _WORKER.fullmatch(worker)
+    return int(found[1]) if found else 0

@@ -84,6 +84,12 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     awaited: list[str] = []  # filters of subscriptions that have not been sent all that is retained
 
 
+class StoredWriter(msgspec.Struct):
+    """Of a StoredSession, what is read of all sessions at a start."""
+
+    worker: str
+
+
 class LastRecord(NamedTuple):
     """A record of an orderly stop."""
 

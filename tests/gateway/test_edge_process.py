@@ -14,7 +14,7 @@ from gateway.mqtt.codec import encode_publish
 from gateway.mqtt.packets import PacketType
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.consumers.running import Broker
-from tests.gateway.mqtt.in_memory import PahoClient, address
+from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
 from tests.gateway.mqtt.test_restart import MqttGateway
 from waylog.erasures import append_erasures
 from waylog.telemetry import now_ms
@@ -39,8 +39,9 @@ def pair(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> It
     for folder in folders:
         folder.mkdir()
     shared = ("--workers-share-port", "--mqtt-workers", str(WORKERS))
-    gateway = MqttGateway(folders[0], gateway_broker.address, *shared, "--relay", relay)
-    edge = MqttGateway(folders[1], gateway_broker.address, *shared, "--edge", relay)
+    first, second = (("--mqtt-worker", number) for number in "12")
+    gateway = MqttGateway(folders[0], gateway_broker.address, *shared, *first, "--relay", relay)
+    edge = MqttGateway(folders[1], gateway_broker.address, *shared, *second, "--edge", relay)
     yield Pair(gateway, edge)
     edge.close()
     gateway.close()
@@ -154,6 +155,35 @@ async def test_a_session_that_was_kept_by_one_worker_goes_on_at_the_other(pair: 
         phones.append(phone)
     for phone in phones:
         await phone.close()
+
+
+@pytest.mark.parametrize("killed", ["edge", "gateway"])
+async def test_a_message_waits_for_a_client_that_is_away_since_before_its_worker_was_killed(
+    pair: Pair, killed: str
+) -> None:
+    worker, other = (pair.edge, pair.gateway) if killed == "edge" else pair
+    topic = f"devices/ora/{killed}/note"
+    phone = PahoClient(worker.port, killed, clean_session=False)
+    await phone.connect("ora")
+    await phone.subscribe(topic)
+    await phone.close()
+    key = f"session\0ora\0{killed}".encode()
+    await eventually(lambda: b"note" in dict(pair.gateway.records("mqtt-state")).get(key, b""))
+    worker.kill()
+    worker.http = "127.0.0.1:0"  # a worker without views says "none"
+    worker.start()
+    sender = await client(other, "ora", "sender")
+    reader = await client(worker, "ora", "reader")
+    # What it wants is known there after what is wanted for the client that is away.
+    await reader.subscribe("devices/ora/x/probe")
+    await it_comes(sender, reader, "devices/ora/x/probe")
+    await sender.publish(topic, "news")
+    # Nobody has it who has not been told of it by the worker that keeps the session.
+    phone = PahoClient(other.port, killed, clean_session=False)
+    assert (await phone.connect("ora"))[1] is True
+    assert (await phone.message()).payload == b"news"
+    for each in (phone, sender, reader):
+        await each.close()
 
 
 async def test_clients_of_all_workers_hear_each_other_again_after_a_restart_of_the_gateway(

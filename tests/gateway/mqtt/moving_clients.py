@@ -15,6 +15,7 @@ from gateway.mqtt.journal import Journal
 from gateway.mqtt.neighbours import Neighbours
 from gateway.mqtt.packets import PacketType, ReasonCode
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
+from gateway.mqtt.seats import Seat
 from gateway.mqtt.session import CLOSED
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 from tests.gateway.records import StoredRecord
@@ -70,8 +71,9 @@ class Arrival:
 class ModelWorker:
     """One worker: what is real of it, and queues in place of its sockets."""
 
-    def __init__(self, model: MovingClients, name: str) -> None:
+    def __init__(self, model: MovingClients, seat: Seat) -> None:
         self.model = model
+        self.seat = seat
         self.number = 0
         self.answers: dict[int, Answer] = {}
         self.arriving: dict[int, Arrival] = {}
@@ -80,7 +82,13 @@ class ModelWorker:
         self.from_crossing: deque[tuple[Any, ...]] = deque()
         self.publishes: deque[tuple[Wire, Any]] = deque()  # that the log has not answered
         self.journal = Journal(
-            name, self._append, model.wall_ms, model.clock, self.scheduled.append, shared=True
+            seat.worker_name(),
+            self._append,
+            model.wall_ms,
+            model.clock,
+            self.scheduled.append,
+            shared=True,
+            seat=seat,
         )
         self.journal.on_records(model.records)
         self.read = len(model.records)
@@ -229,14 +237,13 @@ class MovingClients:
         self.records: list[StoredRecord] = []
         self.stored: Counter[bytes] = Counter()
         self.crossing = Crossing(lambda _s, callback: callback(), lambda *_named: False)
-        self.started = 0
         self.workers: list[ModelWorker] = []
         self.clients = [Client(name) for name in names or ("phone",)]
         self.left: list[tuple[ModelWorker, Wire]] = []
         self.waiting: set[Arrival] = set()  # for an answer
         self.last_id = 0
-        for _ in range(3):
-            self._start()
+        for number in (1, 2, 3):
+            self._start(Seat(number, 3))
         self.quiet()
 
     def wall_ms(self) -> int:
@@ -249,9 +256,8 @@ class MovingClients:
         self.looked += 1
         return self.now + self.looked / 1000
 
-    def _start(self) -> None:
-        self.started += 1
-        self.workers.append(ModelWorker(self, f"worker-{self.started}"))
+    def _start(self, seat: Seat) -> None:
+        self.workers.append(ModelWorker(self, seat))
 
     # --- clients --------------------------------------------------------------------------------
 
@@ -385,7 +391,7 @@ class MovingClients:
                 client.arrival, client.connected = None, False
             client.forget()  # what only the dead one knew is over
             client.discarded = False
-        self._start()
+        self._start(dead.seat)
 
     # --- quiet ----------------------------------------------------------------------------------
 

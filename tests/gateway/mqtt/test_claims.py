@@ -6,7 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.gateway.mqtt.moving_clients import Client, MovingClients
+from gateway.mqtt.session import Message
+from tests.gateway.mqtt.moving_clients import TOPIC, Client, MovingClients
 
 
 @pytest.fixture
@@ -156,6 +157,30 @@ def test_a_session_that_is_not_kept_is_waited_for_by_nobody() -> None:
     assert at(world, world.clients[0]) == 1
 
 
+def test_what_waits_at_the_worker_that_took_the_seat_of_a_killed_one_goes_to_its_client() -> None:
+    world = MovingClients()
+    client = world.clients[0]
+    world.come(0, 0)
+    world.quiet()
+    assert client.arrival is not None
+    client.arrival.wire.subscribe(TOPIC)
+    world.go(0)
+    world.quiet()
+    world.die(0)
+    world.quiet()
+    keeper = world.workers[-1]
+    assert world.having(client) == [world.workers.index(keeper)]
+    keeper.router.publish(Message(TOPIC, b"news", 1), None, world.now)
+    # Where workers meet, it is not known who has which session.
+    world.start_crossing_again()
+    world.quiet()
+    world.come(0, 0)
+    world.quiet()
+    assert at(world, client) == 0
+    in_flight = world.workers[0].router.sessions["ada", "phone"].in_flight or {}
+    assert [each.message.payload for each in in_flight.values()] == [b"news"]
+
+
 def test_a_connection_that_is_long_gone_does_not_keep_its_client_out(world: MovingClients) -> None:
     world.publish(0)
     world.come(0, 1)
@@ -187,8 +212,9 @@ def test_a_session_that_comes_too_late_is_as_late_as_its_claim(world: MovingClie
     epoch = owner.from_crossing[-1][-1]
     world.wait_no_longer(1)
     world.cross()
-    assert world.having(world.clients[0]) == []
+    assert world.having(world.clients[0]) == [1]
     key = ("ada", "phone")
+    assert first.router.sessions[key].epoch == epoch
     first.journal.came_elsewhere(key, epoch - 1)
     assert first.journal.knows(key)
     first.journal.came_elsewhere(key, epoch + 1)
