@@ -174,7 +174,6 @@ class Anna:
         phone.loop_stop()
 
 
-@pytest.mark.timeout(300)
 def test_nobody_finds_anything_of_who_was_erased(
     platform_starter: Callable[..., Platform],
 ) -> None:

@@ -13,8 +13,6 @@ import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
 from tests.end_to_end.running import Platform
 
 HUGE = 2**31 - 1
@@ -114,7 +112,6 @@ def http_garbage() -> list[bytes]:
     ]
 
 
-@pytest.mark.timeout(180)
 def test_the_platform_serves_on_whatever_is_thrown_at_it(
     platform_starter: Callable[..., Platform],
 ) -> None:
@@ -149,7 +146,6 @@ def test_the_platform_serves_on_whatever_is_thrown_at_it(
     assert all(each["restarts"] == 0 for each in platform.processes().values())
 
 
-@pytest.mark.timeout(120)
 def test_each_refusal_is_explained(platform_starter: Callable[..., Platform]) -> None:
     platform = platform_starter("--no-history")
 

@@ -9,8 +9,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from geoservice.importer.build import build_index
 from tests.end_to_end.running import Platform, await_condition
 from tests.geoservice.small_extract import SOUTH, STEP, WEST, write_extract
@@ -30,7 +28,6 @@ def build(path: Path, town: str) -> None:
     build_index([path.with_suffix(".osm.pbf")], path)
 
 
-@pytest.mark.timeout(240)
 def test_a_device_is_told_its_house_and_what_a_new_index_says(
     platform_starter: Callable[..., Platform], tmp_path: Path
 ) -> None:

@@ -19,7 +19,7 @@ from tests import maven
 from tests.apache_kafka import VERSION
 from waylog.free_ports import free_ports
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 _TIMEOUT_S = 90
 

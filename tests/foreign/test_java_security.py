@@ -11,7 +11,7 @@ from tests.apache_kafka import tool
 from tests.contract.broker_process import BrokerProcess
 from waylog.free_ports import free_ports
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 _ACLS = "org.apache.kafka.tools.AclCommand"
 _CONFIGS = "kafka.admin.ConfigCommand"

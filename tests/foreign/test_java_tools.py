@@ -20,7 +20,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from tests import maven
 from tests.apache_kafka import VERSION, jars, tool
 
-pytestmark = [pytest.mark.kafka, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.kafka]
 
 COUNT = 2000
 

@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import pytest
-
 from load_tests.broker_bench import Case, cases, measure, row, values
 
 
@@ -10,7 +8,6 @@ def test_both_sizes_are_measured_with_every_codec_and_both_acknowledgements() ->
     assert {len(value) for size in (120, 1024) for value in values(size)} == {120, 1024}
 
 
-@pytest.mark.timeout(120)
 def test_rates_processor_time_latency_and_memory_of_a_broker_are_measured() -> None:
     found = list(
         measure(

@@ -120,7 +120,6 @@ def newest_values(servers: str, topic: str) -> dict[bytes | None, bytes | None]:
         consumer.close()
 
 
-@pytest.mark.timeout(300)
 def test_the_log_forgets_what_it_can_and_the_report_says_what_it_cannot(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -178,7 +177,6 @@ async def append_sealed(servers: str, devices: tuple[str, ...], count: int) -> N
 
 
 @pytest.mark.long
-@pytest.mark.timeout(300)
 def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     log: str,
     tmp_path: Path,
@@ -228,7 +226,6 @@ def test_where_values_are_sealed_nothing_in_the_log_can_be_read_any_more(
     assert report["keys"] == 1
 
 
-@pytest.mark.timeout(300)
 def test_sealed_values_are_read_with_the_master_key_alone(
     log: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -246,7 +243,6 @@ def test_sealed_values_are_read_with_the_master_key_alone(
     assert len(rows_of(out)) == 10
 
 
-@pytest.mark.timeout(300)
 def test_a_history_that_was_away_honours_an_erasure_and_takes_in_what_is_new(
     log: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

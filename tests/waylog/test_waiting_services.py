@@ -50,7 +50,6 @@ def ended(
 
 
 @pytest.mark.parametrize("name", [words[0] for words, _ in SERVICES])
-@pytest.mark.timeout(300)
 def test_a_service_without_a_broker_says_so_first_of_all_and_ends_when_it_is_told(
     name: str, ended: dict[str, Future[tuple[str, str, int]]]
 ) -> None:

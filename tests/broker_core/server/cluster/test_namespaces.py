@@ -27,7 +27,7 @@ from tests.broker_core.server.cluster.test_failover import check
 from tests.broker_core.server.raw_client import RawClient
 from waylog.config import Endpoint, save_properties
 
-pytestmark = [pytest.mark.long, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.long]
 
 PARTITIONS = 6
 NODES = (1, 2, 3)
