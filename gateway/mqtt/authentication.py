@@ -187,7 +187,7 @@ class Authentication:
                 await self._server.claim((identity.user, packet.client_id), packet.clean_start)
             except SessionBusy:
                 connection.refuse(
-                    ReasonCode.SERVER_BUSY, "the log has not answered the last connection yet"
+                    ReasonCode.SERVER_BUSY, "the last connection is not settled yet: come again"
                 )
                 self._server.wake()
                 return False
