@@ -20,6 +20,7 @@ from gateway.archive import Archive, ArchiveRefused, ArchiveUnavailable
 from spark.places_job import write_places
 from spark.stay_points import haversine_m
 from spark.tasks import LocalEngine
+from tests import child_processes
 from tests.gateway.running import Gateway, json_of
 from tests.gateway.test_reading import send
 from tests.spark.synthetic import START_MS, make_person
@@ -124,12 +125,7 @@ async def test_what_can_not_be_read_or_is_too_long_is_explained(
 
 
 def reading_processes() -> list[int]:
-    children = Path(f"/proc/self/task/{os.getpid()}/children").read_text().split()
-    return [
-        int(pid)
-        for pid in children
-        if b"gateway.archive_process" in Path(f"/proc/{pid}/cmdline").read_bytes()
-    ]
+    return child_processes.children("gateway.archive_process")
 
 
 async def test_a_process_that_dies_is_started_again(history: Path) -> None:

@@ -7,7 +7,6 @@ import os
 import signal
 from collections.abc import AsyncIterator
 from contextlib import suppress
-from pathlib import Path
 
 import msgspec
 import pytest
@@ -15,6 +14,7 @@ import pytest
 from gateway.formats import Context, positions
 from gateway.parsing import Parsing, ParsingBusy, ParsingFailed, ParsingUnavailable
 from gateway.rest_records import RecordsRefused
+from tests import child_processes
 from tests.gateway.mqtt.in_memory import eventually
 from tests.gateway.records import NOW
 
@@ -34,12 +34,7 @@ async def parsing(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Parsing]:
 
 def children() -> list[int]:
     """The processes that read bodies."""
-    text = Path(f"/proc/self/task/{os.getpid()}/children").read_text(encoding="ascii")
-    return [
-        int(child)
-        for child in text.split()
-        if b"gateway.parsing_process" in Path(f"/proc/{child}/cmdline").read_bytes()
-    ]
+    return child_processes.children("gateway.parsing_process")
 
 
 def body(count: int, lat: float = 47.0) -> bytes:

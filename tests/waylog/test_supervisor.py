@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from tests import child_processes
 from tests.small_disk import small_disk
 from waylog import supervisor as module
 from waylog.supervisor import ProcessSpec, StartError, Supervisor
@@ -40,14 +41,6 @@ def state(folder: Path, name: str) -> dict[str, Any]:
     return found
 
 
-def alive(pid: int) -> bool:
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return Path(f"/proc/{pid}/stat").read_text().split()[2] != "Z"
-
-
 async def until(condition: Any, timeout_s: float = 20.0) -> None:
     async with asyncio.timeout(timeout_s):
         while not condition():
@@ -63,8 +56,7 @@ def executable(path: Path) -> ProcessSpec:
 
 def children() -> set[int]:
     """Processes that this one has started and that live."""
-    found = Path(f"/proc/{os.getpid()}/task/{os.getpid()}/children").read_text().split()
-    return {int(pid) for pid in found if alive(int(pid))}
+    return set(child_processes.children())
 
 
 def descriptors() -> int:
@@ -81,7 +73,7 @@ async def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
     second = state(tmp_path, "one")["pid"]
     assert second != first
     await supervisor.stop()
-    assert not alive(second)
+    assert not child_processes.is_alive(second)
     assert not (tmp_path / "processes.json").exists()
 
 
@@ -142,7 +134,7 @@ async def test_the_children_of_a_dead_process_die_before_the_next_one_starts(
     await supervisor.wait_ready("parent")
     child = int(child_file.read_text())
     os.kill(state(tmp_path, "parent")["pid"], signal.SIGKILL)
-    await until(lambda: not alive(child))
+    await until(lambda: not child_processes.is_alive(child))
     await supervisor.stop()
 
 
@@ -171,7 +163,7 @@ async def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path: Path)
     child = state(tmp_path, "one")["pid"]
     process.kill()
     await process.wait()
-    await until(lambda: not alive(child))
+    await until(lambda: not child_processes.is_alive(child))
 
 
 async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
@@ -192,7 +184,7 @@ async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
     assert descriptors() <= before
     pid = state(tmp_path, "one")["pid"]
     await supervisor.stop()
-    assert not alive(pid)
+    assert not child_processes.is_alive(pid)
 
 
 async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_some(
@@ -392,7 +384,7 @@ async def test_stop_ends_the_older_processes_though_a_newer_one_cannot_be_starte
     supervisor.start(ProcessSpec("newer", [str(tmp_path / "nowhere")]))
     await until(lambda: "newer could not be started" in caplog.text)
     await supervisor.stop()
-    assert not alive(older)
+    assert not child_processes.is_alive(older)
 
 
 async def test_a_full_disk_is_named_once_and_ends_no_supervision(
@@ -486,5 +478,5 @@ async def test_a_process_that_hangs_is_killed_after_its_time_with_one_line(
     started = time.monotonic()
     await supervisor.stop()
     assert time.monotonic() - started >= 0.5
-    assert not any(map(alive, pids))
+    assert not any(map(child_processes.is_alive, pids))
     assert caplog.messages == ["hanging did not stop in time and is killed"]
