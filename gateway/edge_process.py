@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from gateway.addresses import Addresses, TrustedProxies
 from gateway.admission import Admission, open_admission
@@ -182,10 +183,13 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
             server.router.retained_delivery.came(subscription, messages, server.time())
             server.wake()
 
-    def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        task = asyncio.get_running_loop().create_task(ask(subscription, topic_filters))
+    def begin(coroutine: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
         asking.add(task)
         task.add_done_callback(asking.discard)
+
+    def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
+        begin(ask(subscription, topic_filters))
 
     async def ask_for_resumed(subscriptions: list[Subscription]) -> None:
         for subscription in subscriptions:
@@ -196,8 +200,4 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     resumed = [each for each in server.router.all_subscriptions() if each.share is None]
     for subscription in resumed:
         relay.watch(subscription.granted_filters, True)
-    task = asyncio.get_running_loop().create_task(
-        ask_for_resumed([each for each in resumed if each.qos])
-    )
-    asking.add(task)
-    task.add_done_callback(asking.discard)
+    begin(ask_for_resumed([each for each in resumed if each.qos]))

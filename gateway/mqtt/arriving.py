@@ -10,7 +10,7 @@ from gateway.mqtt.application import Identity
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.session import Delivery, Message, Session
 from gateway.mqtt.stored import SessionKey, StoredSession
-from gateway.mqtt.topics import Subscription
+from gateway.mqtt.topics import split_share
 
 if TYPE_CHECKING:
     from gateway.mqtt.router import Router
@@ -61,24 +61,12 @@ class ArrivingSessions:
         session = self._sessions[key] = _Arriving(router, key[1], identity, self._crosses)
         for each in stored.subscriptions:
             # A member of a group that is elsewhere gets what is for the group meanwhile.
-            if each.filter.startswith("$share/") or not string_is_valid(each.filter):
+            share, topic_filter = split_share(each.filter)
+            if share is not None or not string_is_valid(topic_filter):
                 continue
-            granted = router.rules.granted_filters(identity, each.filter)
-            if not granted:
-                continue
-            subscription = Subscription(
-                session,
-                each.filter,
-                granted,
-                qos=each.qos,
-                no_local=each.no_local,
-                retain_as_published=each.retain_as_published,
-                identifier=each.identifier,
-                share=None,
-            )
-            subscription.reaches_friends = router.rules.reaches_friends(identity, granted)
-            session.subscriptions[each.filter] = subscription
-            router.add(subscription)
+            granted = router.rules.granted_filters(identity, topic_filter)
+            if granted:
+                router.begin_subscription(session, each.request(), each.identifier, granted)
 
     def due(self, key: SessionKey) -> None:
         """What crosses from now on is not brought by the other worker any more."""

@@ -47,9 +47,9 @@ class _Question:
         self.number = number
         self.asked = asked
         self.claimed = claimed
-        self.epoch = epoch
-        #: Who has come when, of a session that its worker has announced.
-        self.came: tuple[str, int] | None = None
+        self.epoch = epoch  # at which the client of the claimed session has come
+        #: Its worker has said what the session is, and still has it.
+        self.is_announced = False
 
 
 class Crossing:
@@ -100,7 +100,7 @@ class Crossing:
             if question.asker is worker:
                 if question.claimed is None:
                     self._forget(number)
-                elif question.came is not None:
+                elif question.is_announced:
                     # Nothing was handed over yet.
                     self._forget(number)
                     for giver in question.asked:
@@ -254,21 +254,23 @@ class Crossing:
         published while it is on its way is lost, or reaches it twice.
         """
         question = self._questions.get(number)
-        if question is None or question.claimed is None or question.asker is None:
-            if question is not None and question.claimed is not None:
-                self._forget(number)
-                giver.send("stays", *question.claimed)
+        if question is None or question.claimed is None:
             return
-        question.came = self._names.get(question.asker, ""), question.epoch
+        if question.asker is None:
+            self._forget(number)
+            giver.send("stays", *question.claimed)
+            return
+        question.is_announced = True
         question.asker.send("arriving", number, *question.claimed, record)
 
     def _ready(self, asker: Worker, number: int) -> None:
         """The asker takes from now on what crosses; what has crossed before its giver brings."""
         question = self._questions.get(number)
-        if question is None or question.claimed is None or question.came is None:
+        if question is None or question.claimed is None or not question.is_announced:
             return
-        came, question.came = question.came, None
+        question.is_announced = False
         asker.send("due", *question.claimed)
+        came = self._names.get(asker, ""), question.epoch
         for giver in list(question.asked):
             crossed = self._crossed.get(giver, 0)
             giver.send("hand_over", number, *question.claimed, *came, crossed)

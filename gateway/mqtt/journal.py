@@ -35,7 +35,7 @@ from gateway.mqtt.stored import (
     StoredMessage,
     StoredPart,
     StoredSession,
-    StoredWriter,
+    StoredStanding,
     is_alive,
     is_sendable,
     parts_of,
@@ -133,7 +133,7 @@ class Journal:
         self._parts_written: dict[SessionKey, int] = {}
         self._changed: dict[Session, None] = {}
         self._decoder = msgspec.json.Decoder(StoredSession)
-        self._writer_decoder = msgspec.json.Decoder(StoredWriter)
+        self._standing_decoder = msgspec.json.Decoder(StoredStanding)
         self._message_decoder = msgspec.json.Decoder(StoredMessage)
         self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
         self._forms = Forms(worker, wall_ms, clock)
@@ -192,7 +192,7 @@ class Journal:
             return
         if session.epoch < self._epoch_of(key):
             if self.owner_of(key) is None:
-                self._write_claimed(key)
+                self._write_claimed(key, self._decoder.decode(self._sessions[key]))
             return
         if session.epoch < (ended := self._ended.get(key, 0)):
             self._overwrite(key, session, ended, None)
@@ -259,8 +259,8 @@ class Journal:
         now = self._wall_ms()
         for key, value in list(self._sessions.items()):
             if self._seat is not None:
-                writer = self._writer_decoder.decode(value)
-                if not self._seat.keeps(key, writer.worker):
+                standing = self._standing_decoder.decode(value)
+                if not self._seat.keeps(key, standing.worker):
                     continue
             session = self._decoder.decode(value)
             if is_alive(session, now):
@@ -300,11 +300,8 @@ class Journal:
 
     def owner_of(self, key: SessionKey) -> str | None:
         """The other worker that has the session of a client, if one has."""
-        value = self._sessions.get(key)
-        if value is None:
-            return None
-        worker = self._decoder.decode(value).worker
-        return None if worker == self.worker else worker
+        standing = self._standing(key)
+        return None if standing is None or standing.worker == self.worker else standing.worker
 
     def knows(self, key: SessionKey) -> bool:
         """Tell whether there is a record of a session, of whichever worker."""
@@ -316,17 +313,18 @@ class Journal:
 
     def came_elsewhere(self, key: SessionKey, epoch: int) -> None:
         """A client has come to another worker: what was kept here for it before is over."""
-        value = self._sessions.get(key)
-        if value is None:
-            return
-        stored = self._decoder.decode(value)
-        if stored.worker == self.worker and stored.epoch < epoch:
+        standing = self._standing(key)
+        if standing is not None and standing.worker == self.worker and standing.epoch < epoch:
             del self._sessions[key]
             self._waiting.forget(key)
 
     def _epoch_of(self, key: SessionKey) -> int:
+        standing = self._standing(key)
+        return 0 if standing is None else standing.epoch
+
+    def _standing(self, key: SessionKey) -> StoredStanding | None:
         value = self._sessions.get(key)
-        return 0 if value is None else self._decoder.decode(value).epoch
+        return None if value is None else self._standing_decoder.decode(value)
 
     def claimed(self, key: SessionKey, value: bytes, epoch: int = 0) -> None:
         """Another worker has handed over a session, with what waits for its client.
@@ -346,10 +344,9 @@ class Journal:
         waiting, stored.waiting = stored.waiting, []
         stored.parts = self._waiting.replace(key, self.worker, stored.at, waiting)
         self._remember(key, msgspec.json.encode(stored))
-        self._write_claimed(key)
+        self._write_claimed(key, stored)
 
-    def _write_claimed(self, key: SessionKey) -> None:
-        stored = self._decoder.decode(self._sessions[key])
+    def _write_claimed(self, key: SessionKey, stored: StoredSession) -> None:
         stored.parts = 0  # only an orderly stop writes them
         self._append(_key(SESSION, *key), msgspec.json.encode(stored))
 
@@ -428,7 +425,7 @@ class Journal:
         value = self._sessions.pop(key, None)
         self._waiting.forget(key)
         if value is not None:
-            epoch = max(epoch, self._decoder.decode(value).epoch)
+            epoch = max(epoch, self._standing_decoder.decode(value).epoch)
         if self.shared and epoch:
             self._ended[key] = epoch
             self._ended.move_to_end(key)

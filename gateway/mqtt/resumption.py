@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from gateway.mqtt.codec import string_is_valid
 from gateway.mqtt.journal import Journal
-from gateway.mqtt.packets import SubscriptionRequest
 from gateway.mqtt.session import Delivery, Session
 from gateway.mqtt.stored import StoredSession
 from gateway.mqtt.topics import Subscription
@@ -29,10 +28,7 @@ class Resumption:
         for each in stored.subscriptions:
             if not string_is_valid(each.filter):
                 continue
-            request = SubscriptionRequest(
-                each.filter, each.qos, each.no_local, each.retain_as_published
-            )
-            _, subscription = self._router.subscribe(session, request, each.identifier)
+            _, subscription = self._router.subscribe(session, each.request(), each.identifier)
             if subscription is not None:
                 is_awaited = each.filter in awaited
                 self._send_retained(subscription, is_awaited=is_awaited, missed=stored.missed)

@@ -30,7 +30,7 @@ from gateway.mqtt.resumption import Resumption
 from gateway.mqtt.retained import RetainedStore
 from gateway.mqtt.retained_delivery import RetainedDelivery
 from gateway.mqtt.right_changes import RightChanges
-from gateway.mqtt.session import NEVER, Hub, Message, Session
+from gateway.mqtt.session import NEVER, Delivery, Hub, Message, Session
 from gateway.mqtt.settings import Settings
 from gateway.mqtt.stored import SessionKey, StoredSession
 from gateway.mqtt.timers import Timer, TimerWheel
@@ -153,8 +153,12 @@ class Router(Hub):
             return
         session = self._resume_away(key, stored, journal, stored.epoch, now)
         if session is not None:
-            for delivery in arrived:
-                session.enqueue(delivery)
+            self._enqueue(session, arrived)
+
+    def _enqueue(self, session: Session, arrived: Iterable[Delivery]) -> None:
+        for delivery in arrived:
+            if not session.enqueue(delivery):
+                self.counters["deliveries_dropped"] += 1
 
     # --- sessions -------------------------------------------------------------------------------
 
@@ -196,9 +200,8 @@ class Router(Hub):
         self.right_changes.identify(session, identity, now)
         if stored is not None and self.journal is not None:
             self.resumption.resume(session, stored, self.journal, now)
-        for delivery in arrived if present else ():
-            if not session.enqueue(delivery):
-                self.counters["deliveries_dropped"] += 1
+        if present:
+            self._enqueue(session, arrived)
         self._unpark(session)
         self.timers.cancel(session)
         self._shares_changed(session)
@@ -442,6 +445,25 @@ class Router(Hub):
         if existing is not None:
             self.drop(existing)
             self._let_go(existing)
+        group = None if share is None else self._group_name(session, share)
+        subscription = self.begin_subscription(session, request, identifier, granted, group)
+        subscription.size = size
+        self.session_changed(session)
+        if share is not None or request.retain_handling == 2:
+            return request.qos, None
+        if request.retain_handling == 1 and existing is not None:
+            return request.qos, None
+        return request.qos, subscription
+
+    def begin_subscription(
+        self,
+        session: Session,
+        request: SubscriptionRequest,
+        identifier: int,
+        granted: tuple[str, ...],
+        group: str | None = None,
+    ) -> Subscription:
+        """Have a session get what is published under the filters that it is granted."""
         subscription = Subscription(
             session,
             request.topic_filter,
@@ -450,18 +472,12 @@ class Router(Hub):
             no_local=request.no_local,
             retain_as_published=request.retain_as_published,
             identifier=identifier,
-            share=None if share is None else self._group_name(session, share),
+            share=group,
         )
         subscription.reaches_friends = self.rules.reaches_friends(session.identity, granted)
-        subscription.size = size
         session.subscriptions[request.topic_filter] = subscription
         self.add(subscription)
-        self.session_changed(session)
-        if share is not None or request.retain_handling == 2:
-            return request.qos, None
-        if request.retain_handling == 1 and existing is not None:
-            return request.qos, None
-        return request.qos, subscription
+        return subscription
 
     @staticmethod
     def _group_name(session: Session, share: str) -> str:

@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from gateway.mqtt.codec import string_is_valid
+from gateway.mqtt.packets import SubscriptionRequest
 from gateway.mqtt.session import Message
 
 #: Of what waits for one client: in the record of its session, and in one of the records before it.
@@ -55,6 +56,10 @@ class StoredSubscription(msgspec.Struct, omit_defaults=True):
     retain_as_published: bool = False
     identifier: int = 0
 
+    def request(self) -> SubscriptionRequest:
+        """As its client asked for it."""
+        return SubscriptionRequest(self.filter, self.qos, self.no_local, self.retain_as_published)
+
 
 class StoredPart(msgspec.Struct, omit_defaults=True):
     """A part of what waits for the client of one session; MessagePack."""
@@ -84,10 +89,11 @@ class StoredSession(msgspec.Struct, omit_defaults=True):
     awaited: list[str] = []  # filters of subscriptions that have not been sent all that is retained
 
 
-class StoredWriter(msgspec.Struct):
-    """Of a StoredSession, what is read of all sessions at a start."""
+class StoredStanding(msgspec.Struct):
+    """Of a StoredSession, what is read without the rest: whose it is, and since when."""
 
     worker: str
+    epoch: int = 0
 
 
 class LastRecord(NamedTuple):
