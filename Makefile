@@ -42,7 +42,7 @@ lint: setup-test  ## ruff, mypy --strict, the rules of who imports whom
 	deploy/check_private_api.sh
 
 bench: setup-test  ## rates of the parts and CPU per fix, as docs/performance.md has them
-	$(PYTHON) -m load_tests.bench $(BENCH)
+	$(PYTHON) -m load_tests.benches.bench $(BENCH)
 
 fuzz: setup-test  ## fuzz all parsers for a minute each (needs clang; FUZZ="--seconds 600")
 	.venv/bin/pip install -q --disable-pip-version-check -c deploy/constraints.txt atheris

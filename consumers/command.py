@@ -8,11 +8,11 @@ import signal
 from pathlib import Path
 from typing import Final
 
-from geoservice.command import watch_geocoder
+from geoservice.commands.command import watch_geocoder
 from waylog.cli import EXIT_DONE, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError, check_bootstrap_servers
-from waylog.garbage import look_for_garbage_less_often
-from waylog.topics import ADDRESS, LOCATION
+from waylog.kafka.topics import ADDRESS, LOCATION
+from waylog.process.garbage import look_for_garbage_less_often
 
 logger = logging.getLogger(__name__)
 
@@ -32,7 +32,7 @@ _EXAMPLES: Final = """examples:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The options of `waylog resolver`."""
     from consumers import re_resolve_command
-    from geoservice.fallback import add_arguments as add_fallback_arguments
+    from geoservice.fallback.fallback import add_arguments as add_fallback_arguments
 
     parser.epilog = _EXAMPLES
     add = parser.add_argument
@@ -105,8 +105,8 @@ def run(arguments: argparse.Namespace) -> int:
 
 def check(arguments: argparse.Namespace) -> None:
     """See waylog.cli.CommandModule."""
-    from geoservice.command import check_index
-    from geoservice.fallback import check_arguments
+    from geoservice.commands.command import check_index
+    from geoservice.fallback.fallback import check_arguments
 
     check_bootstrap_servers(arguments.bootstrap_servers)
     if not (arguments.movement_threshold >= 0 and arguments.resend_after > 0):
@@ -123,10 +123,10 @@ def _run_worker(arguments: argparse.Namespace) -> int:
     from consumers.renewal import Renewal
     from consumers.resolver import Resolver
     from consumers.worker import Worker, describe
-    from geoservice.fallback import from_arguments
-    from waylog.kafka import client_config
-    from waylog.notify import notify_ready
-    from waylog.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
+    from geoservice.fallback.fallback import from_arguments
+    from waylog.kafka.clients import client_config
+    from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry, configure_logging
+    from waylog.process.notify import notify_ready
 
     check(arguments)
     configure_logging()

@@ -11,10 +11,10 @@ import msgspec
 from confluent_kafka import Message
 
 from consumers.partitions import PartitionReader
-from geoservice.reverse import Geocoder, is_point
-from waylog.kafka import client_config
+from geoservice.reverse.geocoder import Geocoder, is_point
+from waylog.kafka.clients import client_config
+from waylog.kafka.topics import ADDRESS
 from waylog.messages import Address, decode_address
-from waylog.topics import ADDRESS
 
 EXAMPLES: Final = 20
 _BATCH: Final = 1000

@@ -1,4 +1,4 @@
-"""What a member of a group leaves out because somebody was erased (waylog.erasures)."""
+"""What a member of a group leaves out because somebody was erased (waylog.history.erasures)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import msgspec
 from confluent_kafka import Message
 
 from consumers.records import OutputRecord
-from waylog.erasures import ErasureLog
+from waylog.history.erasures import ErasureLog
 from waylog.messages import decode_address
 
 

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Generic
 
 from consumers.processor import Processor, StateT
-from waylog.interceptors import Telemetry
-from waylog.log_contact import LogContact
+from waylog.observability.interceptors import Telemetry
+from waylog.process.log_contact import LogContact
 
 
 @dataclass(frozen=True)

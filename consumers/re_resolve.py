@@ -18,12 +18,12 @@ from consumers.newest_fixes import NewestFixes
 from consumers.partitions import PartitionReader
 from consumers.records import OutputRecord
 from consumers.resolver import Resolver
-from geoservice.reverse import Geocoder
-from geoservice.watch import FixedGeocoder
-from waylog.kafka import client_config, ensure_topics, producer_config
-from waylog.sealing import shared_key_ring
-from waylog.telemetry import now_ms
-from waylog.topics import ADDRESS, LOCATION, TOPICS, Topic
+from geoservice.reverse.geocoder import Geocoder
+from geoservice.reverse.watch import FixedGeocoder
+from waylog.kafka.clients import client_config, ensure_topics, producer_config
+from waylog.kafka.topics import ADDRESS, LOCATION, TOPICS, Topic
+from waylog.observability.telemetry import now_ms
+from waylog.sealing.sealing import shared_key_ring
 
 _FLUSH_S: Final = 60.0
 

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Final
 
-from geoservice.command import open_geocoder
+from geoservice.commands.command import open_geocoder
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
 
@@ -87,7 +87,7 @@ def re_resolve(arguments: argparse.Namespace) -> int:
     from confluent_kafka import KafkaException
 
     from consumers.re_resolve import ReResolveFailed, ReResolver, Start
-    from waylog.kafka import LogUnreachable
+    from waylog.kafka.clients import LogUnreachable
 
     if arguments.from_offset is not None and arguments.from_offset < 0:
         raise ConfigError("--from-offset must be at least 0")

@@ -18,12 +18,12 @@ import msgspec
 from consumers.newest_fixes import NO_STANDSTILL, NewestFixes, Standstill
 from consumers.records import InputRecord, OutputRecord
 from consumers.renewal import Renewal, ResolvedFix
-from geoservice.address_bytes import AddressBytes, members_of
-from geoservice.fallback import Fallback
-from geoservice.reverse import Geocoder, ReverseResult, is_point
-from geoservice.watch import GeocoderSource
+from geoservice.fallback.fallback import Fallback
+from geoservice.reverse.address_bytes import AddressBytes, members_of
+from geoservice.reverse.geocoder import Geocoder, ReverseResult, is_point
+from geoservice.reverse.watch import GeocoderSource
+from waylog.kafka.topics import ADDRESS, ERROR
 from waylog.messages import Fix, Rejected, decode_fix, encode
-from waylog.topics import ADDRESS, ERROR
 
 logger = logging.getLogger(__name__)
 

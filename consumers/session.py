@@ -30,12 +30,12 @@ from consumers.membership import Counters, Membership, TopicsDiffer
 from consumers.processor import StateT
 from consumers.records import OutputRecord
 from consumers.restore import Restorer
-from waylog.group_membership import leave_group
-from waylog.interceptors import performance_logged
-from waylog.kafka import LogUnreachable, client_config, consumer_config, producer_config
-from waylog.kafka_errors import said_by
-from waylog.sealing import opener, shared_key_ring
-from waylog.telemetry import now_ms
+from waylog.kafka.clients import LogUnreachable, client_config, consumer_config, producer_config
+from waylog.kafka.errors import said_by
+from waylog.kafka.group_membership import leave_group
+from waylog.observability.interceptors import performance_logged
+from waylog.observability.telemetry import now_ms
+from waylog.sealing.sealing import opener, shared_key_ring
 
 logger = logging.getLogger(__name__)
 

@@ -14,7 +14,7 @@ from typing import Generic
 from consumers.membership import Counters, Membership, WorkerSettings
 from consumers.processor import Processor, StateT
 from consumers.session import Session, SessionFailed
-from waylog.interceptors import Telemetry
+from waylog.observability.interceptors import Telemetry
 
 logger = logging.getLogger(__name__)
 

@@ -83,7 +83,7 @@ bytecode() {
 }
 
 world() {
-  local inputs=(pyproject.toml geoservice/*.py geoservice/index.pyx gateway/web/*.py)
+  local inputs=(pyproject.toml geoservice/*.py geoservice/index/index.pyx gateway/web/*.py)
   done_for world "${inputs[@]}" && [ -f geoservice/world/world.bin ] && [ -d gateway/web/vendor ] \
     && [ -d gateway/web/world ] && return
   say "building the embedded world: towns, borders, base map"

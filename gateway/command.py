@@ -8,11 +8,11 @@ import os
 import sqlite3
 from pathlib import Path
 
-from gateway.addresses import TrustedProxies
-from gateway.admission import DEVICES_PER_USER
-from gateway.limits import HttpLimits
-from gateway.metrics_access import AUDIENCES, MetricsAccess
-from gateway.mqtt import options as mqtt_options
+from gateway.limits.addresses import TrustedProxies
+from gateway.limits.bounds import HttpLimits
+from gateway.mqtt.listening import options as mqtt_options
+from gateway.observability.metrics_access import AUDIENCES, MetricsAccess
+from gateway.users.admission import DEVICES_PER_USER
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -23,9 +23,9 @@ from waylog.config import (
     check_bootstrap_servers,
     parse_endpoint,
 )
-from waylog.metrics_token import ensure_metrics_token
-from waylog.served_hosts import ServedHosts
-from waylog.telemetry import configure_logging
+from waylog.network.served_hosts import ServedHosts
+from waylog.observability.metrics_token import ensure_metrics_token
+from waylog.observability.telemetry import configure_logging
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -219,8 +219,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Serve until stopped; returns 0, or 1 when the log can never be appended to again."""
     import uvloop
 
-    from gateway.edge_process import serve_edge
-    from gateway.process import GatewaySettings, serve
+    from gateway.process.gateway_process import GatewaySettings, serve
+    from gateway.process.mqtt_worker_process import serve_mqtt_worker
 
     check(arguments)
     settings = GatewaySettings(
@@ -254,7 +254,7 @@ def run(arguments: argparse.Namespace) -> int:
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             if arguments.edge is not None:
-                return runner.run(serve_edge(settings, arguments.edge))
+                return runner.run(serve_mqtt_worker(settings, arguments.edge))
             return runner.run(serve(settings))
     except sqlite3.Error as error:
         raise CommandError(f"{settings.users} is not a database of users: {error}") from error

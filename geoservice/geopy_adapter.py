@@ -18,11 +18,11 @@ from geopy.geocoders.base import Geocoder as GeopyGeocoder
 from geopy.location import Location
 from geopy.point import Point
 
-from geoservice.formats.described import Details
-from geoservice.languages import parse_languages
-from geoservice.nominatim import render_list, render_reverse
-from geoservice.reverse import ZOOM_MAX, Geocoder, Place
-from geoservice.search_server import PARTS, NotSearchable, SearchEndpoint
+from geoservice.reverse.geocoder import ZOOM_MAX, Geocoder, Place
+from geoservice.web.formats.described import Details
+from geoservice.web.languages import parse_languages
+from geoservice.web.nominatim import render_list, render_reverse
+from geoservice.web.search_server import PARTS, NotSearchable, SearchEndpoint
 
 #: Location, list of them or None, or an awaitable of that: geopy has no types.
 Locations = Any
@@ -126,7 +126,7 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         postalcode. Raises GeocoderServiceError when the index was built without the search,
         GeocoderQueryError for a key that there is not.
         """
-        from geoservice.search_query import LIMIT_DEFAULT, Query, Structured
+        from geoservice.search.query import LIMIT_DEFAULT, Query, Structured
 
         structured, text = None, ""
         if isinstance(query, str):
@@ -161,7 +161,7 @@ class GeoService(GeopyGeocoder):  # type: ignore[misc]
         return self._give(locations[0] if exactly_one else locations)
 
     def _found(self, query: Any) -> list[Place]:
-        from geoservice.search import search
+        from geoservice.search.search import search
 
         try:
             return search(self._search.layers(self._geocoder), query)

@@ -141,7 +141,7 @@ def _measure(arguments: argparse.Namespace, target: _Target, out: Path) -> dict[
     from load_tests.outcome import read_outcomes
     from load_tests.processor_time import Sampler
     from load_tests.verify import Log, verify
-    from waylog.kafka import LogUnreachable
+    from waylog.kafka.clients import LogUnreachable
 
     out.mkdir(parents=True, exist_ok=True)
     for old in (*out.glob("account-*.msgpack"), *out.glob("outcome-*.json")):

@@ -13,7 +13,7 @@ from typing import Any, Final
 from load_tests import locust_statistics
 from load_tests.account import DeviceAccount
 from load_tests.outcome import Outcome, Second, SecondsRecorder
-from waylog.file_limit import raise_file_limit
+from waylog.process.file_limit import raise_file_limit
 
 logger = logging.getLogger(__name__)
 

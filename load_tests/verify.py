@@ -14,9 +14,9 @@ import msgspec
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 
 from load_tests.account import Account, DeviceAccount, fix_id
-from waylog.kafka import LogUnreachable, consumer_config
-from waylog.sealing import opener
-from waylog.topics import ADDRESS, LOCATION
+from waylog.kafka.clients import LogUnreachable, consumer_config
+from waylog.kafka.topics import ADDRESS, LOCATION
+from waylog.sealing.sealing import opener
 
 #: (topic, partition) -> offset
 Offsets = dict[tuple[str, int], int]

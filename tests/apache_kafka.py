@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from tests import maven
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 VERSION = "4.3.1"
 

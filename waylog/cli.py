@@ -55,15 +55,15 @@ class CommandError(Exception):
 
 
 COMMANDS = (
-    Command("up", "waylog.up", "the whole platform under a supervisor"),
-    Command("broker", "broker_core.command", "one broker process"),
+    Command("up", "waylog.supervision.up", "the whole platform under a supervisor"),
+    Command("broker", "broker_core.server.command", "one broker process"),
     Command("gateway", "gateway.command", "one gateway process: HTTP, WebSocket, MQTT"),
     Command("bridge", "gateway.bridge.command", "fixes from an MQTT cluster, addresses back"),
     Command("resolver", "consumers.command", "one resolver process: fixes in, addresses out"),
-    Command("user", "gateway.user_command", "add, list and revoke users"),
-    Command("link", "gateway.link_command", "a one-time link that opens the live map"),
-    Command("device", "gateway.device_command", "tokens for single devices"),
-    Command("geo", "geoservice.command", "ask, build and serve a geocoding index"),
+    Command("user", "gateway.users.user_command", "add, list and revoke users"),
+    Command("link", "gateway.users.link_command", "a one-time link that opens the live map"),
+    Command("device", "gateway.users.device_command", "tokens for single devices"),
+    Command("geo", "geoservice.commands.command", "ask, build and serve a geocoding index"),
     Command("topics", "waylog.console.topics", "create, describe, alter and delete topics"),
     Command("produce", "waylog.console.produce", "write records to a topic"),
     Command("consume", "waylog.console.consume", "read records of a topic"),
@@ -71,9 +71,9 @@ COMMANDS = (
     Command("groups", "waylog.console.groups", "list, describe and reset consumer groups"),
     Command("cluster", "waylog.console.cluster", "brokers, controllers, elections, moves"),
     Command("replay", "waylog.replay.command", "send recorded tracks as devices would"),
-    Command("history", "spark.history_command", "keep the history as Parquet"),
-    Command("places", "spark.places_command", "find favourite places"),
-    Command("fleet", "spark.fleet_command", "heat map, gaps and quality of data of all devices"),
+    Command("history", "spark.history.command", "keep the history as Parquet"),
+    Command("places", "spark.places.command", "find favourite places"),
+    Command("fleet", "spark.fleet.command", "heat map, gaps and quality of data of all devices"),
     Command("load", "load_tests.command", "load the platform and account for every fix"),
 )
 

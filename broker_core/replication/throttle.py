@@ -11,7 +11,7 @@ from typing import Final
 
 UNLIMITED: Final = 2**63 - 1
 _ALL: Final = "*"
-#: Allowance that a quiet time leaves over, in seconds of the rate.
+#: TokenBucket that a quiet time leaves over, in seconds of the rate.
 _BURST_S: Final = 1.0
 
 

@@ -31,7 +31,7 @@ from broker_core.server.handlers import (
     transaction_admin,
     transactions,
 )
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

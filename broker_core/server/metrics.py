@@ -11,14 +11,14 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import TYPE_CHECKING, Final
 
-from broker_core.server.request_metrics import BUCKETS_S, RequestMetrics
+from broker_core.server.network.request_metrics import BUCKETS_S, RequestMetrics
 
 if TYPE_CHECKING:
     from prometheus_client import Metric
 
     from broker_core.server.cluster.membership import Cluster
+    from broker_core.server.partitions.topics import Topic
     from broker_core.server.runtime import Broker
-    from broker_core.server.topics import Topic
 
 LABELS_MAX: Final = 1000
 _OTHER: Final = "other"

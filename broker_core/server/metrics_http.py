@@ -15,12 +15,12 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from waylog.bind_addresses import bind_addresses
 from waylog.config import Endpoint
-from waylog.connection_pool import ConnectionPool
-from waylog.held_ports import is_held
-from waylog.metrics_token import is_metrics_token, shown_secret
-from waylog.served_hosts import ServedHosts
+from waylog.network.bind_addresses import bind_addresses
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.served_hosts import ServedHosts
+from waylog.observability.metrics_token import is_metrics_token, shown_secret
+from waylog.supervision.held_ports import is_held
 
 logger = logging.getLogger(__name__)
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Coroutine, Mapping
 from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.share_records import STATE_TOPIC
@@ -21,39 +21,39 @@ from broker_core.security.credentials import ScramUsers
 from broker_core.security.failures import LoginFailures
 from broker_core.security.principal import Principal
 from broker_core.security.quotas import ClientQuotas
-from broker_core.server.authority import Authority, Done, LocalAuthority
 from broker_core.server.authorization import authorize
-from broker_core.server.coordinator_gate import is_coordinated_here
+from broker_core.server.coordination.coordinator_gate import is_coordinated_here
+from broker_core.server.coordination.groups import Groups
+from broker_core.server.coordination.producer_ids import ProducerIds, ProducerIdSource
+from broker_core.server.coordination.transactions import Transactions
 from broker_core.server.dispatch import HANDLERS
-from broker_core.server.dynamic_config import DynamicConfig
-from broker_core.server.fetch_sessions import FetchSessions
-from broker_core.server.flusher import Flusher
-from broker_core.server.group_settings import GroupSettings
-from broker_core.server.groups import Groups
-from broker_core.server.housekeeping import Housekeeping
-from broker_core.server.identity import load_cluster_id
 from broker_core.server.metrics import renderer
 from broker_core.server.metrics_http import MetricsServer
-from broker_core.server.network import Network
-from broker_core.server.partition import Partition
-from broker_core.server.producer_ids import ProducerIds, ProducerIdSource
-from broker_core.server.replica_sessions import ReplicaSessions
-from broker_core.server.request import Request
-from broker_core.server.settings_store import SettingsStore
-from broker_core.server.share_coordinator import ShareCoordinator
-from broker_core.server.share_groups import ShareGroups
-from broker_core.server.share_partitions import SharePartitions
-from broker_core.server.share_states import ShareStates
-from broker_core.server.storage_watch import StorageWatch
-from broker_core.server.throttling import Throttling
-from broker_core.server.topics import Topic, TopicRegistry
-from broker_core.server.transactions import Transactions
+from broker_core.server.network.network import Network
+from broker_core.server.network.request import Request
+from broker_core.server.network.throttling import Throttling
+from broker_core.server.partitions.fetch_sessions import FetchSessions
+from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.housekeeping import Housekeeping
+from broker_core.server.partitions.identity import load_cluster_id
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.replica_sessions import ReplicaSessions
+from broker_core.server.partitions.storage_watch import StorageWatch
+from broker_core.server.partitions.topics import Topic, TopicRegistry
+from broker_core.server.settings.authority import Authority, Done, LocalAuthority
+from broker_core.server.settings.dynamic_config import DynamicConfig
+from broker_core.server.settings.group_settings import GroupSettings
+from broker_core.server.settings.settings_store import SettingsStore
+from broker_core.server.sharing.share_coordinator import ShareCoordinator
+from broker_core.server.sharing.share_groups import ShareGroups
+from broker_core.server.sharing.share_partitions import SharePartitions
+from broker_core.server.sharing.share_states import ShareStates
 from broker_core.server.view import ClusterView, ImageView, LocalView, Node
 from waylog.config import Endpoint
-from waylog.connection_pool import ConnectionPool
-from waylog.file_limit import room_for_connections
-from waylog.metrics_token import ensure_metrics_token
-from waylog.peer_parties import PeerParties
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.peer_parties import PeerParties
+from waylog.observability.metrics_token import ensure_metrics_token
+from waylog.process.file_limit import room_for_connections
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster

@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage
 from broker_core.cluster.records import NO_LEADER
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.cluster.membership import Cluster
+    from broker_core.server.partitions.topics import Topic
     from broker_core.server.runtime import Broker
-    from broker_core.server.topics import Topic
 
 
 class Node(NamedTuple):

@@ -9,7 +9,6 @@ import ssl
 from pathlib import Path
 from urllib.parse import quote
 
-from gateway.tls_files import load_authority, load_certificate
 from waylog.cli import CommandError
 from waylog.config import (
     DEFAULT_BOOTSTRAP_SERVERS,
@@ -18,7 +17,8 @@ from waylog.config import (
     check_bootstrap_servers,
     parse_endpoint,
 )
-from waylog.telemetry import configure_logging
+from waylog.network.tls_files import load_authority, load_certificate
+from waylog.observability.telemetry import configure_logging
 
 DEFAULT_FILTERS = ("owntracks/+/+", "owntracks/+/+/event", "devices/+/+/position")
 

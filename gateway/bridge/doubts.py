@@ -7,9 +7,9 @@ from collections import deque
 from functools import partial
 from typing import Any
 
-from gateway.known_fixes import fix_key
-from gateway.receipts import Receipt
-from gateway.submit import Submitter
+from gateway.fixes.known_fixes import fix_key
+from gateway.fixes.receipts import Receipt
+from gateway.fixes.submit import Submitter
 from waylog.messages import Fix
 
 

@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Final, Protocol
 
-from gateway.admission import Admission, QuotaExceeded
 from gateway.bridge.cluster import Arrival
-from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.application import Completion, Submitter
-from gateway.mqtt.ingest import Ingest
-from gateway.mqtt.shell import AllOf
-from gateway.rights import USUAL_RIGHTS, Rights
+from gateway.mqtt.interfaces import Completion, Submitter
+from gateway.mqtt.publishing.ingest import Ingest
+from gateway.mqtt.rights.acl import AccessRules
+from gateway.mqtt.sessions.shell import AllOf
+from gateway.users.admission import Admission, QuotaExceeded
+from gateway.users.rights import USUAL_RIGHTS, Rights
 
 logger = logging.getLogger(__name__)
 

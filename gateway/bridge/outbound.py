@@ -9,8 +9,8 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from gateway import erasure_reader
-from gateway.cards import card, street_of
+from gateway.fixes import erasure_reader
+from gateway.users.cards import card, street_of
 from waylog.messages import decode_address
 
 logger = logging.getLogger(__name__)

@@ -10,26 +10,26 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gateway.admission import Admission, open_admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.doubts import PatientSubmitter
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound, Which
 from gateway.bridge.secret import use_secret_of
-from gateway.erasure_reader import open_erasures
-from gateway.key_view import KeyView
-from gateway.known_fixes import KnownFixes
-from gateway.lifetime import Started, serve_until_stopped
-from gateway.permissions import Permissions
-from gateway.rights import Rights
-from gateway.users import UserStore
-from gateway.view_keeper import ViewKeeper
-from waylog.background import spawn
-from waylog.batch_producer import open_producer
-from waylog.kafka import LogReader
-from waylog.sealing import opener, sealed_if_configured
-from waylog.telemetry import KafkaTelemetry, now_ms
-from waylog.topics import ADDRESS
+from gateway.fixes.erasure_reader import open_erasures
+from gateway.fixes.known_fixes import KnownFixes
+from gateway.process.lifecycle import Started, serve_until_stopped
+from gateway.users.admission import Admission, open_admission
+from gateway.users.database import UserStore
+from gateway.users.permissions import Permissions
+from gateway.users.rights import Rights
+from gateway.views.snapshots.key_view import KeyView
+from gateway.views.snapshots.view_keeper import ViewKeeper
+from waylog.kafka.batch_producer import open_producer
+from waylog.kafka.clients import LogReader
+from waylog.kafka.topics import ADDRESS
+from waylog.observability.telemetry import KafkaTelemetry, now_ms
+from waylog.process.background import spawn
+from waylog.sealing.sealing import opener, sealed_if_configured
 
 logger = logging.getLogger(__name__)
 

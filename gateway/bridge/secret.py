@@ -8,9 +8,9 @@ import secrets
 from contextlib import suppress
 from pathlib import Path
 
-from gateway.known_fixes import use_secret
-from gateway.siphash import KEY_BYTES
-from gateway.view_snapshot import sync_folder
+from gateway.fixes.known_fixes import use_secret
+from gateway.fixes.siphash import KEY_BYTES
+from gateway.views.snapshots.view_snapshot import sync_folder
 
 logger = logging.getLogger(__name__)
 

@@ -26,7 +26,7 @@ class Context(msgspec.Struct, frozen=True):
     query: Mapping[str, str] | None = None  # parameters of the URL or of a form, no credentials
     headers: Mapping[str, str] | None = None  # those worth keeping, no credentials
     content_type: str = ""
-    encryption_key: str | None = None  # of the user, see gateway.secretbox
+    encryption_key: str | None = None  # of the user, see gateway.formats.secretbox
 
 
 class Parsed(msgspec.Struct):

@@ -1,6 +1,6 @@
 """The parsers of bodies over HTTP, by the names of their formats.
 
-Apart from gateway.paths, which knows how each is answered: what only reads needs nothing of that.
+Apart from gateway.http.ingest.paths, which knows how each is answered: what only reads needs nothing of that.
 """
 
 from __future__ import annotations

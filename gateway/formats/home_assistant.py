@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from gateway.formats import Context, Parsed
+from gateway.formats.secretbox import Undecryptable, decrypt
 from gateway.formats.values import (
     Unacceptable,
     build_event,
@@ -19,7 +20,6 @@ from gateway.formats.values import (
     reject,
     text,
 )
-from gateway.secretbox import Undecryptable, decrypt
 
 SOURCE: Final = "home_assistant"
 

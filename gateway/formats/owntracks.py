@@ -11,6 +11,7 @@ from typing import Any, Final
 import msgspec
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
+from gateway.formats.secretbox import Undecryptable, decrypt
 from gateway.formats.values import (
     Unacceptable,
     build_event,
@@ -27,7 +28,6 @@ from gateway.formats.values import (
     text,
     time_ms,
 )
-from gateway.secretbox import Undecryptable, decrypt
 
 SOURCE: Final = "owntracks"
 

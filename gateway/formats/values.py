@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlencode
 import msgspec
 
 from gateway.formats import Context, Parsed
-from gateway.text import FORBIDDEN_IN_NAMES
+from gateway.formats.characters import FORBIDDEN_IN_NAMES
 from waylog.messages import Event, Fix, Rejected, fix_id
 
 DAY_MS: Final = 24 * 60 * 60 * 1000

@@ -56,7 +56,7 @@ class Settings:
     # --- what one user may have of what all share ---
     #: Every user has a share of its own: not where everybody is who they say.
     users_share: bool = True
-    #: Processes that clients come to; each has its part (gateway.mqtt.options.within_machine).
+    #: Processes that clients come to; each has its part (gateway.mqtt.listening.options.within_machine).
     workers: int = 1
     connections_per_user_max: int = 5_000
     #: Sessions of clients that are away; the user's own that is away longest goes.

@@ -1,0 +1,1 @@
+"""From extracts of OpenStreetMap to an index of streets."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 import numpy as np
 import shapely
 
-from geoservice import street_format as sections
 from geoservice.importer.ranks import reverse_diameter
 from geoservice.importer.rows import DEGREE, Rows
 from geoservice.importer.writer import build_cells
+from geoservice.index import street_format as sections
 
 _EDGES_PER_BAND: Final = 8
 _BANDS_MAX: Final = 1024

@@ -13,7 +13,7 @@ from geoservice.importer.builder import Builder, Built
 from geoservice.importer.countries import Countries
 from geoservice.importer.reading import Report, read_extracts
 from geoservice.importer.survey import survey_rows
-from geoservice.reverse import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 
 # Of the time that an import takes; for the progress bar.
 _READ_PART: Final = 0.6

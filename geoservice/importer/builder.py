@@ -12,9 +12,6 @@ import msgspec
 import numpy as np
 import shapely
 
-from geoservice import format as file_format
-from geoservice import street_format as sections
-from geoservice.display_names import display_name
 from geoservice.importer.addresses import AddressFinder, Line, is_contested, shown_lines
 from geoservice.importer.area_sections import PlaceNode, Polygon, area_sections
 from geoservice.importer.areas import Area
@@ -36,7 +33,10 @@ from geoservice.importer.rows import AREA, DEGREE, LINE, NODE, POINT
 from geoservice.importer.survey import Survey
 from geoservice.importer.tags import ADMIN_LEVEL_NONE
 from geoservice.importer.writer import Addresses, Objects, Strings, group_by
-from geoservice.search_streets import build_street_search
+from geoservice.index import format as file_format
+from geoservice.index import street_format as sections
+from geoservice.index.display_names import display_name
+from geoservice.search.streets import build_street_search
 
 ATTRIBUTION: Final = "Data © OpenStreetMap contributors, ODbL 1.0. http://osm.org/copyright"
 

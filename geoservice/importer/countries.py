@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from geoservice.importer.reading import Source
 from geoservice.importer.rows import AREA, Geometries
-from geoservice.reverse import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 
 #: A piece is asked for at so many points along each side.
 _SAMPLES: Final = 24

@@ -13,12 +13,12 @@ import numpy as np
 import shapely
 from numpy.typing import NDArray
 
-from geoservice import format as file_format
-from geoservice import street_format as sections
-from geoservice.display_names import display_name
 from geoservice.importer.areas import Area
 from geoservice.importer.country_names import CountryNames
 from geoservice.importer.rows import DEGREE, Spool
+from geoservice.index import format as file_format
+from geoservice.index import street_format as sections
+from geoservice.index.display_names import display_name
 
 #: Streets are cut after so many pieces, so that a search need not look at all of a long one.
 _PIECES_MAX: Final = 16

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
-from gateway import ulogger_sessions
-from gateway.paths import PATHS
+from gateway.http.ingest import ulogger_sessions
+from gateway.http.ingest.paths import PATHS
 
 #: Who asks. All of it is about the devices of `owner`.
 WHO: Final = {

@@ -9,13 +9,13 @@ from contextlib import closing
 
 import pytest
 
-from gateway.users import UserStore
+from gateway.users.database import UserStore
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.running import Login, json_of
 from waylog.messages import decode_fix, decode_rejected
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 QUOTA_EXCEEDED = 0x97
 #: Fixes a minute: slow enough that a test's seconds give hardly any back.

@@ -15,7 +15,7 @@ import pytest
 from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
-from gateway.http import build_application
+from gateway.http.listener import build_application
 from tests.attacks import authorization
 from tests.attacks.authorization import (
     CONTENTS,

@@ -27,13 +27,13 @@ from confluent_kafka.admin import AdminClient
 from paho.mqtt.enums import CallbackAPIVersion
 from pyarrow import parquet
 
-from gateway.secretbox import encrypt
+from gateway.formats.secretbox import encrypt
 from tests.end_to_end.running import WAYLOG, Platform, await_condition
-from waylog.sealing import MAGIC
-from waylog.topic_reader import read_topic
-from waylog.topics import MQTT_STATE, VALUE_KEY
-from waylog.value_encryption import load_master_key
-from waylog.value_keys import KeyRing
+from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.topics import MQTT_STATE, VALUE_KEY
+from waylog.sealing.sealing import MAGIC
+from waylog.sealing.value_encryption import load_master_key
+from waylog.sealing.value_keys import KeyRing
 
 HOME, WORK = (47.1410137, 9.5215793), (47.1655319, 9.5104523)
 WORDS = {

@@ -18,16 +18,16 @@ from typing import Any
 
 import pytest
 
-from gateway.http import HttpServer, start_http
-from gateway.services import Services
-from gateway.track_store import TrackStore
-from gateway.views import LocationView
+from gateway.http.listener import HttpServer, start_http
+from gateway.http.requests.services import Services
+from gateway.views.track_store import TrackStore
+from gateway.views.views import LocationView
 from tests.attacks.turns import REPEATED_TURN_MS_MAX, TURN_MS_MAX, Turns, measured_turns
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog, fix, record
 from tests.http_session import http_session
 from waylog.config import Endpoint
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 MEBIBYTE = 1024 * 1024
 Asking = Callable[[], tuple[int, bytes]]

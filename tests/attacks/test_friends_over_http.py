@@ -17,12 +17,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.home_blur import RADIUS_M
+from gateway.friends.home_blur import RADIUS_M
 from tests.consumers.running import Broker
 from tests.gateway.records import address
 from tests.gateway.running import Gateway, Login, json_of
-from waylog.kafka import ensure_topics
-from waylog.telemetry import now_ms
+from waylog.kafka.clients import ensure_topics
+from waylog.observability.telemetry import now_ms
 
 HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)

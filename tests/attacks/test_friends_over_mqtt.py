@@ -15,13 +15,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from gateway.home_blur import Circle
+from gateway.friends.home_blur import Circle
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.mqtt.in_memory import PahoClient
 from tests.gateway.records import address
 from tests.gateway.running import Login
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 HOME: Final = (47.14, 9.52)
 AWAY: Final = (47.5, 9.9)

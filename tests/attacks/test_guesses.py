@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import aiohttp
 import pytest
 
-from gateway.limits import HttpLimits
+from gateway.limits.bounds import HttpLimits
 from tests.attacks.test_mqtt_addresses import RATE_EXCEEDED, WRONG, connect
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker

@@ -26,9 +26,9 @@ from tests.attacks.strangers import FRIEND, STRANGER, Wish, connect_as, needs_ro
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.raw_client import fetch_body, produce_body, request_frame
 from tests.contract.broker_process import BrokerProcess
-from waylog.broker_processes import BrokerProcesses
 from waylog.config import Endpoint, load_properties, save_properties
-from waylog.free_ports import FreePorts
+from waylog.network.free_ports import FreePorts
+from waylog.supervision.broker_processes import BrokerProcesses
 
 pytestmark = needs_root
 

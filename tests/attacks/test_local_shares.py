@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from broker_core.protocol.definitions import API_VERSIONS
-from gateway.http import start_http
-from gateway.limits import HttpLimits
+from gateway.http.listener import start_http
+from gateway.limits.bounds import HttpLimits
 from gateway.mqtt.settings import Settings
 from tests.attacks.strangers import FRIEND, STRANGER, Idler, Wish, connect_as, needs_root
 from tests.broker_core.server.certificates import Certificates
@@ -23,9 +23,9 @@ from tests.end_to_end.running import await_condition, start_platform
 from tests.gateway.mqtt.in_memory import Platform, eventually
 from tests.gateway.parts import parts
 from waylog.config import Endpoint
-from waylog.connection_pool import ConnectionPool
-from waylog.free_ports import FreePorts
-from waylog.peer_parties import PeerParties
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.free_ports import FreePorts
+from waylog.network.peer_parties import PeerParties
 
 pytestmark = needs_root
 

@@ -14,22 +14,22 @@ import pytest
 import trustme
 import uvloop
 
-from gateway.addresses import Addresses, TrustedProxies
-from gateway.auth import Authenticator
-from gateway.guesses import Guesses, TooManyGuesses
-from gateway.limits import HttpLimits
-from gateway.mqtt.codec import encode_publish
-from gateway.mqtt.listener import MqttServer, start_mqtt
+from gateway.limits.addresses import Addresses, TrustedProxies
+from gateway.limits.bounds import HttpLimits
+from gateway.limits.guesses import Guesses, TooManyGuesses
+from gateway.mqtt.listening.listener import MqttServer, start_mqtt
+from gateway.mqtt.listening.scram import mechanisms_over
+from gateway.mqtt.packets.codec import encode_publish
 from gateway.mqtt.settings import Settings
-from gateway.scram import mechanisms_over
-from gateway.users import UserStore
+from gateway.users.auth import Authenticator
+from gateway.users.database import UserStore
 from tests.attacks.workers import workers
 from tests.consumers.running import Broker
-from tests.gateway.mqtt import test_enhanced as scram
 from tests.gateway.mqtt.in_memory import Addresses as AddressView
 from tests.gateway.mqtt.in_memory import Locations, MemoryLog, Push, eventually
+from tests.gateway.mqtt.listening import test_enhanced as scram
 from waylog.config import Endpoint
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 STRANGER, NEIGHBOUR = "203.0.113.9", "198.51.100.7"
 RATE_EXCEEDED, WRONG, SERVER_UNAVAILABLE = 0x9F, 0x86, 0x88

@@ -8,10 +8,10 @@ from functools import partial
 
 import pytest
 
-from gateway.mqtt.codec import encode_acknowledgement, encode_publish
-from gateway.mqtt.listener import MqttServer, start_mqtt
-from gateway.mqtt.mapping import parse_rule
-from gateway.mqtt.packets import PacketType
+from gateway.mqtt.listening.listener import MqttServer, start_mqtt
+from gateway.mqtt.packets.codec import encode_acknowledgement, encode_publish
+from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.publishing.mapping import parse_rule
 from tests.gateway.mqtt.in_memory import (
     WAIT_S,
     Addresses,
@@ -24,7 +24,7 @@ from tests.gateway.mqtt.in_memory import (
     eventually,
     split_packets,
 )
-from tests.gateway.mqtt.test_workers import Worker, connected, workers
+from tests.gateway.mqtt.workers.test_workers import Worker, connected, workers
 from waylog.config import Endpoint
 
 COUNT = 30

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
-from gateway.mqtt.codec import encode_publish
-from gateway.mqtt.options import within_machine
-from gateway.mqtt.packets import PacketType, ReasonCode
-from gateway.mqtt.router import Router
-from gateway.mqtt.session import Message
+from gateway.mqtt.listening.options import within_machine
+from gateway.mqtt.packets.codec import encode_publish
+from gateway.mqtt.packets.packets import PacketType, ReasonCode
+from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.session import Message
 from gateway.mqtt.settings import Settings
 from tests.attacks.test_mqtt_qos_2 import RawClient
 from tests.gateway.mqtt.in_memory import (
@@ -20,9 +20,9 @@ from tests.gateway.mqtt.in_memory import (
     new_router,
     split_packets,
 )
-from tests.gateway.mqtt.test_journal import Log, Worker, payloads
-from tests.gateway.mqtt.test_journal import publish as publish_to_router
-from tests.gateway.mqtt.test_workers import connected, workers
+from tests.gateway.mqtt.journal.test_journal import Log, Worker, payloads
+from tests.gateway.mqtt.journal.test_journal import publish as publish_to_router
+from tests.gateway.mqtt.workers.test_workers import connected, workers
 
 EVE, ADA = User("eve"), User("ada")
 

@@ -10,10 +10,10 @@ import time
 from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 
-from gateway import auth
+from gateway.bodies.parsing import Parsing
 from gateway.mqtt.settings import Settings
-from gateway.parsing import Parsing
-from gateway.rights import USUAL_RIGHTS, Rights
+from gateway.users import auth
+from gateway.users.rights import USUAL_RIGHTS, Rights
 from tests.attacks.turns import TURN_MS_MAX, Turns, measured_turns
 from tests.gateway.mqtt.in_memory import Platform, Users, eventually
 

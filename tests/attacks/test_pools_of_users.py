@@ -12,19 +12,19 @@ import aiohttp
 import pytest
 from aiohttp import web
 
-from gateway.admission import REGISTRATIONS_PER_MINUTE
-from gateway.arrivals import Arrival
-from gateway.http import start_http
-from gateway.limits import RECORD_BYTES, HttpLimits
-from gateway.users import TooManyTokens, UserStore
-from gateway.web_push import Subscription, WebPush
+from gateway.http.listener import start_http
+from gateway.limits.bounds import RECORD_BYTES, HttpLimits
+from gateway.notices.arrivals import Arrival
+from gateway.notices.web_push import Subscription, WebPush
+from gateway.users.admission import REGISTRATIONS_PER_MINUTE
+from gateway.users.database import TooManyTokens, UserStore
 from tests.consumers.running import Broker
+from tests.gateway.notices.test_web_push import Browser
 from tests.gateway.parts import parts
 from tests.gateway.records import MemoryLog
 from tests.gateway.running import Gateway, Login, json_of
-from tests.gateway.test_web_push import Browser
 from waylog.config import Endpoint
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 
 class SlowService:

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from gateway.sessions import CODES_MAX, SESSIONS_MAX, session_hash
-from gateway.users import UserStore
+from gateway.users.browser_sessions import CODES_MAX, SESSIONS_MAX, session_hash
+from gateway.users.database import UserStore
 from tests.attacks.test_nobody import FIX, basic, websocket
 from tests.consumers.running import WAYLOG, Broker
 from tests.gateway.raw_http import Answer, Headers, ask, read_answer, request

@@ -14,17 +14,17 @@ from typing import Any
 
 import pytest
 
-from gateway.exposition import exposition
-from gateway.http import HttpServer, start_http
-from gateway.limits import HttpLimits
-from gateway.services import Services
+from gateway.http.listener import HttpServer, start_http
+from gateway.http.requests.services import Services
+from gateway.limits.bounds import HttpLimits
+from gateway.observability.exposition import exposition
 from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.parts import parts
 from tests.gateway.records import fix, record
 from tests.gateway.running import Login, json_of
 from waylog.config import Endpoint
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 
 @asynccontextmanager

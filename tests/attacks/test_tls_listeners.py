@@ -14,7 +14,7 @@ from typing import Final
 
 import pytest
 
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.protocol.definitions import API_VERSIONS
 from broker_core.server.runtime import Broker, start_broker
 from tests.attacks.strangers import STRANGER, Wish, connect_as, needs_root

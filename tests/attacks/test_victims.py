@@ -23,7 +23,7 @@ from tests.attacks.workers import Workers, workers
 from tests.consumers.running import Broker
 from tests.gateway.running import Login
 from tests.http_session import http_session
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 SECONDS = 6.0
 

@@ -8,10 +8,10 @@ import random
 from statistics import fmean, median
 from typing import Any, Final
 
-from gateway.friend_filter import HOME_MS, FriendFilter
-from gateway.home_blur import RADIUS_M, Circle, circles_around
-from gateway.telling import Telling
-from gateway.views import ViewEvent
+from gateway.friends.friend_filter import HOME_MS, FriendFilter
+from gateway.friends.home_blur import RADIUS_M, Circle, circles_around
+from gateway.friends.telling import Telling
+from gateway.views.views import ViewEvent
 from waylog.messages import Fix, encode
 
 METRES_PER_DEGREE: Final = 111_195

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 
 class Workers(Gateway):

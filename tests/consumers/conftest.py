@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from tests.consumers.running import Broker, Process
-from waylog.kafka import ensure_topics
+from waylog.kafka.clients import ensure_topics
 
 
 @pytest.fixture

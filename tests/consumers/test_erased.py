@@ -8,11 +8,11 @@ from pathlib import Path
 from confluent_kafka import Producer
 
 from tests.consumers.running import Broker, Process, await_condition
-from waylog.erasures import append_erasures
-from waylog.kafka import ensure_topics, producer_config
+from waylog.history.erasures import append_erasures
+from waylog.kafka.clients import ensure_topics, producer_config
+from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.topics import ADDRESS, LOCATION
 from waylog.messages import Fix, decode_address, encode, fix_id
-from waylog.topic_reader import read_topic
-from waylog.topics import ADDRESS, LOCATION
 
 
 def make_fix(device: str, time_ms: int) -> Fix:

@@ -13,16 +13,16 @@ from confluent_kafka import Producer
 
 from consumers.newest_fixes import NewestFixes
 from consumers.resolver import Resolver
-from geoservice.answer_log import GEOCODED, AnswerLog
-from geoservice.fallback import Cell, Fallback, FallbackSettings
-from geoservice.reverse import Geocoder, Place
-from geoservice.watch import FixedGeocoder
+from geoservice.fallback.answer_log import GEOCODED, AnswerLog
+from geoservice.fallback.fallback import Cell, Fallback, FallbackSettings
+from geoservice.reverse.geocoder import Geocoder, Place
+from geoservice.reverse.watch import FixedGeocoder
 from tests.consumers.running import Broker, Process, await_condition
 from tests.consumers.test_resolver import make_fix, record_of
 from tests.consumers.test_worker import Addresses, Reader
-from waylog.kafka import producer_config
+from waylog.kafka.clients import producer_config
+from waylog.kafka.topics import LOCATION
 from waylog.messages import decode_address, encode
-from waylog.topics import LOCATION
 
 OCEAN = Place(place_id=0, type="ocean", name="O", display_name="Ocean", address={"ocean": "O"})
 

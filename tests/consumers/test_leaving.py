@@ -13,9 +13,9 @@ from consumers.records import InputRecord, OutputRecord
 from consumers.worker import Worker
 from tests.closed_consumers import observed_consumers
 from tests.consumers.running import Broker, await_condition
-from waylog.group_membership import leave_group
-from waylog.kafka import consumer_config
-from waylog.topics import ADDRESS, LOCATION
+from waylog.kafka.clients import consumer_config
+from waylog.kafka.group_membership import leave_group
+from waylog.kafka.topics import ADDRESS, LOCATION
 
 
 class NoState:

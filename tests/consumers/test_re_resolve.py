@@ -15,14 +15,14 @@ from confluent_kafka import Producer
 
 from consumers.comparison import Comparison
 from consumers.re_resolve import ReResolveFailed, ReResolver, Start, topic_of
-from geoservice.reverse import Geocoder
-from geoservice.store import WORLD_PATH
+from geoservice.index.store import WORLD_PATH
+from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import WAYLOG, Broker, Process, await_condition
 from tests.consumers.test_worker import Addresses, Reader
 from tests.geoservice.index_files import write_renamed
-from waylog.kafka import producer_config
+from waylog.kafka.clients import producer_config
+from waylog.kafka.topics import ADDRESS, ERROR, LOCATION
 from waylog.messages import Address, Fix, decode_address, encode, fix_id
-from waylog.topics import ADDRESS, ERROR, LOCATION
 
 BEGAN = 1_700_000_000_000
 

@@ -10,9 +10,9 @@ from confluent_kafka import Producer
 
 from consumers.renewal import Renewal
 from tests.consumers.running import Broker, await_condition
-from waylog.kafka import client_config, producer_config
+from waylog.kafka.clients import client_config, producer_config
+from waylog.kafka.topics import ADDRESS
 from waylog.messages import Address, encode
-from waylog.topics import ADDRESS
 
 
 @pytest.fixture

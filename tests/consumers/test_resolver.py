@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 from consumers.newest_fixes import NewestFixes, Standstill
 from consumers.records import OutputRecord
 from consumers.resolver import RAW_BYTES_MAX, Resolver
-from geoservice.reverse import Geocoder
-from geoservice.watch import FixedGeocoder
+from geoservice.reverse.geocoder import Geocoder
+from geoservice.reverse.watch import FixedGeocoder
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
 
 NOW = 1_700_000_000_000

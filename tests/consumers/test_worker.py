@@ -13,11 +13,11 @@ import msgspec
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from geoservice.reverse import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 from tests.consumers.running import Broker, Process, await_condition
-from waylog.kafka import client_config, consumer_config, ensure_topics, producer_config
+from waylog.kafka.clients import client_config, consumer_config, ensure_topics, producer_config
+from waylog.kafka.topics import ADDRESS, ERROR, LOCATION, Topic
 from waylog.messages import Address, Fix, decode_address, decode_rejected, encode, fix_id
-from waylog.topics import ADDRESS, ERROR, LOCATION, Topic
 
 StartResolver = Callable[..., Process]
 

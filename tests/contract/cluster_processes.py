@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tests.contract.broker_process import BrokerProcess
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 NODES = (1, 2, 3)
 

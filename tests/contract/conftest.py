@@ -18,7 +18,7 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 
 from tests.apache_kafka import apache_kafka
 from tests.contract.broker_process import BrokerProcess
-from waylog.group_membership import leave_group
+from waylog.kafka.group_membership import leave_group
 
 _GIVEN = os.environ.get("WAYLOG_TEST_BOOTSTRAP_SERVERS")
 _BROKERS = (

@@ -23,7 +23,7 @@ from tests.broker_core.security.tokens import TokenMint, first_message
 from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
 from waylog.config import parse_endpoint
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 _LOGGER = logging.getLogger("librdkafka")
 _MODULE = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required;"

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from waylog.batch_producer import BatchProducer
-from waylog.batch_reader import BatchReader
+from waylog.kafka.batch_producer import BatchProducer
+from waylog.kafka.batch_reader import BatchReader
 
 
 async def _read(bootstrap_servers: str, topic: str, tail: int | None = None) -> list[Any]:

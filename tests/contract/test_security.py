@@ -35,7 +35,7 @@ from tests.apache_kafka import apache_kafka
 from tests.broker_core.server.raw_client import RawClient
 from tests.contract.broker_process import BrokerProcess
 from waylog.config import Endpoint, parse_endpoint
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 _LOGGER = logging.getLogger("librdkafka")
 _SECURITY = {

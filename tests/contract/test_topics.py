@@ -22,8 +22,8 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 )
 
 from tests.contract.reading import await_leader
-from waylog.kafka import ensure_topics
-from waylog.topics import Topic
+from waylog.kafka.clients import ensure_topics
+from waylog.kafka.topics import Topic
 
 Make = Callable[..., Any]
 

@@ -15,7 +15,7 @@ import paho.mqtt.client as paho
 import pytest
 from paho.mqtt.enums import CallbackAPIVersion
 
-from geoservice.reverse import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 from tests.command_help import help_of
 from tests.end_to_end.running import Platform, start_platform
 from waylog.cli import COMMANDS

@@ -28,12 +28,12 @@ from confluent_kafka import Consumer, TopicPartition
 from paho.mqtt.enums import CallbackAPIVersion
 from pyarrow import dataset
 
-from geoservice.reverse import Geocoder
+from geoservice.reverse.geocoder import Geocoder
 from tests.apache_kafka import apache_kafka
 from tests.end_to_end.running import Platform, await_condition
-from waylog.kafka import consumer_config
+from waylog.kafka.clients import consumer_config
+from waylog.kafka.topic_reader import next_messages
 from waylog.messages import Address, Fix, decode_address, decode_fix
-from waylog.topic_reader import next_messages
 
 GEOLIFE = Path(__file__).parents[2] / "../shared/data/tracks/geolife_dev.csv.gz"
 

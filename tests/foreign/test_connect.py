@@ -17,7 +17,7 @@ import pytest
 
 from tests import maven
 from tests.apache_kafka import VERSION
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka]
 

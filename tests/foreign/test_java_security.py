@@ -9,7 +9,7 @@ import pytest
 
 from tests.apache_kafka import tool
 from tests.contract.broker_process import BrokerProcess
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka]
 

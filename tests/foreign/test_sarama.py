@@ -24,7 +24,7 @@ from confluent_kafka.admin import AdminClient
 
 from tests.apache_kafka import VERSION, apache_kafka
 from tests.contract.cluster_processes import ClusterProcesses
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.long, pytest.mark.timeout(3600)]
 

@@ -30,7 +30,7 @@ _ARTIFACTS = (
 @pytest.fixture(scope="module")
 def session() -> Iterator[SparkSession]:
     folder = maven.jars("spark-kafka-4.2.0", *_ARTIFACTS, alone=True)
-    from spark.session import open_session
+    from spark.runtime.session import open_session
 
     session = open_session("foreign", jars=[str(path) for path in folder.glob("*.jar")])
     yield session

@@ -21,7 +21,7 @@ from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from tests.http_session import http_session
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 pytestmark = [pytest.mark.kafka, pytest.mark.timeout(120)]
 

@@ -13,7 +13,7 @@ import atheris
 from broker_core.errors import BrokerError
 from broker_core.protocol import records
 from broker_core.protocol.definitions import APIS
-from broker_core.protocol.messages import decode_request
+from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import (
     LocalProtocolError,
     RemoteProtocolError,

@@ -12,11 +12,11 @@ from contextlib import suppress
 import atheris
 import google_crc32c
 
-from waylog.fetched_records import AbortedTransactions, read_batches
+from waylog.kafka.fetched_records import AbortedTransactions, read_batches
 
-with atheris.instrument_imports(include=["waylog.kafka_requests"]):
-    from waylog import kafka_requests
-    from waylog.kafka_requests import MalformedAnswer
+with atheris.instrument_imports(include=["waylog.kafka.requests"]):
+    from waylog.kafka import requests as kafka_requests
+    from waylog.kafka.requests import MalformedAnswer
 
 _READERS = (
     kafka_requests.read_metadata,

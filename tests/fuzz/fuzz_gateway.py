@@ -11,9 +11,10 @@ import atheris
 
 # All of it here: what was imported before is not looked into.
 with atheris.instrument_imports(
-    include=["gateway.formats", "gateway.mqtt", "gateway.request_head"]
+    include=["gateway.formats", "gateway.mqtt", "gateway.http.plain.request_head"]
 ):
-    from gateway.auth import Identity
+    from gateway.fixes.plain_positions import PlainPositions
+    from gateway.fixes.positions import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
     from gateway.formats import (
         Context,
         colota,
@@ -28,15 +29,14 @@ with atheris.instrument_imports(
         traccar,
         ulogger,
     )
-    from gateway.formats.plain_positions import PlainPositions
-    from gateway.mqtt.acl import AccessRules
-    from gateway.mqtt.codec import Decoder, Publish
-    from gateway.mqtt.connection import Connection
-    from gateway.mqtt.fixes import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
-    from gateway.mqtt.packets import Connect, RemoteProtocolError
-    from gateway.mqtt.router import Router
+    from gateway.http.plain.request_head import recognise
+    from gateway.mqtt.packets.codec import Decoder, Publish
+    from gateway.mqtt.packets.packets import Connect, RemoteProtocolError
+    from gateway.mqtt.rights.acl import AccessRules
+    from gateway.mqtt.sessions.connection import Connection
+    from gateway.mqtt.sessions.router import Router
     from gateway.mqtt.settings import Settings
-    from gateway.request_head import recognise
+    from gateway.users.auth import Identity
 
 from waylog.messages import decode_fix, encode
 

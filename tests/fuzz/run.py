@@ -22,17 +22,17 @@ ROOT = Path(__file__).parents[2]
 EXTENSIONS = (
     "broker_core/protocol/primitives.pyx",
     "broker_core/protocol/records.pyx",
-    "gateway/device_times.pyx",
-    "gateway/formats/plain_positions.pyx",
-    "gateway/known_fixes.pyx",
-    "gateway/mqtt/codec.pyx",
-    "gateway/mqtt/fixes.pyx",
-    "gateway/mqtt/session.pyx",
-    "gateway/mqtt/topics.pyx",
-    "gateway/siphash.pyx",
-    "gateway/stored_keys.pyx",
-    "waylog/fetched_records.pyx",
-    "waylog/librdkafka.pyx",
+    "gateway/fixes/device_times.pyx",
+    "gateway/fixes/plain_positions.pyx",
+    "gateway/fixes/known_fixes.pyx",
+    "gateway/mqtt/packets/codec.pyx",
+    "gateway/fixes/positions.pyx",
+    "gateway/mqtt/sessions/session.pyx",
+    "gateway/mqtt/packets/topics.pyx",
+    "gateway/fixes/siphash.pyx",
+    "gateway/fixes/stored_keys.pyx",
+    "waylog/kafka/fetched_records.pyx",
+    "waylog/kafka/librdkafka.pyx",
 )
 BROKER = ("requests", "batches", "login")
 GATEWAY = ("mqtt-packets", "mqtt-session", "fixes", "formats", "http-heads")

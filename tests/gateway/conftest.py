@@ -10,7 +10,7 @@ import pytest
 
 from tests.consumers.running import Broker
 from tests.gateway.running import Gateway, Login
-from waylog.kafka import ensure_topics
+from waylog.kafka.clients import ensure_topics
 
 _numbers = itertools.count()
 

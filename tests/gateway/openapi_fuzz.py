@@ -18,11 +18,11 @@ from base64 import b64encode
 from pathlib import Path
 from typing import Final
 
-from load_tests.broker_processes import MeasuredBroker
+from load_tests.benches.broker_processes import MeasuredBroker
 from tests.consumers.running import Process
 from tests.gateway.running import Gateway
-from waylog.free_ports import free_ports
-from waylog.kafka import ensure_topics
+from waylog.kafka.clients import ensure_topics
+from waylog.network.free_ports import free_ports
 
 _CHECKS: Final = (
     "not_a_server_error",

@@ -7,24 +7,24 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from gateway.admission import Admission
-from gateway.auth import Authenticator
-from gateway.card_book import CardBook
-from gateway.friend_filter import FriendFilter
-from gateway.limits import HttpLimits
-from gateway.metrics import GatewayMetrics
-from gateway.notices import Notices, OncePerMachine
-from gateway.permissions import Permissions
-from gateway.pipeline import GroupLag, Pipeline
-from gateway.places import Places
-from gateway.services import Services
-from gateway.submit import Submitter
-from gateway.telling import Telling
-from gateway.users import UserStore
-from gateway.viewers import Viewers
-from gateway.views import AddressView, LocationView
+from gateway.fixes.submit import Submitter
+from gateway.friends.friend_filter import FriendFilter
+from gateway.friends.telling import Telling
+from gateway.http.requests.services import Services
+from gateway.limits.bounds import HttpLimits
+from gateway.notices.notices import Notices, OncePerMachine
+from gateway.observability.metrics import GatewayMetrics
+from gateway.users.admission import Admission
+from gateway.users.auth import Authenticator
+from gateway.users.card_book import CardBook
+from gateway.users.database import UserStore
+from gateway.users.permissions import Permissions
+from gateway.viewers.viewers import Viewers
+from gateway.views.pipeline import GroupLag, Pipeline
+from gateway.views.places import Places
+from gateway.views.views import AddressView, LocationView
 from tests.gateway.records import MemoryLog, MemoryTelemetry
-from waylog.served_hosts import ServedHosts
+from waylog.network.served_hosts import ServedHosts
 
 
 @asynccontextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 from confluent_kafka import KafkaError, Message
 
-from waylog.kafka import DeliveryCallback, RecordHeaders
+from waylog.kafka.clients import DeliveryCallback, RecordHeaders
 from waylog.messages import Address, Fix, encode
 
 NOW = 1_761_994_812_000

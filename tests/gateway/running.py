@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 import aiohttp
 from confluent_kafka import Consumer, Producer, TopicPartition
 
-from gateway.users import UserStore
+from gateway.users.database import UserStore
 from tests.consumers.running import Process
 from tests.http_session import http_session
-from waylog.kafka import client_config, producer_config
+from waylog.kafka.clients import client_config, producer_config
+from waylog.kafka.topic_reader import next_messages
 from waylog.messages import Address, encode
-from waylog.topic_reader import next_messages
 
 
 class Login(NamedTuple):

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from geoservice.reverse import Geocoder
-from geoservice.store import WORLD_PATH, IndexFile
-from geoservice.world import build_world
+from geoservice.index.store import WORLD_PATH, IndexFile
+from geoservice.reverse.geocoder import Geocoder
+from geoservice.world.builder import build_world
 from tests.geoservice.small_extract import write_extract
 
 

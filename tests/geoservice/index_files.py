@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from geoservice.format import read_header, write_index
+from geoservice.index.format import read_header, write_index
 
 
 def read_sections(path: Path) -> dict[str, bytes]:

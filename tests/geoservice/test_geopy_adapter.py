@@ -11,9 +11,9 @@ from geopy.extra.rate_limiter import AsyncRateLimiter, RateLimiter
 from geopy.geocoders.base import Geocoder as GeopyGeocoder
 from geopy.point import Point
 
-from geoservice.format import read_header, write_index
 from geoservice.geopy_adapter import GeoService
-from geoservice.search_sections import SECTIONS
+from geoservice.index.format import read_header, write_index
+from geoservice.search.sections import SECTIONS
 
 
 def test_reverse_returns_a_location(world_path: Path) -> None:

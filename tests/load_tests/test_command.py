@@ -16,7 +16,7 @@ from load_tests.own_platform import OwnPlatform, environment
 from load_tests.processor_time import parts_below, read_processes
 from load_tests.verify import Log
 from waylog.cli import main
-from waylog.topics import LOCATION
+from waylog.kafka.topics import LOCATION
 
 
 def load(*words: str) -> tuple[int, dict[str, Any], str]:

@@ -10,7 +10,7 @@ from confluent_kafka import Producer
 from load_tests.account import Account, PhoneAccount, fix_id
 from load_tests.verify import Log, Offsets, Verdict, verify
 from tests.contract.broker_process import BrokerProcess
-from waylog.kafka import LogUnreachable, ensure_topics, producer_config
+from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
 from waylog.messages import Address, Fix, encode
 
 RUN = "verify01"

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from broker_core.cluster.image import PartitionImage
 from broker_core.protocol.records import iterate_records, scan_batches
-from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 
 
 class Violation(AssertionError):

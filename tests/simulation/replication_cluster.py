@@ -19,7 +19,7 @@ from broker_core.log import Log, LogConfig
 from broker_core.protocol.records import build_batch
 from broker_core.replication.follower import Fetched, FetchPosition, Outcome
 from broker_core.replication.leader import IsrProposal
-from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from tests.simulation.network import Network, Weather
 from tests.simulation.replication_checker import Checker
 from tests.simulation.scheduler import Scheduler

@@ -14,7 +14,7 @@ from broker_core.log.log import Log
 from broker_core.log.producer_state import ProducerState
 from broker_core.replication import follower as follower_module
 from broker_core.replication.leader import PartitionLeader
-from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from tests.simulation.replication_cluster import Node
 
 Patch = tuple[object, str, Any]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tests.spark.running import start_broker
-from waylog.kafka import ensure_topics
+from waylog.kafka.clients import ensure_topics
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,7 +38,7 @@ def log(tmp_path: Path) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def session() -> Iterator[SparkSession]:
     """The one Spark session of all tests in this process."""
-    from spark.session import close_session, open_session
+    from spark.runtime.session import close_session, open_session
 
     opened = open_session("waylog tests")
     yield opened

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.maven import jars
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 #: Of the line of the Hadoop client inside pyspark.
 MINICLUSTER = "org.apache.hadoop:hadoop-client-minicluster:3.5.0"

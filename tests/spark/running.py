@@ -12,9 +12,9 @@ from pathlib import Path
 
 from confluent_kafka import Producer
 
-from waylog.kafka import producer_config
+from waylog.kafka.clients import producer_config
+from waylog.kafka.topics import LOCATION
 from waylog.messages import Fix, encode, fix_id
-from waylog.topics import LOCATION
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from spark.places import DevicePlaces, Place
-from spark.stay_points import haversine_m
+from spark.places.finding import DevicePlaces, Place
+from spark.places.stay_points import haversine_m
 from tests.spark.synthetic import Person, Point, degrees
 
 VISIT_MIN_MS = 10 * 60_000

@@ -13,15 +13,15 @@ OF_JOBS = ("numpy", "pandas", "pyarrow", "pyspark", "duckdb", "shapely")
 @pytest.mark.parametrize(
     ("module", "others"),
     [
-        ("gateway.process", ("ctypes",)),
-        ("gateway.edge_process", ()),
-        ("gateway.parsing_process", ("aiohttp", "argon2", "sqlite3")),
-        ("gateway.answering_process", ("aiohttp", "msgspec")),
+        ("gateway.process.gateway_process", ("ctypes",)),
+        ("gateway.process.mqtt_worker_process", ()),
+        ("gateway.bodies.parsing_process", ("aiohttp", "argon2", "sqlite3")),
+        ("waylog.process.answering_process", ("aiohttp", "msgspec")),
         ("broker_core.server.runtime", ("aiohttp", "confluent_kafka")),
         ("consumers.resolver", ("aiohttp",)),
-        ("waylog.up", ("aiohttp",)),
+        ("waylog.supervision.up", ("aiohttp",)),
         ("waylog.console.topics", ("aiohttp", "kafka", "ctypes")),
-        ("spark.history_command", ("confluent_kafka", "asyncio")),
+        ("spark.history.command", ("confluent_kafka", "asyncio")),
     ],
 )
 def test_a_process_that_serves_loads_no_library_of_jobs(

@@ -11,7 +11,7 @@ from typing import Any, Final
 from kafka import KafkaAdminClient
 
 from waylog.console.common import security
-from waylog.kafka_properties import configured_properties
+from waylog.kafka.properties import configured_properties
 
 #: librdkafka's properties, which our commands take, and kafka-python's names for them.
 _OPTIONS: Final = {

@@ -17,10 +17,10 @@ from confluent_kafka.admin import AdminClient
 
 from waylog.cli import CommandError
 from waylog.config import DEFAULT_BOOTSTRAP_SERVERS, ConfigError
-from waylog.kafka import LogUnreachable, consumer_config
-from waylog.kafka_errors import said_by
-from waylog.kafka_properties import client_properties, load_client_properties
-from waylog.kafka_reach import reach_cluster
+from waylog.kafka.clients import LogUnreachable, consumer_config
+from waylog.kafka.errors import said_by
+from waylog.kafka.properties import client_properties, load_client_properties
+from waylog.kafka.reach import reach_cluster
 
 TIMEOUT_S: Final = 10.0
 _PIPE_COLUMNS: Final = 20_000

@@ -23,10 +23,10 @@ from waylog.console.common import (
 )
 from waylog.console.formats import add_formats, decoder, line_format
 from waylog.console.share_groups import consume_shared
-from waylog.group_membership import leave_group
-from waylog.kafka_errors import said_by
-from waylog.sealing import opener
-from waylog.topic_reader import next_messages
+from waylog.kafka.errors import said_by
+from waylog.kafka.group_membership import leave_group
+from waylog.kafka.topic_reader import next_messages
+from waylog.sealing.sealing import opener
 
 #: Where a member of a group that is new begins.
 _FIRST: Final = {

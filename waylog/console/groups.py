@@ -34,7 +34,7 @@ from waylog.console.common import (
     say,
 )
 from waylog.console.share_groups import list_share_groups
-from waylog.kafka_errors import said_by
+from waylog.kafka.errors import said_by
 
 _EXAMPLES: Final = """examples:
   waylog groups list                                       share groups too

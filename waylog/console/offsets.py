@@ -18,7 +18,7 @@ from waylog.console.common import (
     partitions_of,
     print_rows,
 )
-from waylog.kafka_errors import said_by
+from waylog.kafka.errors import said_by
 
 _EXAMPLES: Final = """examples:
   waylog offsets location

@@ -13,8 +13,8 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
 from waylog.console.common import add_bootstrap, connect, pairs, parse_time, partitions_of, security
 from waylog.console.formats import add_formats, encoder
-from waylog.kafka import producer_config
-from waylog.kafka_errors import said_by
+from waylog.kafka.clients import producer_config
+from waylog.kafka.errors import said_by
 
 _EXAMPLES: Final = """examples:
   echo hello | waylog produce trips

@@ -10,7 +10,7 @@ from typing import Any
 from confluent_kafka import AcknowledgeType, KafkaException, Message, ShareConsumer
 
 from waylog.console.common import TIMEOUT_S, security
-from waylog.kafka_properties import configured_properties
+from waylog.kafka.properties import configured_properties
 
 
 def list_share_groups(arguments: argparse.Namespace) -> dict[str, str]:

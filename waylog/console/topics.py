@@ -32,8 +32,8 @@ from waylog.console.common import (
     say,
     security,
 )
-from waylog.kafka import LogUnreachable, ensure_topics
-from waylog.kafka_errors import said_by
+from waylog.kafka.clients import LogUnreachable, ensure_topics
+from waylog.kafka.errors import said_by
 
 _EXAMPLES: Final = """examples:
   waylog topics list

@@ -94,8 +94,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(arguments: argparse.Namespace) -> int:
     """Send the files; 0 when everything was acknowledged."""
     from waylog.replay.player import read_files
-    from waylog.replay.recorded import Skipped
-    from waylog.replay.tally import Tally
+    from waylog.replay.readers.recorded import Skipped
+    from waylog.replay.senders.tally import Tally
     from waylog.replay.timeline import Timeline
 
     wire_format = arguments.format or _FORMATS[arguments.via][0]

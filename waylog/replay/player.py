@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Final, Protocol
 
 from waylog.cli import CommandError
-from waylog.replay.detection import reader_of
-from waylog.replay.recorded import RecordedFix, Skipped
-from waylog.replay.source import Source, UnreadableTrack
-from waylog.replay.wire import Outgoing, device_name, outgoing
+from waylog.replay.readers.detection import reader_of
+from waylog.replay.readers.recorded import RecordedFix, Skipped
+from waylog.replay.readers.source import Source, UnreadableTrack
+from waylog.replay.senders.wire import Outgoing, device_name, outgoing
 
 #: So many fixes may pass before the event loop gets a turn.
 _FIXES_A_TURN: Final = 100

@@ -34,8 +34,8 @@ def gateway_url(text: str) -> str:
 def reach_target(arguments: argparse.Namespace) -> None:
     """Raises CommandError unless something answers where the fixes shall go."""
     if arguments.via == "kafka":
-        from waylog.kafka import LogUnreachable
-        from waylog.kafka_reach import reach_cluster
+        from waylog.kafka.clients import LogUnreachable
+        from waylog.kafka.reach import reach_cluster
 
         try:
             reach_cluster(arguments.bootstrap_servers, client_id="waylog-replay")

@@ -10,7 +10,7 @@ from typing import IO, Final
 
 import msgspec
 
-from waylog.replay.recorded import RecordedFix
+from waylog.replay.readers.recorded import RecordedFix
 
 _BLOCK_FIXES: Final = 1000
 

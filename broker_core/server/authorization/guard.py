@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core.security.acl import CLUSTER_NAME, Operation, ResourceType
 from broker_core.security.authorizer import Authorizer
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

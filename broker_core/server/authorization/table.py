@@ -9,7 +9,7 @@ from broker_core import errors
 from broker_core.security.acl import Operation, ResourceType
 from broker_core.server.authorization import groups, topics
 from broker_core.server.authorization.guard import Entry, Guard, Rule
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -1,4 +1,4 @@
-"""What the active controller decides for clients; see `broker_core.server.authority`."""
+"""What the active controller decides for clients; see `broker_core.server.settings.authority`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ from broker_core.log.config import LogConfig
 from broker_core.security.authorizer import Authorizer
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.quotas import ClientQuotas
-from broker_core.server.authority import CreatedTopic
-from broker_core.server.dynamic_config import DynamicConfig
+from broker_core.server.settings.authority import CreatedTopic
+from broker_core.server.settings.dynamic_config import DynamicConfig
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -14,7 +14,7 @@ from broker_core.cluster.image import (
 from broker_core.cluster.settings_records import stored_acls, stored_quotas, stored_scram_users
 from broker_core.environment import Environment
 from broker_core.server.cluster.topic_sync import TopicSync
-from broker_core.server.identity import load_cluster_id
+from broker_core.server.partitions.identity import load_cluster_id
 from waylog.config import ConfigError
 
 if TYPE_CHECKING:

@@ -7,12 +7,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from broker_core import errors
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.protocol.schema import Api
 from broker_core.security.tls import client_context
 from broker_core.server.cluster.controller_service import ControllerService
 from broker_core.server.cluster.quorum_shell import QuorumShell
-from broker_core.server.peer import Peer
+from broker_core.server.network.peer import Peer
 
 Body = dict[str, Any]
 

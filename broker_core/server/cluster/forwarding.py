@@ -28,13 +28,13 @@ from broker_core.protocol.definitions import (
     INCREMENTAL_ALTER_CONFIGS,
     LIST_PARTITION_REASSIGNMENTS,
 )
-from broker_core.protocol.messages import decode_request
+from broker_core.protocol.definitions.messages import decode_request
 from broker_core.protocol.primitives import RemoteProtocolError
 from broker_core.security.principal import Principal
 from broker_core.server.cluster.channel import ControllerChannel
-from broker_core.server.peer import decode_response, encode_request
-from broker_core.server.request import Request
-from broker_core.server.session import ClientSession, ListenerSecurity
+from broker_core.server.network.peer import decode_response, encode_request
+from broker_core.server.network.request import Request
+from broker_core.server.network.session import ClientSession, ListenerSecurity
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -11,12 +11,12 @@ from broker_core import errors
 from broker_core.cluster.brokers import PROTOCOLS
 from broker_core.cluster.image import ClusterImage
 from broker_core.cluster.records import ListenerAddress
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.protocol.definitions import BROKER_HEARTBEAT, BROKER_REGISTRATION
 from broker_core.server.cluster.broker_life import BrokerLife
 from broker_core.server.cluster.channel import ControllerChannel
-from waylog.background import spawn
+from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 

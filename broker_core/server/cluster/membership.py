@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.cluster.image import BrokerImage, ClusterImage, ImageChanges
 from broker_core.cluster.records import ListenerAddress
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
 from broker_core.environment import Environment
@@ -24,7 +24,6 @@ from broker_core.protocol.definitions import (
 from broker_core.quorum.messages import Answer
 from broker_core.quorum.roles import Leader
 from broker_core.security.principal import Principal
-from broker_core.server.authority import Authority, Done
 from broker_core.server.authorization import authorize
 from broker_core.server.cluster import wire
 from broker_core.server.cluster.authority import ClusterAuthority
@@ -41,8 +40,9 @@ from broker_core.server.cluster.quorum_description import quorum_description
 from broker_core.server.cluster.quorum_shell import QuorumShell
 from broker_core.server.cluster.watch import BrokerWatch, is_refused
 from broker_core.server.handlers import api_versions, sasl
-from broker_core.server.network import Network
-from broker_core.server.request import Request
+from broker_core.server.network.network import Network
+from broker_core.server.network.request import Request
+from broker_core.server.settings.authority import Authority, Done
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

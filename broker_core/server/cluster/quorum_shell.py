@@ -22,7 +22,7 @@ from broker_core.cluster.node import Decided, MetadataNode
 from broker_core.cluster.records import MetadataRecord
 from broker_core.cluster.settings import ControllerSettings
 from broker_core.cluster.settings_records import scram_records
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.log.config import LogConfig
 from broker_core.protocol.schema import Api
@@ -34,8 +34,8 @@ from broker_core.quorum.settings import QuorumSettings
 from broker_core.security.credentials import ScramUsers
 from broker_core.security.tls import client_context
 from broker_core.server.cluster import wire
-from broker_core.server.peer import Peer
-from broker_core.server.settings_store import SettingsStore
+from broker_core.server.network.peer import Peer
+from broker_core.server.settings.settings_store import SettingsStore
 
 logger = logging.getLogger(__name__)
 

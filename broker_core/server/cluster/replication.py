@@ -7,21 +7,21 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker_core.cluster.image import ClusterImage, ImageChanges, PartitionImage
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
+from broker_core.configuration.listeners import ListenerConfig, login_of
 from broker_core.coordinator.offsets import OFFSETS_TOPIC
 from broker_core.coordinator.share_records import STATE_TOPIC
 from broker_core.coordinator.transaction import TRANSACTIONS_TOPIC
-from broker_core.listeners import ListenerConfig, login_of
 from broker_core.log.log import Log
 from broker_core.protocol.definitions import ALTER_PARTITION
 from broker_core.protocol.schema import Api
 from broker_core.security.tls import client_context
-from broker_core.server.partition import Partition
-from broker_core.server.peer import Peer
-from broker_core.server.replica_fetcher import FetchLimits
-from broker_core.server.replicas import Replicas
-from broker_core.server.replicated_partition import ReplicatedPartition
-from broker_core.server.topics import Topic
+from broker_core.server.network.peer import Peer
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.replica_fetcher import FetchLimits
+from broker_core.server.partitions.replicas import Replicas
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.topics import Topic
 from waylog.config import ConfigError, Endpoint
 
 if TYPE_CHECKING:

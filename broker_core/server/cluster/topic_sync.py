@@ -10,7 +10,7 @@ from typing import Final
 from broker_core import errors
 from broker_core.cluster.image import TOPIC_RESOURCE, ClusterImage, ImageChanges, TopicImage
 from broker_core.environment import Environment
-from broker_core.server.topics import Topic, TopicRegistry
+from broker_core.server.partitions.topics import Topic, TopicRegistry
 
 logger = logging.getLogger(__name__)
 

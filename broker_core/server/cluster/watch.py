@@ -13,8 +13,8 @@ from typing import Final
 
 from broker_core import errors
 from broker_core.server.cluster.quorum_shell import QuorumShell
-from broker_core.server.request import Request
-from waylog.background import spawn
+from broker_core.server.network.request import Request
+from waylog.process.background import spawn
 
 logger = logging.getLogger(__name__)
 

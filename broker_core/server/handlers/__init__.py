@@ -1,0 +1,1 @@
+"""One file for each family of APIs: from a request to its answer."""

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from broker_core import errors
-from broker_core.server.authority import Done
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
+from broker_core.server.settings.authority import Done
 
 
 def answer_each(request: Request, response: dict[str, Any], results: list[dict[str, Any]]) -> Done:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Final
 from broker_core import errors
 from broker_core.protocol.definitions import ADVERTISED_FROM, APIS, CONTROLLER_APIS
 from broker_core.protocol.schema import Api
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from broker_core.log.config import LogConfig
-from broker_core.server.dynamic_config import DYNAMIC
-from broker_core.server.topic_settings import (
+from broker_core.server.settings.dynamic_config import DYNAMIC
+from broker_core.server.settings.topic_settings import (
     BY_BROKER_PROPERTY,
     TOPIC_SETTINGS,
     ConfigType,

@@ -7,7 +7,6 @@ from collections import Counter
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.server.authority import Authority
 from broker_core.server.handlers.administration import answer_each
 from broker_core.server.handlers.config_entries import (
     describe_all_brokers,
@@ -15,9 +14,14 @@ from broker_core.server.handlers.config_entries import (
     describe_group,
     describe_topic,
 )
-from broker_core.server.request import Request
-from broker_core.server.topic_settings import BY_BROKER_PROPERTY, TOPIC_SETTINGS, ConfigType
-from broker_core.server.topics import Topic
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import Topic
+from broker_core.server.settings.authority import Authority
+from broker_core.server.settings.topic_settings import (
+    BY_BROKER_PROPERTY,
+    TOPIC_SETTINGS,
+    ConfigType,
+)
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

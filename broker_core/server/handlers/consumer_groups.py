@@ -10,7 +10,7 @@ from broker_core.coordinator.consumer_group_records import group_places, read_pl
 from broker_core.coordinator.consumer_heartbeat import ConsumerHeartbeat, check_heartbeat
 from broker_core.coordinator.consumer_member import NO_PLACES, ConsumerMember, Places
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

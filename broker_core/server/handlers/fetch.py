@@ -11,11 +11,11 @@ from broker_core import errors
 from broker_core.environment import FileSlice
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.server.authorization import may_read
-from broker_core.server.fetch_sessions import FetchSession
-from broker_core.server.leader_hints import add_leaders
-from broker_core.server.partition import Partition
-from broker_core.server.request import Request
-from broker_core.server.topics import Topic
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.fetch_sessions import FetchSession
+from broker_core.server.partitions.leader_hints import add_leaders
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

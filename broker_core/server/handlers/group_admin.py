@@ -11,7 +11,7 @@ from broker_core.coordinator.group import Group
 from broker_core.coordinator.share_group import ShareGroup
 from broker_core.coordinator.states import GroupState
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Final
 
 from broker_core import errors
 from broker_core.coordinator.member import JoinRequest
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

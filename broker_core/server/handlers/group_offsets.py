@@ -8,7 +8,7 @@ from broker_core import errors
 from broker_core.coordinator.consumer_group import ConsumerGroup
 from broker_core.coordinator.group_offsets import GroupOffsets
 from broker_core.coordinator.offsets import OffsetToCommit
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.server.partition import Partition
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.partition import Partition
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.cluster.topic_names import check_name
-from broker_core.server.request import Request
-from broker_core.server.topics import Topic
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -7,9 +7,9 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.server.authority import Authority
 from broker_core.server.handlers.administration import answer_each
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
+from broker_core.server.settings.authority import Authority
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any, Final
 from broker_core import errors
 from broker_core.coordinator.transaction import Producer
 from broker_core.protocol.records import transactional_producer
-from broker_core.server.leader_hints import add_leaders
-from broker_core.server.partition import Partition
-from broker_core.server.request import Request
-from broker_core.server.topics import Topic
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.leader_hints import add_leaders
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import Topic
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 from waylog.config import Endpoint
 
 if TYPE_CHECKING:

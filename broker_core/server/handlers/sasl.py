@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from broker_core import errors
 from broker_core.security.scram import AuthenticationFailed
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.security.scram import BY_NAME
-from broker_core.server.authority import Authority
 from broker_core.server.handlers.administration import answer_each
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
+from broker_core.server.settings.authority import Authority
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -19,10 +19,10 @@ from broker_core.coordinator.share_records import SharePlace
 from broker_core.log.aborted_transactions import AbortedTransaction
 from broker_core.protocol.records import BatchHeader, scan_batches
 from broker_core.server.authorization import may_read
-from broker_core.server.leader_hints import add_leaders
-from broker_core.server.partition import Partition
-from broker_core.server.request import Request
-from broker_core.server.share_sessions import CLOSES, Place, ShareSession, is_opening
+from broker_core.server.network.request import Request
+from broker_core.server.partitions.leader_hints import add_leaders
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.sharing.share_sessions import CLOSES, Place, ShareSession, is_opening
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -18,8 +18,8 @@ from broker_core.coordinator.share_records import SharePlace
 from broker_core.coordinator.states import GroupState
 from broker_core.server.authorization import may_read
 from broker_core.server.handlers.metadata import GROUP_OPERATIONS
-from broker_core.server.request import Request
-from broker_core.server.share_coordinator import NO_OFFSET
+from broker_core.server.network.request import Request
+from broker_core.server.sharing.share_coordinator import NO_OFFSET
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.coordinator.share_records import SharePlace, StoredState, batches_of
-from broker_core.server.groups import Stored
-from broker_core.server.request import Request
-from broker_core.server.share_states import state_fields, summary_fields
+from broker_core.server.coordination.groups import Stored
+from broker_core.server.network.request import Request
+from broker_core.server.sharing.share_states import state_fields, summary_fields
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

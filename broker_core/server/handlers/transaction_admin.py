@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from broker_core import errors
 from broker_core.coordinator.transaction import TransactionState
-from broker_core.server.request import Request
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

@@ -10,9 +10,9 @@ from broker_core import errors
 from broker_core.coordinator.offsets import OffsetToCommit
 from broker_core.coordinator.transaction import EPOCH_PER_TRANSACTION, Place, Producer
 from broker_core.protocol.control_records import EndMarker
+from broker_core.server.coordination.transactions import MarkerWait
 from broker_core.server.handlers.group_offsets import codes_by_topic
-from broker_core.server.request import Request
-from broker_core.server.transactions import MarkerWait
+from broker_core.server.network.request import Request
 
 if TYPE_CHECKING:
     from broker_core.server.runtime import Broker

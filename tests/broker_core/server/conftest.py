@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.environment import Environment
 from broker_core.server.runtime import Broker, start_broker
 from tests.broker_core.server.raw_client import RawClient

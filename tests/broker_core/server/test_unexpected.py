@@ -13,8 +13,8 @@ from broker_core import errors
 from broker_core.environment import Environment, File, SystemClock, SystemDisk
 from broker_core.protocol.definitions import PRODUCE
 from broker_core.protocol.records import build_batch
+from broker_core.server.partitions.storage_watch import StorageWatch
 from broker_core.server.runtime import Broker
-from broker_core.server.storage_watch import StorageWatch
 from tests.broker_core.server.raw_client import RawClient, produce_body
 from tests.small_disk import small_disk
 

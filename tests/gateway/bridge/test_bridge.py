@@ -13,12 +13,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from gateway.admission import Admission
 from gateway.bridge.cluster import Cluster, ClusterSettings
 from gateway.bridge.inbound import Inbound
 from gateway.bridge.outbound import Outbound
-from gateway.mqtt.acl import AccessRules
-from gateway.rights import USUAL_RIGHTS, Rights
+from gateway.mqtt.rights.acl import AccessRules
+from gateway.users.admission import Admission
+from gateway.users.rights import USUAL_RIGHTS, Rights
 from tests.gateway.mqtt.in_memory import (
     MemoryLog,
     PahoClient,
@@ -29,8 +29,8 @@ from tests.gateway.mqtt.in_memory import (
     eventually,
 )
 from waylog.config import Endpoint
-from waylog.free_ports import free_ports
 from waylog.messages import encode
+from waylog.network.free_ports import free_ports
 
 FILTERS = ("owntracks/+/+", "devices/+/+/position")
 MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/bin")

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Any
 
 from gateway.bridge.doubts import PatientSubmitter
-from gateway.key_view import KeyView
-from gateway.known_fixes import KnownFixes
-from gateway.view_keeper import ViewKeeper
+from gateway.fixes.known_fixes import KnownFixes
+from gateway.views.snapshots.key_view import KeyView
+from gateway.views.snapshots.view_keeper import ViewKeeper
 from tests.gateway.records import NOW, MemoryTelemetry, fix
-from tests.gateway.test_view_keeper import Log, broker, fixes, log, until
+from tests.gateway.views.snapshots.test_view_keeper import Log, broker, fixes, log, until
 from waylog.messages import Fix, decode_fix
 
 __all__ = ["broker", "log"]

@@ -18,7 +18,7 @@ from confluent_kafka.admin import (  # type: ignore[attr-defined]
 from tests.consumers.running import Broker, Process
 from tests.gateway.bridge.test_bridge import own_listener, phone
 from tests.gateway.records import NOW, fix
-from waylog.kafka import client_config, ensure_topics, producer_config
+from waylog.kafka.clients import client_config, ensure_topics, producer_config
 from waylog.messages import decode_fix, encode
 
 #: Of each partition, as many as a start reads in front of everything else, and some.

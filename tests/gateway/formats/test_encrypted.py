@@ -8,7 +8,7 @@ import json
 import pytest
 
 from gateway.formats import Context, home_assistant, owntracks
-from gateway.secretbox import Undecryptable, decrypt, encrypt, key_bytes
+from gateway.formats.secretbox import Undecryptable, decrypt, encrypt, key_bytes
 
 RECEIVED = 1_761_994_812_000
 PASSPHRASE = "a passphrase of mine"

@@ -17,7 +17,7 @@ from urllib.parse import parse_qsl, urlsplit
 import pytest
 
 from gateway.formats import Context, Parsed, opengts, osmand, overland, owntracks, traccar
-from waylog.telemetry import now_ms
+from waylog.observability.telemetry import now_ms
 
 _STRING = re.compile(r'"((?:[^"\\]|\\.)*)"')
 _VERIFY = re.compile(r"(verify\w*)\(decoder, request\((.*?)\)\)?(?:,\s*position\(|\);)", re.DOTALL)

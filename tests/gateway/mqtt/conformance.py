@@ -19,9 +19,9 @@ from subprocess import STDOUT, TimeoutExpired, check_output, run
 
 import uvloop
 
-from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.application import Identity
-from gateway.mqtt.listener import start_mqtt
+from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.listening.listener import start_mqtt
+from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.settings import Settings
 from tests.gateway.mqtt.in_memory import Addresses, Locations, MemoryLog, Push, User
 from waylog.config import Endpoint

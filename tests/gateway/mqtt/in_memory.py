@@ -13,20 +13,20 @@ from paho.mqtt.enums import CallbackAPIVersion, MQTTProtocolVersion
 from paho.mqtt.properties import Properties as PahoProperties
 from paho.mqtt.reasoncodes import ReasonCode as PahoReasonCode
 
-from gateway.mqtt.acl import AccessRules
-from gateway.mqtt.application import AddressChannel, Identity
-from gateway.mqtt.connection import Connection
-from gateway.mqtt.listener import MqttServer, start_mqtt
-from gateway.mqtt.packets import PacketType
-from gateway.mqtt.router import Router
+from gateway.bodies.parsing import Parsing
+from gateway.friends.telling import Telling
+from gateway.limits.refusals import RefusalRecords
+from gateway.mqtt.interfaces import AddressChannel, Identity
+from gateway.mqtt.listening.listener import MqttServer, start_mqtt
+from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.rights.acl import AccessRules
+from gateway.mqtt.sessions.connection import Connection
+from gateway.mqtt.sessions.router import Router
 from gateway.mqtt.settings import Settings
-from gateway.parsing import Parsing
-from gateway.permissions import Permissions
-from gateway.refusals import RefusalRecords
-from gateway.telling import Telling
+from gateway.users.permissions import Permissions
 from waylog.config import Endpoint
-from waylog.connection_pool import ConnectionPool
 from waylog.messages import Address, Event, Fix, Rejected, encode
+from waylog.network.connection_pool import ConnectionPool
 
 WAIT_S = 10.0
 ANY_PORT = Endpoint("127.0.0.1", 0)

@@ -8,15 +8,15 @@ from typing import Any
 
 import msgspec
 
-from gateway.mqtt.claims import SessionBusy, SessionClaims
-from gateway.mqtt.codec import encode_acknowledgement, encode_publish
-from gateway.mqtt.crossing import Crossing
-from gateway.mqtt.journal import Journal
-from gateway.mqtt.neighbours import Neighbours
-from gateway.mqtt.packets import PacketType, ReasonCode
+from gateway.mqtt.journal.journal import Journal
+from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.packets.codec import encode_acknowledgement, encode_publish
+from gateway.mqtt.packets.packets import PacketType, ReasonCode
 from gateway.mqtt.requests import AnswerLate, RelayUnavailable
-from gateway.mqtt.seats import Seat
-from gateway.mqtt.session import CLOSED
+from gateway.mqtt.sessions.claims import SessionBusy, SessionClaims
+from gateway.mqtt.sessions.session import CLOSED
+from gateway.mqtt.workers.neighbours import Neighbours
+from gateway.mqtt.workers.worker_hub import WorkerHub
 from tests.gateway.mqtt.in_memory import User, Wire, new_router, split_packets
 from tests.gateway.records import StoredRecord
 
@@ -105,7 +105,7 @@ class ModelWorker:
             wake=lambda: None,
             in_flight=lambda _device, _fix_id: None,
         )
-        self.crossing = self.Inbox(self)
+        self.worker_hub = self.Inbox(self)
         self.neighbours.opened()
 
     # As a channel of neighbours.
@@ -115,7 +115,7 @@ class ModelWorker:
         self.to_crossing.append(frame)
 
     class Inbox:
-        """The way from the crossing."""
+        """The way from the worker hub."""
 
         def __init__(self, worker: ModelWorker) -> None:
             self._queue = worker.from_crossing
@@ -144,7 +144,7 @@ class ModelWorker:
         if not self.to_crossing:
             return False
         kind, *arguments = _crossed(self.to_crossing.popleft())
-        self.model.crossing.on_frame(self.crossing, kind, arguments)
+        self.model.worker_hub.on_frame(self.worker_hub, kind, arguments)
         return True
 
     def hear_crossing(self) -> bool:
@@ -228,7 +228,7 @@ class Client:
 
 
 class MovingClients:
-    """Three workers, some clients, and a log and a crossing that everybody hears late."""
+    """Three workers, some clients, and a log and a worker hub that everybody hears late."""
 
     def __init__(self, *names: str) -> None:
         self.now = 0.0
@@ -236,7 +236,7 @@ class MovingClients:
         self.set_back = 0
         self.records: list[StoredRecord] = []
         self.stored: Counter[bytes] = Counter()
-        self.crossing = Crossing(lambda _s, callback: callback(), lambda *_named: False)
+        self.worker_hub = WorkerHub(lambda _s, callback: callback(), lambda *_named: False)
         self.workers: list[ModelWorker] = []
         self.clients = [Client(name) for name in names or ("phone",)]
         self.left: list[tuple[ModelWorker, Wire]] = []
@@ -373,7 +373,7 @@ class MovingClients:
 
     def start_crossing_again(self) -> None:
         """The worker in which the others meet is another one, which knows nothing."""
-        self.crossing = Crossing(lambda _s, callback: callback(), lambda *_named: False)
+        self.worker_hub = WorkerHub(lambda _s, callback: callback(), lambda *_named: False)
         for client in self.clients:
             client.discarded = False  # nobody knows where, before the log tells
         for worker in self.workers:
@@ -384,7 +384,7 @@ class MovingClients:
         dead = self.workers.pop(number)
         while dead.tell_crossing():
             pass
-        self.crossing.leave(dead.crossing)
+        self.worker_hub.leave(dead.worker_hub)
         self.left = [each for each in self.left if each[0] is not dead]
         for client in self.clients:
             if client.arrival is not None and client.arrival.worker is dead:

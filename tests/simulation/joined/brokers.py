@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from broker_core import errors
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
 from tests.simulation.joined.machine import Machine
 from tests.simulation.joined.sockets import Network

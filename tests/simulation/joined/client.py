@@ -9,7 +9,7 @@ from typing import Any
 from broker_core import errors
 from broker_core.protocol.definitions import FETCH, FIND_COORDINATOR, METADATA, SHARE_FETCH
 from broker_core.protocol.schema import Api
-from broker_core.server.peer import Peer
+from broker_core.server.network.peer import Peer
 from tests.simulation.joined.checker import Checker, Violation
 from tests.simulation.joined.machine import Machine
 from tests.simulation.joined.sockets import Network

@@ -28,17 +28,17 @@ from broker_core.quorum.file_store import FileElectionStore
 from broker_core.quorum.messages import FetchRequest, Request
 from broker_core.quorum.storage import Election
 from broker_core.replication.leader import PartitionLeader
-from broker_core.server import transactions
 from broker_core.server.cluster.quorum_shell import Answered, QuorumShell
-from broker_core.server.groups import Groups, Stored
-from broker_core.server.partition import AppendWaiter, Partition, Verification
-from broker_core.server.peer import Peer
-from broker_core.server.replica_fetcher import ReplicaFetcher
-from broker_core.server.replica_sessions import ReplicaSession
-from broker_core.server.replicated_partition import ReplicatedPartition
-from broker_core.server.share_coordinator import Read, ShareCoordinator
-from broker_core.server.share_states import ShareStates
-from broker_core.server.transactions import Transactions
+from broker_core.server.coordination import transactions
+from broker_core.server.coordination.groups import Groups, Stored
+from broker_core.server.coordination.transactions import Transactions
+from broker_core.server.network.peer import Peer
+from broker_core.server.partitions.partition import AppendWaiter, Partition, Verification
+from broker_core.server.partitions.replica_fetcher import ReplicaFetcher
+from broker_core.server.partitions.replica_sessions import ReplicaSession
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
+from broker_core.server.sharing.share_coordinator import Read, ShareCoordinator
+from broker_core.server.sharing.share_states import ShareStates
 from tests.simulation import replication_mutants
 from tests.simulation.joined.run import search
 

@@ -6,7 +6,7 @@ import logging
 from collections import Counter
 from collections.abc import Callable
 
-from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.simulation.joined.admin import PARTITIONS, Admin
 from tests.simulation.joined.brokers import Node, properties

@@ -8,7 +8,7 @@ import pytest
 
 from waylog.cli import CommandError
 from waylog.replay.player import play, read_files
-from waylog.replay.recorded import RecordedFix
+from waylog.replay.readers.recorded import RecordedFix
 
 
 def csv(path: Path, rows: int, device: str | None = None) -> Path:

@@ -3,7 +3,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from waylog.replay.recorded import RecordedFix
+from waylog.replay.readers.recorded import RecordedFix
 from waylog.replay.timeline import Timeline
 
 

@@ -1,1 +1,1 @@
-"""Readers of recorded tracks, one file a format; see waylog.replay.detection for the table."""
+"""Readers of recorded tracks, one file a format; see waylog.replay.readers.detection for the table."""

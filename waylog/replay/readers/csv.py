@@ -13,14 +13,9 @@ import math
 from collections.abc import Iterator
 from typing import Final, NamedTuple
 
-from waylog.replay.recorded import (
-    RecordedFix,
-    Skipped,
-    not_negative,
-    on_earth,
-)
-from waylog.replay.source import Source, UnreadableTrack
-from waylog.replay.times import parse_time
+from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.source import Source, UnreadableTrack
+from waylog.replay.readers.times import parse_time
 
 _FOOT: Final = 0.3048  # m
 _KNOT: Final = 1852 / 3600  # m/s

@@ -12,9 +12,9 @@ from typing import Any, Final
 import msgspec
 
 from waylog.replay.readers.json import lines, mapping, number, objects, sequence
-from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
-from waylog.replay.source import Source
-from waylog.replay.times import parse_time
+from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.source import Source
+from waylog.replay.readers.times import parse_time
 
 _TIME: Final = ("timestamp", "time", "tst", "datetime", "date", "fixTime", "recorded_at")
 _DEVICE: Final = ("device_id", "device", "tid", "uid")

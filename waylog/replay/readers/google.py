@@ -10,9 +10,9 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from waylog.replay.readers.json import mapping, number, objects, sequence
-from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
-from waylog.replay.source import Source
-from waylog.replay.times import parse_time
+from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.source import Source
+from waylog.replay.readers.times import parse_time
 
 Place = tuple[float, float]
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.source import Source
+from waylog.replay.readers.times import parse_time
 from waylog.replay.readers.xml import elements, number
-from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
-from waylog.replay.source import Source
-from waylog.replay.times import parse_time
 
 
 def read(source: Source, skipped: Skipped) -> Iterator[RecordedFix]:

@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from waylog.replay.source import Source, UnreadableTrack
+from waylog.replay.readers.source import Source, UnreadableTrack
 
 _LINE_BYTES_MAX = 4 * 1024 * 1024
 

@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 
 from waylog.replay.readers.json import lines, mapping, number
-from waylog.replay.recorded import RecordedFix, Skipped, not_negative, on_earth
-from waylog.replay.source import Source
-from waylog.replay.times import parse_time
+from waylog.replay.readers.recorded import RecordedFix, Skipped, not_negative, on_earth
+from waylog.replay.readers.source import Source
+from waylog.replay.readers.times import parse_time
 
 _KMH = 3.6
 _CHARGING = {1: False, 2: True, 3: True}

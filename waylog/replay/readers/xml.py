@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
-from waylog.replay.source import Source, UnreadableTrack
+from waylog.replay.readers.source import Source, UnreadableTrack
 
 
 def elements(source: Source, *names: str) -> Iterator[Any]:

@@ -11,9 +11,9 @@ import aiohttp
 import msgspec
 
 from waylog.cli import CommandError
-from waylog.replay import wire
-from waylog.replay.tally import Tally
-from waylog.replay.wire import Outgoing
+from waylog.replay.senders import wire
+from waylog.replay.senders.tally import Tally
+from waylog.replay.senders.wire import Outgoing
 
 _LANES: Final = 32
 #: Deep enough that a device that falls behind does not hold up those after it in the file.

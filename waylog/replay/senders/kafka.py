@@ -6,14 +6,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from typing import Final
 
-from waylog.kafka import AppendError, AppendQueueFull, Producer, RecordPosition
+from waylog.kafka.clients import AppendError, AppendQueueFull, Producer, RecordPosition
+from waylog.kafka.topics import LOCATION
 from waylog.messages import encode
-from waylog.replay import wire
-from waylog.replay.tally import Tally
-from waylog.replay.wire import Outgoing
-from waylog.sealing import LogProducer, sealed_if_configured
-from waylog.telemetry import now_ms
-from waylog.topics import LOCATION
+from waylog.observability.telemetry import now_ms
+from waylog.replay.senders import wire
+from waylog.replay.senders.tally import Tally
+from waylog.replay.senders.wire import Outgoing
+from waylog.sealing.sealing import LogProducer, sealed_if_configured
 
 _WINDOW: Final = 20_000
 _DELIVERY_TIMEOUT_MS: Final = 120_000

@@ -17,9 +17,9 @@ from paho.mqtt.reasoncodes import ReasonCode
 
 from waylog.cli import CommandError
 from waylog.config import Endpoint
-from waylog.replay import wire
-from waylog.replay.tally import Tally
-from waylog.replay.wire import Outgoing
+from waylog.replay.senders import wire
+from waylog.replay.senders.tally import Tally
+from waylog.replay.senders.wire import Outgoing
 
 logger = logging.getLogger(__name__)
 

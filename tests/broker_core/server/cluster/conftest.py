@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import uvloop
 
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import Broker, start_broker
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 TIMEOUT_S = 30.0
 

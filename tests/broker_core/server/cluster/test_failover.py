@@ -13,14 +13,14 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol.definitions import METADATA
-from load_tests.numbered_load import TOPIC, Account, NumberedLoad
+from load_tests.benches.numbered_load import TOPIC, Account, NumberedLoad
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S
 from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_kill import Processes
 
 PARTITIONS = 6
 #: Only the end of its connections tells of a death within this time, on however busy a machine;
-#: alone it takes some 0.2 s either way, 1 s at worst (`python -m load_tests.failover`).
+#: alone it takes some 0.2 s either way, 1 s at worst (`python -m load_tests.benches.failover`).
 SESSION_TIMEOUT_MS = 60_000
 INTERRUPTED_S_MAX = 30.0
 

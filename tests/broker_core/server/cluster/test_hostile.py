@@ -6,7 +6,7 @@ import asyncio
 import random
 
 from broker_core.protocol.definitions import CONTROLLER_APIS, FETCH_METADATA
-from broker_core.server.peer import Peer, encode_request
+from broker_core.server.network.peer import Peer, encode_request
 from tests.broker_core.protocol.test_definitions import Generator
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, Trio
 from tests.broker_core.server.cluster.test_cluster import image

@@ -21,7 +21,7 @@ import pytest
 
 from broker_core import errors
 from broker_core.protocol.definitions import METADATA
-from load_tests.numbered_load import TOPIC, NumberedLoad
+from load_tests.benches.numbered_load import TOPIC, NumberedLoad
 from tests.broker_core.server.cluster.test_cluster import create
 from tests.broker_core.server.cluster.test_failover import check
 from tests.broker_core.server.raw_client import RawClient

@@ -5,10 +5,10 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from broker_core.config import BrokerConfig
+from broker_core.configuration.config import BrokerConfig
 from broker_core.server.runtime import start_broker
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S
-from waylog.free_ports import free_ports
+from waylog.network.free_ports import free_ports
 
 
 async def test_a_cluster_of_one_voter_serves_on_its_first_start_and_on_the_next(

@@ -11,7 +11,7 @@ import pytest
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.cluster.conftest import StartTrio, Trio
 from tests.broker_core.server.cluster.test_cluster import Connect, create
-from waylog.batch_producer import BatchProducer
+from waylog.kafka.batch_producer import BatchProducer
 
 STOPS = 4
 

@@ -22,7 +22,7 @@ from broker_core.protocol.definitions import (
 )
 from broker_core.protocol.records import build_batch, iterate_records
 from broker_core.server.metrics import renderer
-from broker_core.server.replicated_partition import ReplicatedPartition
+from broker_core.server.partitions.replicated_partition import ReplicatedPartition
 from broker_core.server.runtime import Broker
 from tests.broker_core.server.certificates import Certificates
 from tests.broker_core.server.cluster.conftest import TIMEOUT_S, StartTrio, Trio

@@ -34,7 +34,7 @@ from tests.broker_core.server.cluster.test_replication import (
     replica,
 )
 from tests.broker_core.server.raw_client import RawClient
-from tests.broker_core.server.test_share_groups import ACCEPT, RELEASE, Member
+from tests.broker_core.server.sharing.test_share_groups import ACCEPT, RELEASE, Member
 
 Connect = Callable[[Broker], Awaitable[RawClient]]
 

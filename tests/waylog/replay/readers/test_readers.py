@@ -11,9 +11,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from waylog.replay.detection import READERS, detect, reader_of
-from waylog.replay.recorded import RecordedFix, Skipped
-from waylog.replay.source import Source, UnreadableTrack
+from waylog.replay.readers.detection import READERS, detect, reader_of
+from waylog.replay.readers.recorded import RecordedFix, Skipped
+from waylog.replay.readers.source import Source, UnreadableTrack
 
 SAMPLES = Path(__file__).parents[4] / "../shared/data/tracks"
 

@@ -11,10 +11,10 @@ from aiohttp import web
 from aiohttp.test_utils import TestServer
 
 from waylog.cli import CommandError
-from waylog.replay.recorded import RecordedFix
+from waylog.replay.readers.recorded import RecordedFix
 from waylog.replay.senders.http import HttpSender
-from waylog.replay.tally import Tally
-from waylog.replay.wire import Outgoing, outgoing
+from waylog.replay.senders.tally import Tally
+from waylog.replay.senders.wire import Outgoing, outgoing
 
 
 class Gateway:

@@ -9,10 +9,10 @@ import pytest
 from tests.load_tests.mqtt_acceptor import mqtt_acceptor
 from waylog.cli import CommandError
 from waylog.config import Endpoint
-from waylog.replay.recorded import RecordedFix
+from waylog.replay.readers.recorded import RecordedFix
 from waylog.replay.senders.mqtt import MqttSender
-from waylog.replay.tally import Tally
-from waylog.replay.wire import Outgoing, outgoing
+from waylog.replay.senders.tally import Tally
+from waylog.replay.senders.wire import Outgoing, outgoing
 
 
 async def fixes(count: int, devices: int, wire_format: str) -> AsyncIterator[Outgoing]:

@@ -1,0 +1,1 @@
+"""The settings of a broker: property file, names of properties, listeners."""

@@ -1,0 +1,185 @@
+"""`waylog broker`: one broker process."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import getpass
+import logging
+import signal
+import sys
+from pathlib import Path
+
+from broker_core.configuration.config import BrokerConfig
+from broker_core.errors import BrokerError
+from waylog.cli import EXIT_DONE, EXIT_FAILED, CommandError
+from waylog.config import load_properties
+from waylog.observability.telemetry import configure_logging
+from waylog.process.background import end_on_failure
+from waylog.process.file_limit import raise_file_limit
+from waylog.process.garbage import look_for_garbage_less_often
+from waylog.process.notify import notify_ready
+from waylog.process.storage_trouble import DISK_IS_FULL, describe
+
+logger = logging.getLogger(__name__)
+
+_EPILOG = """\
+The file has Apache Kafka's property names; what it does not set has Kafka's default.
+
+  node.id=0
+  listeners=PLAINTEXT://127.0.0.1:9092
+  log.dirs=data/broker/0/logs
+  log.retention.hours=168
+  log.flush.interval.messages=1     acknowledge after fdatasync (group commit)
+
+examples:
+  waylog broker --config server.properties
+  waylog broker --config server.properties --override listeners=PLAINTEXT://127.0.0.1:0
+  waylog broker --config server.properties --add-scram SCRAM-SHA-512=admin < password.txt
+                                    store a first user while the broker is stopped, then end
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The command's options."""
+    parser.epilog = _EPILOG
+    parser.add_argument(
+        "--config", type=Path, required=True, metavar="FILE", help="property file of the broker"
+    )
+    parser.add_argument(
+        "--override",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="a property that replaces the file's; may be given several times",
+    )
+    parser.add_argument(
+        "--add-scram",
+        action="append",
+        default=[],
+        metavar="MECHANISM=USER",
+        help="store a user with the password on standard input, then end; the broker must be "
+        "stopped (while it runs: kafka-configs, or any admin client). In a cluster: on all "
+        "controllers, before they are started for the first time",
+    )
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Serve until SIGTERM or SIGINT."""
+    import uvloop
+
+    configure_logging()
+    properties = load_properties(arguments.config)
+    for override in arguments.override:
+        name, separator, value = override.partition("=")
+        if not separator:
+            raise CommandError(f"--override {override}: NAME=VALUE is expected")
+        properties[name.strip()] = value.strip()
+    config = BrokerConfig.from_properties(properties)
+    for warning in config.warnings:
+        logger.warning("%s: properties %s", arguments.config, warning)
+    if arguments.add_scram:
+        return _add_users(config, arguments.add_scram)
+    return uvloop.run(_serve(config))
+
+
+def _add_users(config: BrokerConfig, words: list[str]) -> int:
+    """Users for the first start of a broker whose listeners let nobody else in."""
+    from broker_core.environment import Environment
+    from broker_core.security.credentials import ScramUsers
+    from broker_core.security.scram import BY_NAME, credential_from_password
+    from broker_core.server.settings.settings_store import SettingsStore
+
+    users = ScramUsers()
+    environment = Environment.real()
+    environment.disk.make_directory(config.log_dir)
+    lock = environment.disk.lock(config.log_dir)
+    try:
+        store = SettingsStore(config.log_dir, environment)
+        store.attach("scram", users.load, users.to_stored)
+        for word in words:
+            mechanism, separator, user = word.partition("=")
+            if mechanism not in BY_NAME or not separator or not user:
+                raise CommandError(
+                    f"--add-scram {word}: MECHANISM=USER is expected, with {' or '.join(BY_NAME)}"
+                )
+            password = _read_password(user)
+            users.put(
+                user, BY_NAME[mechanism], credential_from_password(BY_NAME[mechanism], password)
+            )
+        store.save()
+    finally:
+        lock.release()
+    print(f"stored {', '.join(words)} in {config.log_dir}")
+    return EXIT_DONE
+
+
+def _read_password(user: str) -> str:
+    """A line of standard input, or what is typed unseen: never a word of the command line."""
+    if sys.stdin.isatty():
+        password = getpass.getpass(f"password of {user}: ")
+    else:
+        password = sys.stdin.readline().rstrip("\r\n")
+    if not password:
+        raise CommandError(f"the password of {user} is empty")
+    return password
+
+
+async def _serve(config: BrokerConfig) -> int:
+    from broker_core.server.runtime import start_broker
+
+    raise_file_limit()
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    unexpected: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        unexpected.append(error)
+        stop.set()
+
+    end_on_failure(
+        loop,
+        end,
+        callbacks_of=("broker_core.",),
+        # What one request's own timer does wrong is that request's alone.
+        except_of=("broker_core.server.handlers.", "broker_core.server.network.connection"),
+    )
+    # In a cluster it may wait for others, and be told to stop meanwhile.
+    starting = asyncio.create_task(start_broker(config))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait({starting, stopping}, return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    if not starting.done():
+        starting.cancel()
+        await asyncio.gather(starting, return_exceptions=True)
+        logger.info("broker %d has stopped before it served", config.node_id)
+        return EXIT_FAILED if unexpected else EXIT_DONE
+    try:
+        broker = starting.result()
+    except (OSError, BrokerError) as error:
+        cause = error.__cause__ or error
+        reason: object = error
+        if isinstance(cause, OSError) and cause.errno in DISK_IS_FULL:
+            reason = describe(config.log_dir, cause)
+        raise CommandError(f"the broker cannot start: {reason}") from error
+    logger.info(
+        "broker %d of cluster %s serves %s, logs in %s",
+        broker.node_id,
+        broker.cluster_id,
+        broker.endpoint,
+        config.log_dir,
+    )
+    for name, endpoint in list(broker.network.endpoints.items())[1:]:
+        logger.info("listener %s at %s", name, endpoint)
+    look_for_garbage_less_often()
+    notify_ready()
+    broker.failed.add_done_callback(lambda _: stop.set())
+    await stop.wait()
+    if unexpected:
+        broker.cannot_go_on(unexpected[0])
+    failed = broker.failed.done()
+    await broker.close()
+    logger.info("broker %d has stopped", broker.node_id)
+    return EXIT_FAILED if failed else EXIT_DONE

@@ -1,0 +1,1 @@
+"""Coordinators on the log: groups and transactions, and the topics that hold their records."""

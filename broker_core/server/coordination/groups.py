@@ -1,0 +1,344 @@
+"""The shell around the group coordinator: it stores, waits and answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
+from broker_core.coordinator.consumer_group import ConsumerGroupSettings
+from broker_core.coordinator.effects import Append, Moment, Respond
+from broker_core.coordinator.group_coordinator import GroupCoordinator
+from broker_core.coordinator.offset_coordinator import GroupSettings
+from broker_core.coordinator.offsets import OFFSETS_TOPIC
+from broker_core.environment import Environment
+from broker_core.protocol import records
+from broker_core.protocol.records import BatchHeader
+from broker_core.server.coordination.coordinator_shards import CoordinatorShards
+from broker_core.server.coordination.internal_topic import InternalTopic, read_back
+from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import TopicRegistry
+
+logger = logging.getLogger(__name__)
+
+#: What the coordinator hands back with its response.
+Answer = Callable[[dict[str, Any]], None]
+
+
+class _AppendWait:
+    """Tells the coordinator when its records are durable."""
+
+    __slots__ = ("_effect", "_groups")
+
+    def __init__(self, groups: Groups, effect: Append) -> None:
+        self._groups = groups
+        self._effect = effect
+
+    def durable(self) -> None:
+        """See AppendWaiter."""
+        self._groups.coordinator.appended(self._effect, self._groups.moment())
+        self._groups.perform()
+
+    def failed(self, code: int) -> None:
+        """See AppendWaiter."""
+        self._groups.coordinator.append_failed(
+            self._effect, self._groups.moment(), coordinator_error(code)
+        )
+        self._groups.perform()
+
+
+def coordinator_error(code: int) -> int:
+    """What a client hears of a coordinator that could not store something."""
+    if code == errors.NotLeaderOrFollower.code:
+        return errors.NotCoordinator.code
+    return errors.CoordinatorNotAvailable.code
+
+
+class SubscribableTopics:
+    """The topics as groups see them; see TopicView."""
+
+    def __init__(self, topics: TopicRegistry) -> None:
+        self._topics = topics
+
+    @property
+    def version(self) -> int:
+        """See TopicView."""
+        return self._topics.version
+
+    def names(self) -> Iterator[str]:
+        """See TopicView."""
+        return (topic.name for topic in self._topics if not topic.is_internal)
+
+    def find(self, name: str) -> tuple[bytes, int] | None:
+        """See TopicView."""
+        topic = self._topics.get(name)
+        return None if topic is None else (topic.topic_id, topic.partition_count)
+
+    def name_of(self, topic_id: bytes) -> str | None:
+        """See TopicView."""
+        topic = self._topics.by_id(topic_id)
+        return None if topic is None else topic.name
+
+
+#: Told the error code when something has been stored; 0 is none.
+Stored = Callable[[int], None]
+
+
+class StoreWait:
+    """See AppendWaiter."""
+
+    __slots__ = ("_stored",)
+
+    def __init__(self, stored: Stored) -> None:
+        self._stored = stored
+
+    def durable(self) -> None:
+        """See AppendWaiter."""
+        self._stored(errors.NONE)
+
+    def failed(self, code: int) -> None:
+        """See AppendWaiter."""
+        self._stored(coordinator_error(code))
+
+
+class KeptBeside(Protocol):
+    """What else has records in the groups' topic."""
+
+    def take(self, key: bytes, value: bytes | None) -> bool:
+        """Take over a record; False for one that is not its own."""
+
+    def unload(self, is_gone: Callable[[str], bool]) -> None:
+        """Forget groups that are coordinated elsewhere."""
+
+
+class Groups:
+    """Performs the coordinator's effects and calls it when time has come."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        environment: Environment,
+        *,
+        is_alone: bool = True,
+    ) -> None:
+        """`is_alone`: this broker is a cluster of its own, and coordinates all groups."""
+        self._config = config
+        self._flusher = flusher
+        self._clock = environment.clock
+        self._new_uuid = environment.new_uuid
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self._timer_due: int | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._closed = False
+        self._topic = InternalTopic(
+            topics,
+            OFFSETS_TOPIC,
+            config.offsets_topic_partitions,
+            config.offsets_topic_segment_bytes,
+            creates=is_alone,
+        )
+        self.beside: KeptBeside | None = None
+        #: Which groups are coordinated here, in a cluster.
+        self.shards = CoordinatorShards(self._topic, self._load, self._unload)
+        self.coordinator = GroupCoordinator(
+            GroupSettings(
+                initial_rebalance_delay_ms=config.group_initial_rebalance_delay_ms,
+                session_timeout_min_ms=config.group_min_session_timeout_ms,
+                session_timeout_max_ms=config.group_max_session_timeout_ms,
+                size_max=config.group_max_size,
+                offset_metadata_bytes_max=config.offset_metadata_max_bytes,
+                offsets_retention_ms=config.offsets_retention_minutes * 60_000,
+                consumer=ConsumerGroupSettings(
+                    session_timeout_ms=config.group_consumer_session_timeout_ms,
+                    heartbeat_interval_ms=config.group_consumer_heartbeat_interval_ms,
+                    size_max=config.group_consumer_max_size,
+                ),
+                migration=config.group_consumer_migration_policy,
+            ),
+            topics=SubscribableTopics(topics),
+            new_id=self.new_member_id,
+        )
+
+    def new_member_id(self) -> str:
+        """An id that nobody has."""
+        return str(self._new_uuid())
+
+    def moment(self) -> Moment:
+        """Now."""
+        return Moment(int(self._clock.monotonic() * 1000), self._clock.now_ms())
+
+    def load(self) -> None:
+        """Read what there is, where all groups are coordinated here; begin to look after them."""
+        if self._topic.creates:
+            count = sum(sum(self._load(each)) for each in self._topic.partitions())
+            if count:
+                logger.info("%d groups read from %d records", len(self.coordinator.groups), count)
+        self._expire_offsets()
+
+    def _load(self, partition: Partition) -> Iterator[int]:
+        now = self.moment()
+        loader = self.coordinator.begin_loading()
+
+        def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
+            if self.beside is not None and self.beside.take(key, value):
+                return
+            producer_id = header.producer_id if header.is_transactional else None
+            loader.load(key, value, now, producer_id)
+
+        yield from read_back(partition, take, loader.end_transaction)
+        self.coordinator.adopt(loader, self.moment())
+        self._set_timer()
+
+    def _unload(self, index: int) -> None:
+        def is_gone(group_id: str) -> bool:
+            return self._topic.index_of(group_id) == index
+
+        self.coordinator.unload(is_gone)
+        if self.beside is not None:
+            self.beside.unload(is_gone)
+        self.perform()
+
+    def close(self) -> None:
+        """Stop the timers."""
+        self._closed = True
+        self.shards.close()
+        for timer in (self._timer, self._expiry):
+            if timer is not None:
+                timer.cancel()
+
+    def place_of(self, group_id: str) -> tuple[str, int]:
+        """The partition of a group's records; raises CoordinatorNotAvailable."""
+        return self._topic.name, self._topic.index_of(group_id)
+
+    def end_transaction(self, partition: int, producer_id: int, committed: bool) -> None:
+        """A partition of the groups' topic has the marker of a transaction."""
+        self.coordinator.end_transaction(
+            producer_id,
+            committed,
+            lambda group_id: self._topic.index_of(group_id) == partition,
+        )
+
+    def perform(self) -> None:
+        """Do what the coordinator wants done."""
+        while effects := self.coordinator.take_effects():
+            for effect in effects:
+                if isinstance(effect, Respond):
+                    self._respond(effect)
+                else:
+                    self._append(effect)
+        self._set_timer()
+
+    def _respond(self, effect: Respond) -> None:
+        answer = effect.token
+        assert callable(answer)
+        answer(effect.response)
+
+    def _append(self, effect: Append) -> None:
+        now = self.moment()
+        rows = [(now.wall_ms, key, value, ()) for key, value in effect.records]
+        try:
+            partition = self._topic.partition_of(effect.group_id)
+            if not rows:
+                self._wait_for_former(partition, effect)
+                return
+            partition.check_can_commit()
+            if effect.producer is None:
+                result = partition.append(records.build_batch(rows), now.wall_ms)
+            else:
+                producer_id, epoch = effect.producer
+                batch = records.build_batch(
+                    rows, producer_id=producer_id, producer_epoch=epoch, is_transactional=True
+                )
+                result = partition.append_from_coordinator(batch, now.wall_ms)
+        except errors.InvalidProducerEpoch as error:
+            self.coordinator.append_failed(effect, now, error.code)
+            return
+        except errors.BrokerError as error:
+            logger.error("group %s cannot be stored: %s", effect.group_id, error)
+            self.coordinator.append_failed(effect, now, coordinator_error(error.code))
+            if not effect.is_awaited:
+                self._loop.call_soon(self._read_again, effect.group_id)
+            return
+        if partition.commits_on_append:
+            partition.advance()
+            self.coordinator.appended(effect, now)
+            return
+        self._flusher.wait_durable(partition, _AppendWait(self, effect), result.last_offset + 1)
+
+    def append_beside(
+        self, group_id: str, rows: list[tuple[bytes, bytes | None]], stored: Stored
+    ) -> None:
+        """Append records of what is kept beside."""
+        now_ms = self.moment().wall_ms
+        try:
+            partition = self._topic.partition_of(group_id)
+            partition.check_can_commit()
+            result = partition.append(
+                records.build_batch([(now_ms, key, value, ()) for key, value in rows]), now_ms
+            )
+        except errors.BrokerError as error:
+            logger.error("group %s cannot be stored: %s", group_id, error)
+            stored(coordinator_error(error.code))
+            return
+        self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
+
+    def _wait_for_former(self, partition: Partition, effect: Append) -> None:
+        """Nothing is stored, but nobody hears of what is not committed yet."""
+        end_offset = partition.log.log_end_offset
+        if end_offset <= partition.high_watermark:
+            self.coordinator.appended(effect, self.moment())
+        else:
+            partition.wait_durable(_AppendWait(self, effect), end_offset)
+
+    def _read_again(self, group_id: str) -> None:
+        """What is known of a group is not what is stored of it: only the latter holds.
+
+        Else another broker that coordinated it later would go back to epochs that members have
+        left.
+        """
+        if self._topic.creates:
+            return  # nobody else ever coordinates it
+        try:
+            partition = self._topic.partition_of(group_id)
+        except errors.BrokerError:
+            return
+        self.shards.read_again(partition)
+
+    def _set_timer(self) -> None:
+        due = self.coordinator.next_deadline()
+        if due == self._timer_due or self._closed:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._timer_due = due
+        if due is not None:
+            delay_ms = max(due - self.moment().monotonic_ms, 0)
+            self._timer = self._loop.call_later(delay_ms / 1000, self._tick)
+
+    def _tick(self) -> None:
+        self._timer = None
+        self._timer_due = None
+        self.catch_up()
+
+    def catch_up(self) -> None:
+        """Do what is due: whoever asks about a group sees no member whose session has ended.
+
+        The timer comes a little later than that, by milliseconds, on a busy machine by more.
+        """
+        self.coordinator.tick(self.moment())
+        self.perform()
+
+    def _expire_offsets(self) -> None:
+        self.coordinator.expire_offsets(self.moment())
+        self.perform()
+        self._expiry = self._loop.call_later(
+            self._config.offsets_retention_check_interval_ms / 1000, self._expire_offsets
+        )

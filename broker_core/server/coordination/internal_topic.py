@@ -1,0 +1,115 @@
+"""A topic that holds a coordinator's records, one key's always in the same partition."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from broker_core import errors
+from broker_core.protocol import records
+from broker_core.protocol.control_records import read_end_marker
+from broker_core.protocol.records import BatchHeader
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import Topic, TopicRegistry
+
+_LOAD_BYTES = 1024 * 1024
+
+#: Takes a record: (batch header, key, value).
+TakeRecord = Callable[[BatchHeader, bytes, bytes | None], None]
+#: Takes the end of a transaction: (producer id, committed).
+TakeMarker = Callable[[int, bool], None]
+
+
+def java_string_hash(text: str) -> int:
+    """`String.hashCode` of Java, which decides in which partition a key lives."""
+    value = 0
+    for unit in memoryview(text.encode("utf-16-le")).cast("H"):
+        value = (31 * value + unit) & 0xFFFFFFFF
+    return value - (1 << 32) if value >= 1 << 31 else value
+
+
+class InternalTopic:
+    """Finds such a topic, and reads it back.
+
+    A broker that is a cluster of its own `creates` it when it is first needed; otherwise the
+    controller does, when a client looks for a coordinator.
+    """
+
+    def __init__(
+        self,
+        topics: TopicRegistry,
+        name: str,
+        partitions: int,
+        segment_bytes: int,
+        *,
+        creates: bool = True,
+    ) -> None:
+        self.name = name
+        #: Says whether this broker creates it, and has all of it.
+        self.creates = creates
+        self._topics = topics
+        self._partitions = partitions
+        self._segment_bytes = segment_bytes
+        self._count = 0  # a topic's keys would be lost if it changed
+
+    def _find(self) -> Topic:
+        topic = self._topics.get(self.name)
+        if topic is not None:
+            return topic
+        if not self.creates:
+            raise errors.CoordinatorNotAvailable(f"{self.name} does not exist yet")
+        return self._topics.create(
+            self.name,
+            self._partitions,
+            {
+                "cleanup.policy": "compact",
+                "compression.type": "producer",
+                "segment.bytes": str(self._segment_bytes),
+            },
+        )
+
+    def index_of(self, key: str) -> int:
+        """The number of the partition of a key's records; raises CoordinatorNotAvailable."""
+        if self.creates or not self._count:
+            self._count = self._find().partition_count
+        return (java_string_hash(key) & 0x7FFFFFFF) % self._count
+
+    def partition_of(self, key: str) -> Partition:
+        """Where a key's records are.
+
+        Raises NotLeaderOrFollower where no replica is here, CoordinatorNotAvailable.
+        """
+        topic = self._find()
+        return topic.partition(self.index_of(key))
+
+    def partitions(self) -> list[Partition]:
+        """Those with a replica here."""
+        topic = self._topics.get(self.name)
+        return [] if topic is None else topic.partitions
+
+
+def read_back(partition: Partition, take: TakeRecord, take_marker: TakeMarker) -> Iterator[int]:
+    """Read a partition's records in the order of its log, up to the end of it.
+
+    Yields how many there were, from time to time: the caller may have other things to do. What is
+    appended meanwhile is read too.
+    """
+    log = partition.log
+    offset = log.log_start_offset
+    while offset < log.log_end_offset:
+        data = log.read(offset, _LOAD_BYTES)
+        headers = records.scan_batches(data)[0]
+        if not headers:
+            break
+        count = 0
+        for header in headers:
+            offset = header.next_offset
+            if header.is_control:
+                marker = read_end_marker(data, header)
+                if marker is not None:
+                    take_marker(header.producer_id, marker.committed)
+                continue
+            for _, _, key, value, _ in records.read_records(data, header):
+                if key is not None:
+                    take(header, key, value)
+                    count += 1
+        yield count

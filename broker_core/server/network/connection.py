@@ -1,0 +1,458 @@
+"""One client's connection: bytes in, responses out in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, cast
+
+from broker_core.protocol.definitions import API_VERSIONS, SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.protocol.definitions.messages import Buffer, Part, RequestHeader, decode_request
+from broker_core.protocol.framing import FrameReader
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.server.network.file_sender import FileSender
+from broker_core.server.network.request import Request
+from broker_core.server.network.session import ClientSession
+
+if TYPE_CHECKING:
+    from broker_core.server.network.listener import Listener
+
+logger = logging.getLogger(__name__)
+
+#: Responses that the client does not take: above this much we stop reading its requests.
+_UNSENT_BYTES_MAX: Final = 4 * 1024 * 1024
+
+#: Answers to requests that came together leave together, unless they are more than this.
+_ANSWERED_BYTES_MAX: Final = 64 * 1024
+
+#: A request has to arrive at this rate at least, after a while that is given to every one.
+_SLOWEST_BYTES_PER_S: Final = 4096
+
+#: What a client may ask before it has logged in.
+_LOGIN_APIS: Final = frozenset({API_VERSIONS.key, SASL_HANDSHAKE.key, SASL_AUTHENTICATE.key})
+
+_perf_counter = time.perf_counter
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One client."""
+
+    __slots__ = (
+        "_answered_bytes",
+        "_arrived",
+        "_closing",
+        "_held",
+        "_listener",
+        "_mute_timer",
+        "_pending",
+        "_reader",
+        "_reading",
+        "_reserved",
+        "_sender",
+        "_sending",
+        "_taking",
+        "_transport",
+        "_writable",
+        "frame_since",
+        "last_active",
+        "lost",
+        "opened_at",
+        "peer",
+        "pool_party",
+        "sends_files",
+        "served",
+        "session",
+    )
+
+    session: ClientSession
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._reader = FrameReader(listener.shared_buffer, frame_bytes_max=listener.frame_bytes_max)
+        self._pending: deque[Request] = deque()
+        self._transport: asyncio.Transport | None = None
+        # We take further requests, and the client takes our responses.
+        self._reading = True
+        self._writable = True
+        self._closing = False
+        # Whether the client is to be served is not known yet.
+        self._held = False
+        self._mute_timer: asyncio.TimerHandle | None = None
+        # When the bytes came that are being looked at, if metrics are kept.
+        self._arrived = 0.0
+        # Whether requests are being taken, behind which their answers leave together; whether the
+        # event loop is going to send what has been answered; how much that is.
+        self._taking = False
+        self._sending = False
+        self._answered_bytes = 0
+        # Sends the response that was last begun, if that has parts of files.
+        self._sender: FileSender | None = None
+        #: Says whether responses may have parts that are sent from files.
+        self.sends_files = False
+        # Bytes of the buffer of a request that is not complete.
+        self._reserved = 0
+        self.last_active = 0.0
+        self.opened_at = 0.0
+        #: Since when a request is not complete; None while there is none.
+        self.frame_since: float | None = None
+        #: Says whether there has been a request.
+        self.served = False
+        self.peer: tuple[Any, ...] = ("?", 0)
+        #: For which it is counted among all connections.
+        self.pool_party = ""
+        #: Called when the connection is gone.
+        self.lost: Callable[[], None] | None = None
+
+    @property
+    def peer_host(self) -> str:
+        """The client's address."""
+        return str(self.peer[0])
+
+    # ---------------------------------------------------------------------------------- transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """See asyncio.BaseProtocol."""
+        plain = cast(asyncio.Transport, transport)
+        self.peer = plain.get_extra_info("peername") or self.peer
+        handshake = self._listener.begin_tls(plain, self)
+        if handshake is None:
+            self.sends_files = True
+            self._start(plain)
+        self._transport = handshake or plain
+        self._listener.opened(self, plain)
+        if not self._reading:
+            # uvloop starts to read when this has returned, whatever was said meanwhile.
+            self._listener.loop.call_soon(self._keep_paused)
+
+    def encrypted(self, transport: asyncio.Transport) -> Connection:
+        """See waylog.network.tls_handshakes.Newcomer."""
+        self._start(transport)
+        self._transport = transport
+        if not self._reading:
+            transport.pause_reading()
+        return self
+
+    def failed(self, reason: str | None) -> None:
+        """See waylog.network.tls_handshakes.Newcomer."""
+        if reason is not None:
+            self._listener.say_ending(self, logging.INFO, f"disconnected: {reason}")
+        self.connection_lost(None)
+
+    def _start(self, transport: asyncio.Transport) -> None:
+        transport.set_write_buffer_limits(high=_UNSENT_BYTES_MAX)
+        self.session = self._listener.security.open_session(transport.get_extra_info("peercert"))
+        if not self.session.is_authenticated:
+            self._reader.frame_bytes_max = self._listener.login_bytes_max
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """See asyncio.BaseProtocol."""
+        self._transport = None
+        self._reserve(0)
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._listener.closed(self)
+        pending, self._pending = self._pending, deque()
+        for request in pending:
+            if request.parts is None and request.on_close is not None:
+                request.on_close()
+        if self.lost is not None:
+            self.lost()
+
+    def when_lost(self, lost: Callable[[], None]) -> None:
+        """Call something, in place of what was to be called, when the connection is gone."""
+        self.lost = lost
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """See asyncio.BufferedProtocol."""
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """See asyncio.BufferedProtocol."""
+        self.last_active = self._listener.now()
+        if self._listener.metrics is not None:
+            self._arrived = _perf_counter()
+        self._reader.received(nbytes)
+        self._take_frames()
+
+    def pause_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._writable = False
+        self._stop_reading()
+
+    def resume_writing(self) -> None:
+        """See asyncio.BaseProtocol."""
+        self._writable = True
+        self._go_on_reading()
+
+    # ----------------------------------------------------------------------------------- requests
+
+    def _take_frames(self) -> None:
+        reader = self._reader
+        problem: str | None = None
+        self._taking = True
+        try:
+            while self._reading and self._transport is not None:
+                frame = reader.next_frame()
+                if frame is None:
+                    break
+                self._take(frame)
+        except RemoteProtocolError as error:
+            # Not the error itself: it knows this call, whose variable would keep it, and the
+            # request's buffer, until somebody looks for garbage.
+            problem = str(error)
+        self._taking = False
+        if self._answered_bytes:
+            self._send_answers()
+        if problem is not None:
+            # Like Kafka: no frame could say what is wrong to somebody who speaks something else.
+            self._listener.say_ending(self, logging.WARNING, f"disconnected: {problem}")
+            self.abort()
+        reader.settle()
+        if reader.buffered:
+            if self.frame_since is None:
+                self.frame_since = self.last_active
+        else:
+            self.frame_since = None
+        if reader.reserved != self._reserved and self._transport is not None:
+            self._reserve(reader.reserved)
+
+    def _reserve(self, size: int) -> None:
+        more, self._reserved = size - self._reserved, size
+        self._listener.reserve(more)
+
+    def _take(self, frame: memoryview) -> None:
+        session = self.session
+        if session.raw_tokens:
+            header = RequestHeader(SASL_AUTHENTICATE, 0, 0, None)
+            body: dict[str, Any] | None = {"auth_bytes": bytes(frame)}
+        else:
+            header, body = decode_request(frame, self._listener.apis)
+            if session.sasl is not None:
+                self._check_login(header)
+        request = Request(self, header, {} if body is None else body, len(frame))
+        self.served = True
+        self._pending.append(request)
+        if len(self._pending) >= self._listener.pending_max:
+            self._stop_reading()
+        listener = self._listener
+        try:
+            if listener.metrics is None:
+                listener.handle(request)
+            else:
+                request.arrived = self._arrived
+                request.begun = _perf_counter()
+                listener.handle(request)
+                request.local_done = _perf_counter()
+        except Exception:
+            logger.exception(
+                "%s version %d from %s:%s failed",
+                header.api.name,
+                header.version,
+                *self.peer[:2],
+            )
+            self.abort()
+        if session.sasl is not None and session.is_authenticated:
+            self._reader.frame_bytes_max = self._listener.frame_bytes_max
+
+    def _check_login(self, header: RequestHeader) -> None:
+        session = self.session
+        if header.api.key in _LOGIN_APIS:
+            return
+        if not session.is_authenticated:
+            raise RemoteProtocolError(f"{header.api.name} before the login")
+        if session.must_renew(time.monotonic_ns() // 1_000_000):
+            raise RemoteProtocolError(f"{header.api.name} after the login has expired")
+
+    def answered(self, request: Request) -> None:
+        """A response is ready: send it, and what waited behind it, before this turn is over."""
+        if self._listener.metrics is not None:
+            request.replied = _perf_counter()
+        assert request.parts is not None
+        # One at least: also an answer that nobody wants has to leave the queue.
+        self._answered_bytes += sum(map(len, request.parts)) or 1
+        if self._answered_bytes > _ANSWERED_BYTES_MAX:
+            self._send_answers()
+        elif not self._taking and not self._sending:
+            # What ends one request ends others too: a flush, records for all who wait for them.
+            self._sending = True
+            self._listener.loop.call_soon(self._send_soon)
+
+    def _send_soon(self) -> None:
+        self._sending = False
+        self._send_answers()
+
+    def _send_answers(self) -> None:
+        pending = self._pending
+        transport = self._transport
+        if transport is None or self._sender is not None:
+            return
+        self._answered_bytes = 0
+        metrics = self._listener.metrics
+        now = 0.0 if metrics is None else _perf_counter()
+        ready: list[Buffer] = []
+        while pending and (parts := pending[0].parts) is not None:
+            done = pending.popleft()
+            if metrics is not None:
+                metrics.observe(done, now)
+            if all(isinstance(part, bytes | bytearray | memoryview) for part in parts):
+                ready += cast(list[Buffer], parts)
+                continue
+            self._write(transport, ready)
+            ready = []
+            self._send_parts(transport, parts)
+            if self._sender is not None or transport.is_closing():
+                return
+        self._write(transport, ready)
+        if self._closing:
+            if not pending:
+                transport.close()
+        elif not self._reading:
+            self._go_on_reading()
+
+    def _write(self, transport: asyncio.Transport, ready: list[Buffer]) -> None:
+        if len(ready) == 1:
+            transport.write(ready[0])
+        elif ready:
+            transport.writelines(ready)
+
+    def _send_parts(self, transport: asyncio.Transport, parts: list[Part]) -> None:
+        if transport.get_write_buffer_size():
+            # What is before it in the transport has to go first.
+            try:
+                transport.writelines(
+                    [
+                        part if isinstance(part, bytes | bytearray | memoryview) else part.read()
+                        for part in parts
+                    ]
+                )
+            except OSError as error:
+                self._cannot_send(error)
+            return
+        self._sender = FileSender(
+            transport.get_extra_info("socket"),
+            parts,
+            self._listener.loop,
+            self._is_taken,
+            self._has_sent,
+            self._cannot_send,
+        )
+        if self._sender.send():
+            self._sender = None
+
+    def _is_taken(self) -> None:
+        self.last_active = self._listener.now()
+
+    def _has_sent(self) -> None:
+        self._sender = None
+        self._send_answers()
+
+    def _cannot_send(self, error: OSError) -> None:
+        self._sender = None
+        if not isinstance(error, ConnectionError):
+            self._listener.say_ending(self, logging.ERROR, f"disconnected: {error}")
+        if self._transport is not None:
+            self._transport.abort()
+
+    def mute(self, milliseconds: int) -> None:
+        """Take no further requests for a while."""
+        self._stop_reading()
+        if self._mute_timer is not None:
+            self._mute_timer.cancel()
+        self._mute_timer = self._listener.loop.call_later(milliseconds / 1000, self._unmute)
+
+    def _unmute(self) -> None:
+        self._mute_timer = None
+        # The pause was ours: it makes nobody slow or idle.
+        self.last_active = self._listener.now()
+        if self.frame_since is not None:
+            self.frame_since = self.last_active
+        self._go_on_reading()
+
+    def hold(self) -> None:
+        """Take no requests before `release`."""
+        self._held = True
+        self._stop_reading()
+
+    def release(self) -> None:
+        """Take requests, unless there is another reason not to."""
+        self._held = False
+        self._go_on_reading()
+
+    def _keep_paused(self) -> None:
+        if not self._reading and self._transport is not None:
+            self._transport.pause_reading()
+
+    def _stop_reading(self) -> None:
+        if self._reading and self._transport is not None:
+            self._reading = False
+            self._transport.pause_reading()
+
+    def _go_on_reading(self) -> None:
+        if (
+            not self._reading
+            and self._writable
+            and not self._closing
+            and not self._held
+            and self._mute_timer is None
+            and self._transport is not None
+            and len(self._pending) < self._listener.pending_max
+        ):
+            self._reading = True
+            self._transport.resume_reading()
+            if self._reader.buffered:
+                # Not from here: a handler that is just answering should not be entered again.
+                self._listener.loop.call_soon(self._take_frames)
+
+    # ------------------------------------------------------------------------------------ closing
+
+    @property
+    def waiting(self) -> bool:
+        """Tell whether a request has no answer yet, or not all of it."""
+        return bool(self._pending) or self._sender is not None
+
+    def overdue(self, now: float, *, idle_s: float, setup_s: float) -> str | None:
+        """Why the connection is to be closed; None when it is in order."""
+        if self._pending or self._mute_timer is not None:
+            return None
+        if not (self.served and self.session.is_authenticated) and now - self.opened_at > setup_s:
+            return "no login or no request in time"
+        if self.frame_since is not None and self._reading:
+            allowed_s = setup_s + self._reader.buffered / _SLOWEST_BYTES_PER_S
+            if now - self.frame_since > allowed_s:
+                return "its request does not arrive"
+        return "idle" if now - self.last_active > idle_s else None
+
+    def close(self) -> None:
+        """Close after what is written has been sent."""
+        if self._transport is not None:
+            self._transport.close()
+
+    def close_when_answered(self) -> None:
+        """Take no further requests, and close behind the last answer."""
+        self._closing = True
+        self._stop_reading()
+        if not self.waiting:
+            self.close()
+
+    def give_up(self) -> None:
+        """Close at once, and release what the request that has not arrived holds."""
+        self.frame_since = None
+        self._reader = FrameReader(self._listener.shared_buffer, frame_bytes_max=0)
+        self._reserve(0)
+        self.abort()
+
+    def abort(self) -> None:
+        """Close at once."""
+        if self._transport is not None:
+            if self._taking:
+                self._send_answers()
+            self._transport.abort()
+
+
+Handle = Callable[[Request], None]

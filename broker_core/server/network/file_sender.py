@@ -1,0 +1,105 @@
+"""Sends a response whose records nobody has read: from the page cache to the socket."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from broker_core.protocol.definitions.messages import Part
+
+#: At most this much in one turn of the event loop, however fast the peer takes it.
+_TURN_BYTES_MAX: Final = 8 * 1024 * 1024
+
+
+class FileSender:
+    """Writes the parts of one response to a socket, past the transport that owns it.
+
+    The transport must have nothing to send, and must be given nothing until `on_done` is called.
+    """
+
+    __slots__ = (
+        "_is_waiting",
+        "_loop",
+        "_on_done",
+        "_on_error",
+        "_on_progress",
+        "_parts",
+        "_sent",
+        "_socket",
+    )
+
+    def __init__(
+        self,
+        transport_socket: socket.socket,
+        parts: Sequence[Part],
+        loop: asyncio.AbstractEventLoop,
+        on_progress: Callable[[], None],
+        on_done: Callable[[], None],
+        on_error: Callable[[OSError], None],
+    ) -> None:
+        # A descriptor of our own: the event loop lets nobody wait for one that a transport has.
+        self._socket = socket.socket(
+            transport_socket.family, transport_socket.type, 0, os.dup(transport_socket.fileno())
+        )
+        self._parts = deque(parts)
+        self._sent = 0  # of the first part
+        self._loop = loop
+        self._on_progress = on_progress
+        self._on_done = on_done
+        self._on_error = on_error
+        self._is_waiting = False
+
+    def send(self) -> bool:
+        """Send what the socket takes; returns whether that was all.
+
+        Otherwise `on_done` is called when all is sent, or `on_error` when it cannot be.
+        """
+        left = _TURN_BYTES_MAX
+        try:
+            while self._parts and left > 0:
+                left -= self._send_some()
+        except BlockingIOError:
+            pass
+        except OSError as error:
+            self.close()
+            self._on_error(error)
+            return False
+        if self._parts:
+            if not self._is_waiting:
+                self._is_waiting = True
+                self._loop.add_writer(self._socket, self._go_on)
+            return False
+        self.close()
+        return True
+
+    def _go_on(self) -> None:
+        # The socket has room: the peer has taken something.
+        self._on_progress()
+        if self.send():
+            self._on_done()
+
+    def _send_some(self) -> int:
+        part = self._parts[0]
+        if isinstance(part, bytes | bytearray | memoryview):
+            # The kernel joins a short head with the records behind it.
+            more = socket.MSG_MORE if len(self._parts) > 1 else 0
+            count = self._socket.send(memoryview(part)[self._sent :], more)
+        else:
+            count = part.send(self._socket.fileno(), self._sent)
+        self._sent += count
+        if self._sent == len(part):
+            self._parts.popleft()
+            self._sent = 0
+        return count
+
+    def close(self) -> None:
+        """Send nothing more."""
+        if self._is_waiting:
+            self._is_waiting = False
+            self._loop.remove_writer(self._socket)
+        self._parts.clear()
+        self._socket.close()

@@ -1,0 +1,117 @@
+"""How many connections there may be, how fast they may come, and how much they may send at once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.peer_parties import party_of
+
+#: A pause between two connections is kept to this, or a burst would lock everybody out for minutes.
+_PAUSE_S_MAX: Final = 1.0
+_ADDRESSES_MAX: Final = 10_000
+
+
+class ConnectionRefused(Exception):
+    """There must not be one more connection; the message is why, unless that has been logged."""
+
+
+class ConnectionLimits:
+    """The limits of all listeners together, and what there is. Settings may change at any time."""
+
+    def __init__(
+        self,
+        connections_max: int,
+        connections_per_ip_max: int = 2**31 - 1,
+        per_ip_overrides: Mapping[str, int] | None = None,
+        creation_rate_max: float = 2**31 - 1,
+        request_bytes_max: int = 2**63 - 1,
+        creation_rate_of: Callable[[str], float | None] | None = None,
+        pool: ConnectionPool | None = None,
+    ) -> None:
+        """`pool` has the connections of several of these; without, it is this one's own."""
+        whole = pool or ConnectionPool(2**31 - 1)
+        self._pool = whole.part(connections_max, "max.connections")
+        self.connections_per_ip_max = connections_per_ip_max
+        self.per_ip_overrides = per_ip_overrides or {}
+        #: Connections a second.
+        self.creation_rate_max = creation_rate_max
+        #: Bytes of requests that have not arrived completely.
+        self.request_bytes_max = request_bytes_max
+        #: Connections a second that one address may open; None is no limit.
+        self.creation_rate_of = creation_rate_of
+        self.refused = 0
+        self.request_bytes = 0
+        self._by_ip: Counter[str] = Counter()
+        self._next_creation_s = 0.0
+        self._next_of_ip_s: dict[str, float] = {}
+
+    @property
+    def connections_max(self) -> int:
+        """The setting max.connections."""
+        return self._pool.total
+
+    @connections_max.setter
+    def connections_max(self, value: int) -> None:
+        self._pool.total = value
+
+    @property
+    def connections(self) -> int:
+        """How many there are."""
+        return self._pool.used
+
+    def enter(self, host: str, transport: asyncio.BaseTransport) -> str:
+        """Count a connection; returns the party that `leave` has to be told.
+
+        Raises ConnectionRefused.
+        """
+        try:
+            limit = self.per_ip_overrides.get(host, self.connections_per_ip_max)
+            if self._by_ip[host] >= limit:
+                raise ConnectionRefused(f"max.connections.per.ip={limit}")
+            party = self._pool.enter(transport)
+            if party is None and self._pool.used >= self.connections_max:
+                raise ConnectionRefused(f"max.connections={self.connections_max}")
+            if party is None and self._pool.is_full:
+                raise ConnectionRefused("this process may hold no more files open (ulimit -n)")
+            if party is None:
+                raise ConnectionRefused
+        except ConnectionRefused:
+            self.refused += 1
+            raise
+        self._by_ip[host] += 1
+        return party
+
+    def party_of(self, host: str, transport: asyncio.BaseTransport) -> str:
+        """The party with which a connection takes turns: an account of this machine, an address."""
+        return self._pool.party_of(transport) or party_of(host)
+
+    def leave(self, host: str, party: str) -> None:
+        """A connection that was counted is gone."""
+        self._pool.leave(party)
+        self._by_ip[host] -= 1
+        if not self._by_ip[host]:
+            del self._by_ip[host]
+
+    def creation_pause_s(self, host: str, now_s: float) -> float:
+        """How long a new connection waits so that no more than the allowed rate are served."""
+        pause_s = 0.0
+        if self.creation_rate_max < 2**31 - 1:
+            self._next_creation_s = _next(self._next_creation_s, now_s, self.creation_rate_max)
+            pause_s = self._next_creation_s - now_s
+        rate = self.creation_rate_of(host) if self.creation_rate_of is not None else None
+        if rate is not None:
+            if len(self._next_of_ip_s) >= _ADDRESSES_MAX:
+                self._next_of_ip_s.clear()
+            next_s = _next(self._next_of_ip_s.get(host, 0.0), now_s, rate)
+            self._next_of_ip_s[host] = next_s
+            pause_s = max(pause_s, next_s - now_s)
+        return min(max(pause_s, 0.0), _PAUSE_S_MAX)
+
+
+def _next(due_s: float, now_s: float, rate: float) -> float:
+    """When the connection after one that was due is due; a second's worth may come at once."""
+    return max(due_s, now_s - 1.0) + 1 / rate

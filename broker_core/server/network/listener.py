@@ -1,0 +1,216 @@
+"""A listening socket with its connections, and their limits."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Final
+
+from broker_core.ordered_set import OrderedSet
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.schema import Api
+from broker_core.server.network.connection import Connection, Handle
+from broker_core.server.network.limits import ConnectionLimits, ConnectionRefused
+from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
+from broker_core.server.network.session import ListenerSecurity
+from waylog.config import Endpoint
+from waylog.network.bind_addresses import bind_addresses
+from waylog.network.tls_handshakes import TlsHandshake, TlsHandshakes
+from waylog.network.token_bucket import TokenBucket
+from waylog.observability.seldom import SeldomSaid
+from waylog.supervision.held_ports import is_held
+
+if TYPE_CHECKING:
+    import ssl
+
+    from broker_core.server.network.request_metrics import RequestMetrics
+
+logger = logging.getLogger(__name__)
+
+#: One receive buffer for all connections of a listener.
+_SHARED_BYTES: Final = 256 * 1024
+
+_BACKLOG: Final = 1024
+_ENDINGS_SAID_PER_S: Final = 20.0
+
+
+class Listener:
+    """Accepts connections and keeps their limits."""
+
+    def __init__(
+        self,
+        handle: Handle,
+        security: ListenerSecurity,
+        limits: ConnectionLimits,
+        *,
+        frame_bytes_max: int,
+        login_bytes_max: int,
+        idle_ms_max: int,
+        setup_ms_max: int,
+        pending_max: int,
+        tls: tuple[ssl.SSLContext, TlsHandshakes] | None = None,
+        metrics: RequestMetrics | None = None,
+        apis: Mapping[int, Api] = APIS,
+        guard: LocalAccountsGuard | None = None,
+    ) -> None:
+        """`guard` says which accounts of this machine may connect; without, all may."""
+        self.handle = handle
+        self.security = security
+        self.limits = limits
+        self.frame_bytes_max = frame_bytes_max
+        self.login_bytes_max = min(login_bytes_max, frame_bytes_max)
+        self.pending_max = pending_max
+        self.metrics = metrics
+        self.apis = apis
+        self.shared_buffer = memoryview(bytearray(_SHARED_BYTES))
+        self.loop = asyncio.get_running_loop()
+        self.now = self.loop.time
+        self._tls = tls
+        self._guard = guard
+        self._idle_s_max = idle_ms_max / 1000
+        self._setup_s_max = setup_ms_max / 1000
+        self._connections: OrderedSet[Connection] = OrderedSet()
+        self._refusals = SeldomSaid()
+        self._endings = TokenBucket(_ENDINGS_SAID_PER_S)
+        self._server: asyncio.Server | None = None
+        self._sweep_timer: asyncio.TimerHandle | None = None
+
+    @property
+    def connections(self) -> int:
+        """How many are open."""
+        return len(self._connections)
+
+    async def bind(self, endpoint: Endpoint) -> Endpoint:
+        """Take the address, returned with the real port; nobody can connect yet. Raises OSError."""
+        self._server = await self.loop.create_server(
+            partial(Connection, self),
+            bind_addresses(endpoint),
+            endpoint.port,
+            backlog=_BACKLOG,
+            reuse_port=is_held(endpoint) or None,
+            start_serving=False,
+        )
+        host, port = self._server.sockets[0].getsockname()[:2]
+        return Endpoint(endpoint.host or host, port)
+
+    async def serve(self) -> None:
+        """Accept connections. Raises OSError."""
+        if self._server is not None:
+            await self._server.start_serving()
+            self._sweep()
+
+    def stop_accepting(self) -> None:
+        """Take no new connections."""
+        if self._server is not None:
+            self._server.close()
+
+    async def close(self) -> None:
+        """Stop accepting, and close what is open."""
+        if self._sweep_timer is not None:
+            self._sweep_timer.cancel()
+        self.stop_accepting()
+        for connection in list(self._connections):
+            connection.close()
+        # One turn for what has been written, then whoever does not read is cut off.
+        await asyncio.sleep(0)
+        while self._connections:
+            for connection in list(self._connections):
+                connection.abort()
+            await asyncio.sleep(0)
+
+    def begin_tls(self, plain: asyncio.Transport, connection: Connection) -> TlsHandshake | None:
+        """Have a connection begin with TLS; None where it need not."""
+        if self._tls is None:
+            return None
+        context, handshakes = self._tls
+
+        def party() -> str:
+            return self.limits.party_of(connection.peer_host, plain)
+
+        return handshakes.begin(plain, context, party, connection)
+
+    def opened(self, connection: Connection, transport: asyncio.BaseTransport) -> None:
+        """A connection came in; one with TLS has said nothing yet."""
+        admitted = self._guard is None or self._guard.admits(transport)
+        if admitted is False:
+            self.limits.refused += 1
+            connection.abort()
+            return
+        connection.last_active = connection.opened_at = self.now()
+        try:
+            connection.pool_party = self.limits.enter(connection.peer_host, transport)
+        except ConnectionRefused as refused:
+            self._refuse(connection, str(refused))
+            return
+        self._connections.add(connection)
+        pause_s = self.limits.creation_pause_s(connection.peer_host, connection.opened_at)
+        if pause_s > 0:
+            connection.mute(int(pause_s * 1000) + 1)
+        if isinstance(admitted, asyncio.Future):
+            connection.hold()
+            admitted.add_done_callback(lambda decided: self._decided(connection, decided.result()))
+
+    def _refuse(self, connection: Connection, reason: str) -> None:
+        unsaid = self._refusals.count(connection.opened_at) if reason else None
+        if unsaid is not None:
+            before = f" ({unsaid} more were refused before)" if unsaid else ""
+            logger.warning("%s:%s is refused: %s%s", *connection.peer[:2], reason, before)
+        connection.abort()
+
+    def say_ending(self, connection: Connection, level: int, reason: str) -> None:
+        """Log why a connection ends: of many a second not each.
+
+        Whoever may connect can bring it about as often as he likes.
+        """
+        endings = self._endings
+        if not endings.take(self.now()):
+            return
+        before = f" ({endings.refused} more were not logged)" if endings.refused else ""
+        endings.refused = 0
+        logger.log(level, "%s:%s is %s%s", *connection.peer[:2], reason, before)
+
+    def _decided(self, connection: Connection, admitted: bool) -> None:
+        if admitted:
+            connection.release()
+        else:
+            self.limits.refused += 1
+            connection.abort()
+
+    def closed(self, connection: Connection) -> None:
+        """A connection is gone."""
+        if connection in self._connections:
+            self._connections.remove(connection)
+            self.limits.leave(connection.peer_host, connection.pool_party)
+
+    def reserve(self, more: int) -> None:
+        """Requests that are not complete hold `more` bytes; the oldest go when it is too much."""
+        limits = self.limits
+        limits.request_bytes += more
+        if more <= 0:
+            return
+        while limits.request_bytes > limits.request_bytes_max:
+            oldest = min(
+                (each for each in self._connections if each.frame_since is not None),
+                key=lambda each: each.frame_since or 0.0,
+                default=None,
+            )
+            if oldest is None:
+                return
+            reason = f"queued.max.request.bytes={limits.request_bytes_max}"
+            self.say_ending(
+                oldest, logging.WARNING, f"disconnected: {reason}, and its request is the oldest"
+            )
+            oldest.give_up()
+
+    def _sweep(self) -> None:
+        now = self.now()
+        for connection in list(self._connections):
+            reason = connection.overdue(now, idle_s=self._idle_s_max, setup_s=self._setup_s_max)
+            if reason is not None:
+                self.say_ending(connection, logging.INFO, f"closed: {reason}")
+                connection.abort() if reason != "idle" else connection.close()
+        # One timer for all of them; precise to a tenth of the smaller limit.
+        interval_s = min(self._idle_s_max, self._setup_s_max) / 10
+        self._sweep_timer = self.loop.call_later(min(max(interval_s, 0.05), 5.0), self._sweep)

@@ -1,0 +1,126 @@
+"""Lets connections of some accounts of this machine in, and of no others."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import pwd
+import socket
+from typing import Final
+
+from waylog.network.local_accounts import is_distinct
+from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.network.local_peers.netlink import MalformedAnswerError, SocketOwner
+from waylog.network.local_peers.peers import LocalPeers
+from waylog.observability.seldom import SeldomSaid
+
+logger = logging.getLogger(__name__)
+
+#: Where getsockopt has it; the first byte of what it returns is the socket's state.
+_TCP_INFO: Final = 11
+
+
+class LocalAccountsGuard:
+    """Decides about each new connection of one listener.
+
+    A socket belongs to the account that has created it. The kernel names that account for as long
+    as a process has the socket; afterwards, and in TIME_WAIT, it may say root. So only a socket
+    counts that is ESTABLISHED and has an inode. And only as long as our own end is ESTABLISHED,
+    looked at after the answer: until then no other socket can have had the peer's address and port
+    with ours, while after the peer has gone the next one may.
+    """
+
+    def __init__(self, name: str, setting: str, allowed: frozenset[int], peers: LocalPeers) -> None:
+        """`setting` is the property's value, as it was given for the listener called `name`."""
+        self._name = name
+        self._setting = setting
+        self._allowed = allowed
+        self._peers = peers
+        self._loop = asyncio.get_running_loop()
+        self._refusals = SeldomSaid()
+
+    def admits(self, transport: asyncio.BaseTransport) -> bool | asyncio.Future[bool]:
+        """Tell whether a connection may be served, at once or, where that takes a while, soon."""
+        own_end: socket.socket = transport.get_extra_info("socket")
+        try:
+            ends = ConnectionEnds.of_names(
+                transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+            )
+            if not self._peers.is_local(ends):
+                return True
+            owner = self._peers.peer_of(ends)
+        except (OSError, MalformedAnswerError, TypeError) as error:
+            # TypeError: a connection that has gone has no names.
+            return self._decide(own_end, transport, None, error)
+        if not isinstance(owner, asyncio.Future):
+            return self._decide(own_end, transport, owner)
+        decided: asyncio.Future[bool] = self._loop.create_future()
+
+        def found(answer: asyncio.Future[SocketOwner | None]) -> None:
+            if answer.cancelled() or transport.is_closing():
+                decided.set_result(False)
+            elif (error := answer.exception()) is not None:
+                decided.set_result(self._decide(own_end, transport, None, error))
+            else:
+                decided.set_result(self._decide(own_end, transport, answer.result()))
+
+        owner.add_done_callback(found)
+        return decided
+
+    def _decide(
+        self,
+        own_end: socket.socket,
+        transport: asyncio.BaseTransport,
+        owner: SocketOwner | None,
+        error: BaseException | None = None,
+    ) -> bool:
+        if not _is_established(own_end):
+            return False  # the peer has gone: nobody is refused
+        peer = transport.get_extra_info("peername") or ("?", 0)
+        if owner is None or owner.state != ESTABLISHED or not owner.inode:
+            why = error or "the kernel knows no such socket in this network namespace"
+            self._refused(peer, None, str(why))
+            return False
+        if owner.uid not in self._allowed:
+            self._refused(peer, owner.uid, "")
+            return False
+        return True
+
+    def _refused(self, peer: tuple[str, int], uid: int | None, why: str) -> None:
+        unsaid = self._refusals.count(self._loop.time())
+        if unsaid is None:
+            return
+        # Names of accounts may come from another machine, which can take its time.
+        self._loop.run_in_executor(None, self._say, peer, uid, why, unsaid)
+
+    def _say(self, peer: tuple[str, int], uid: int | None, why: str, unsaid: int) -> None:
+        """Log a refusal; never raises."""
+        before = f" ({unsaid} more were refused before)" if unsaid else ""
+        account = f"its account cannot be told: {why}"
+        if uid is not None:
+            account = f"account {_name_of(uid)} is not among local.accounts={self._setting}"
+        logger.warning(
+            "%s:%s is refused by listener %s: %s; listener.name.%s.local.accounts, or "
+            "local.accounts (`waylog up --local-accounts`), says who may connect%s",
+            *peer[:2],
+            self._name,
+            account,
+            self._name.lower(),
+            before,
+        )
+
+
+def _is_established(own_end: socket.socket) -> bool:
+    try:
+        return own_end.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, 1)[0] == ESTABLISHED
+    except OSError:
+        return False
+
+
+def _name_of(uid: int) -> str:
+    if not is_distinct(uid):
+        return f"uid {uid} (as which this user namespace has all accounts that it does not map)"
+    try:
+        return f"{pwd.getpwuid(uid).pw_name} (uid {uid})"
+    except (KeyError, OSError):
+        return f"uid {uid}"

@@ -1,0 +1,160 @@
+"""All listeners of a broker, with the limits that they share."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Callable, Mapping
+from typing import Final
+
+from broker_core.cluster.records import ListenerAddress
+from broker_core.configuration.config import BrokerConfig
+from broker_core.configuration.listeners import ListenerConfig
+from broker_core.protocol.definitions import APIS
+from broker_core.protocol.schema import Api
+from broker_core.security.credentials import ScramUsers
+from broker_core.security.sasl import SaslSettings
+from broker_core.security.scram import CredentialLookup
+from broker_core.server.network.limits import ConnectionLimits
+from broker_core.server.network.listener import Listener
+from broker_core.server.network.listener_secrets import ListenerSecrets
+from broker_core.server.network.local_accounts_guard import LocalAccountsGuard
+from broker_core.server.network.request import Request
+from broker_core.server.network.request_metrics import RequestMetrics
+from broker_core.server.network.session import ListenerSecurity
+from waylog.config import Endpoint
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.local_peers.peers import LocalPeers
+from waylog.network.tls_handshakes import TlsHandshakes
+
+_TLS_HANDSHAKE_S: Final = 10.0
+_TLS_SHUTDOWN_S: Final = 2.0
+
+
+class Network:
+    """Opens and closes the listeners. Raises ConfigError for what a listener cannot be made of."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        users: ScramUsers,
+        handle: Callable[[Request], None],
+        *,
+        connections: ConnectionPool,
+        listeners: tuple[ListenerConfig, ...] | None = None,
+        apis: Mapping[int, Api] = APIS,
+    ) -> None:
+        """`connections`: all that the process may hold.
+
+        `listeners`: those of the configuration, if not told otherwise.
+        """
+        self._config = config
+        self._handle = handle
+        self._configs = config.listeners if listeners is None else listeners
+        self._apis = apis
+        self._lookup = CredentialLookup(users.find)
+        self.limits = ConnectionLimits(
+            config.max_connections,
+            config.max_connections_per_ip,
+            dict(config.max_connections_per_ip_overrides),
+            config.max_connection_creation_rate,
+            config.queued_max_request_bytes,
+            pool=connections,
+        )
+        self.metrics = RequestMetrics() if config.metrics_listener is not None else None
+        self._secrets = ListenerSecrets(self._configs, config.ssl_store_check_interval_ms)
+        self._local_peers: LocalPeers | None = None
+        # Of all listeners, which have one event loop.
+        self._handshakes: TlsHandshakes | None = None
+        #: The listeners by name.
+        self.listeners: dict[str, Listener] = {}
+        #: Where each listener really listens, port 0 replaced by the system's choice.
+        self.endpoints: dict[str, Endpoint] = {}
+
+    async def bind(self) -> None:
+        """Take the addresses of all listeners; raises ConfigError, OSError."""
+        if any(each.local_accounts is not None for each in self._configs):
+            self._local_peers = LocalPeers.open()
+        for each in self._configs:
+            listener = self._listener(each)
+            self.endpoints[each.name] = endpoint = await listener.bind(each.endpoint)
+            advertised = each.advertised or each.endpoint
+            # Port 0 is a port of the system's choice; clients have to be told which.
+            listener.security.advertised = Endpoint(
+                advertised.host, advertised.port or endpoint.port
+            )
+            self.listeners[each.name] = listener
+
+    async def serve(self) -> None:
+        """Accept connections; raises OSError."""
+        await self._secrets.start()
+        for listener in self.listeners.values():
+            await listener.serve()
+
+    def _listener(self, each: ListenerConfig) -> Listener:
+        config = self._config
+        sasl = None
+        if each.protocol.uses_sasl:
+            validator = self._secrets.validator(each.name)
+            sasl = SaslSettings(
+                each.sasl_mechanisms,
+                each.plain_users,
+                self._lookup,
+                each.session_ms_max,
+                None if validator is None else validator.validate,
+            )
+        return Listener(
+            self._handle,
+            ListenerSecurity(each, sasl, each.advertised or each.endpoint),
+            self.limits,
+            frame_bytes_max=config.socket_request_max_bytes,
+            login_bytes_max=config.sasl_server_max_receive_bytes,
+            idle_ms_max=config.connections_max_idle_ms,
+            setup_ms_max=config.connection_setup_timeout_ms,
+            pending_max=config.queued_max_requests,
+            tls=self._tls(each),
+            metrics=self.metrics,
+            apis=self._apis,
+            guard=self._guard(each),
+        )
+
+    def _tls(self, each: ListenerConfig) -> tuple[ssl.SSLContext, TlsHandshakes] | None:
+        context = self._secrets.context(each.name)
+        if context is None:
+            return None
+        if self._handshakes is None:
+            self._handshakes = TlsHandshakes(_TLS_HANDSHAKE_S, shutdown_timeout_s=_TLS_SHUTDOWN_S)
+        return context, self._handshakes
+
+    def _guard(self, each: ListenerConfig) -> LocalAccountsGuard | None:
+        if each.local_accounts is None or self._local_peers is None:
+            return None
+        setting = each.properties.get("local.accounts", "")
+        return LocalAccountsGuard(each.name, setting, each.local_accounts, self._local_peers)
+
+    @property
+    def addresses(self) -> list[ListenerAddress]:
+        """What clients of each listener are told to connect to."""
+        return [
+            ListenerAddress(
+                each.name,
+                self.listeners[each.name].security.advertised.host,
+                self.listeners[each.name].security.advertised.port,
+                each.protocol.value,
+            )
+            for each in self._configs
+        ]
+
+    @property
+    def first_security(self) -> ListenerSecurity:
+        """What the first listener's connections have in common."""
+        return self.listeners[self._configs[0].name].security
+
+    async def close(self) -> None:
+        """Close all listeners and their connections."""
+        await self._secrets.close()
+        for listener in self.listeners.values():
+            listener.stop_accepting()
+        for listener in self.listeners.values():
+            await listener.close()
+        if self._local_peers is not None:
+            await self._local_peers.close()

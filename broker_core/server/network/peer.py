@@ -1,0 +1,347 @@
+"""A connection to another broker or controller: requests out, answers in, several at a time.
+
+The peer is connected to when there is something to send. Whoever sends learns by `None` that there
+will be no answer: the connection could not be made, has broken or was closed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import ssl
+import struct
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Final, cast
+
+from broker_core import errors
+from broker_core.protocol import primitives
+from broker_core.protocol.definitions import SASL_AUTHENTICATE, SASL_HANDSHAKE
+from broker_core.protocol.framing import FrameReader
+from broker_core.protocol.primitives import RemoteProtocolError
+from broker_core.protocol.schema import Api
+from broker_core.security.sasl_client import SaslCredentials, client_exchange
+from broker_core.security.scram import AuthenticationFailed
+from waylog.config import Endpoint
+from waylog.process.background import spawn
+
+logger = logging.getLogger(__name__)
+
+_SHARED_BYTES: Final = 64 * 1024
+_CONNECT_TIMEOUT_S: Final = 5.0
+#: No request of one broker to another takes that long; Kafka's request.timeout.ms is 30 s.
+_PATIENCE_S: Final = 15.0
+_API_VERSIONS: Final = 18
+_HANDSHAKE_VERSION: Final = 1
+_AUTHENTICATE_VERSION: Final = 2
+#: A login that is good for a while is renewed when this share of it has passed (KIP-368).
+_RENEWAL_SHARE: Final = 0.8
+
+#: Takes the answer, or None where there is none. `records` in it are slices of the buffer that it
+#: was received into: whoever keeps them longer than the call copies them.
+Answered = Callable[[dict[str, Any] | None], None]
+
+
+def encode_request(
+    api: Api, version: int, correlation_id: int, client_id: bytes, body: dict[str, Any]
+) -> bytes:
+    """One request frame with its length."""
+    header = struct.pack(">hhih", api.key, version, correlation_id, len(client_id)) + client_id
+    if api.is_flexible(version):
+        header += b"\0"
+    frame = header + primitives.encode(api.request_plan(version), body)
+    return struct.pack(">i", len(frame)) + frame
+
+
+def decode_response(api: Api, version: int, frame: memoryview) -> dict[str, Any]:
+    """The body of a response frame; raises RemoteProtocolError."""
+    position = 4
+    if api.key != _API_VERSIONS and api.is_flexible(version):
+        position = primitives.skip_tagged_fields(frame, position)
+    body, _ = primitives.decode(api.response_plan(version), frame, position)
+    return body
+
+
+class _Connection(asyncio.BufferedProtocol):
+    def __init__(self, peer: Peer, shared: memoryview, frame_bytes_max: int) -> None:
+        self._peer = peer
+        self._reader = FrameReader(shared, frame_bytes_max=frame_bytes_max)
+        self.transport: asyncio.Transport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._peer.connection_lost(self)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        return self._reader.get_buffer()
+
+    def buffer_updated(self, nbytes: int) -> None:
+        self._reader.received(nbytes)
+        try:
+            while self.transport is not None and (frame := self._reader.next_frame()) is not None:
+                self._peer.received(frame)
+            self._reader.settle()
+        except RemoteProtocolError as error:
+            logger.warning("%s is disconnected: %s", self._peer, error)
+            if self.transport is not None:
+                self.transport.abort()
+
+
+class Peer:
+    """The other node. `lost`, where given, is called when a connection that was open breaks.
+
+    With `login` this node says who it is before anything else.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client_id: str,
+        *,
+        tls: ssl.SSLContext | None = None,
+        login: SaslCredentials | None = None,
+        frame_bytes_max: int = 100 * 1024 * 1024,
+        lost: Callable[[], None] | None = None,
+        patience_s: float = _PATIENCE_S,
+    ) -> None:
+        """`patience_s`: after one to two times that without an answer the connection is broken."""
+        self.endpoint = endpoint
+        self._patience_s = patience_s
+        self._watch: asyncio.TimerHandle | None = None
+        self._oldest: int | None = None
+        self._login = login
+        self._renewal: asyncio.TimerHandle | None = None
+        self._renewing: asyncio.Task[None] | None = None
+        self._client_id = client_id.encode()
+        self._tls = tls
+        self._frame_bytes_max = frame_bytes_max
+        self._lost = lost
+        self._shared = memoryview(bytearray(_SHARED_BYTES))
+        self._connection: _Connection | None = None
+        # Connected, but not logged in yet.
+        self._joining: _Connection | None = None
+        self._connecting: asyncio.Task[None] | None = None
+        self._correlation_id = 0
+        # What was asked, in order; what has not been sent waits for the connection.
+        self._waiting: dict[int, tuple[Api, int, Answered]] = {}
+        self._unsent: list[bytes] = []
+        self._closed = False
+
+    def __str__(self) -> str:
+        return str(self.endpoint)
+
+    @property
+    def is_connected(self) -> bool:
+        """Tell whether the connection is open."""
+        return self._connection is not None
+
+    def send(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> None:
+        """Send a request."""
+        if self._closed:
+            answered(None)
+            return
+        frame = self._frame(api, version, body, answered)
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.write(frame)
+            return
+        self._unsent.append(frame)
+        if self._connecting is None:
+            self._connecting = spawn(self._connect(), f"connecting to {self}")
+
+    def _frame(self, api: Api, version: int, body: dict[str, Any], answered: Answered) -> bytes:
+        self._correlation_id += 1
+        self._waiting[self._correlation_id] = (api, version, answered)
+        return encode_request(api, version, self._correlation_id, self._client_id, body)
+
+    async def call(self, api: Api, version: int, body: dict[str, Any]) -> dict[str, Any] | None:
+        """Send and wait; for answers without `records`."""
+        future = _answer()
+        self.send(api, version, body, partial(_settle, future))
+        return await future
+
+    def disconnect(self) -> None:
+        """Break the connection; the next request opens another."""
+        if self._connection is not None and self._connection.transport is not None:
+            self._connection.transport.abort()
+
+    def close(self) -> None:
+        """Disconnect for good; what waits gets None."""
+        self._closed = True
+        self._stop_looking()
+        self._stop_renewing()
+        if self._connecting is not None:
+            self._connecting.cancel()
+        if self._joining is not None and self._joining.transport is not None:
+            self._joining.transport.abort()
+        self._lost = None
+        self.disconnect()
+        self._fail_all()
+
+    async def _connect(self) -> None:
+        loop = asyncio.get_running_loop()
+        connection = _Connection(self, self._shared, self._frame_bytes_max)
+        try:
+            async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+                await loop.create_connection(
+                    lambda: connection,
+                    self.endpoint.host,
+                    self.endpoint.port,
+                    ssl=self._tls,
+                    server_hostname=self.endpoint.host if self._tls is not None else None,
+                )
+                if self._login is not None:
+                    self._joining = connection
+                    await self._log_in(connection, self._login)
+        except Exception as error:
+            if isinstance(error, AuthenticationFailed):
+                logger.error("%s does not let this node in: %s", self, error)
+            elif isinstance(error, OSError | TimeoutError):
+                logger.debug("%s cannot be reached: %s", self, error)
+            else:
+                # The next request tries again.
+                logger.exception("%s cannot be asked", self)
+            if connection.transport is not None:
+                connection.transport.abort()
+            self._connecting = self._joining = None
+            self._fail_all()
+            return
+        self._connecting = self._joining = None
+        if connection.transport is None:
+            self._fail_all()
+            return
+        self._connection = connection
+        self._look()
+        unsent, self._unsent = self._unsent, []
+        connection.transport.writelines(unsent)
+
+    def _look(self) -> None:
+        """Tell whether what was asked first is still what waits: then nothing will be answered.
+
+        A machine that loses its power closes no connection, and back again it knows of none; who
+        only waits would never hear so. A slow answer to one request holds up all behind it.
+        """
+        oldest = next(iter(self._waiting), None)
+        if oldest is not None and oldest == self._oldest:
+            logger.warning(
+                "%s has not answered for %g s: another connection", self, self._patience_s
+            )
+            self.disconnect()
+            return
+        self._oldest = oldest
+        self._watch = asyncio.get_running_loop().call_later(self._patience_s, self._look)
+
+    def _stop_looking(self) -> None:
+        self._oldest = None
+        if self._watch is not None:
+            self._watch.cancel()
+            self._watch = None
+
+    # --------------------------------------------------------------------------------------- login
+
+    async def _log_in(self, connection: _Connection, login: SaslCredentials) -> None:
+        """Raises AuthenticationFailed, ConnectionError."""
+
+        async def ask(api: Api, version: int, body: dict[str, Any]) -> dict[str, Any]:
+            future = _answer()
+            frame = self._frame(api, version, body, partial(_settle, future))
+            if connection.transport is None:
+                raise ConnectionResetError("the connection breaks at the login")
+            connection.transport.write(frame)
+            answer = await future
+            if answer is None:
+                raise ConnectionResetError("the connection breaks at the login")
+            return answer
+
+        answer = await ask(SASL_HANDSHAKE, _HANDSHAKE_VERSION, {"mechanism": login.mechanism})
+        if answer["error_code"] != errors.NONE:
+            offered = ", ".join(answer["mechanisms"])
+            raise AuthenticationFailed(f"{login.mechanism} is not one of {offered}")
+        exchange = client_exchange(login)
+        message: bytes | None = exchange.first()
+        lifetime_ms = 0
+        while message is not None:
+            answer = await ask(SASL_AUTHENTICATE, _AUTHENTICATE_VERSION, {"auth_bytes": message})
+            if answer["error_code"] != errors.NONE:
+                raise AuthenticationFailed(answer["error_message"] or "no reason is given")
+            lifetime_ms = answer["session_lifetime_ms"]
+            message = exchange.evaluate(bytes(answer["auth_bytes"]))
+        if lifetime_ms > 0:
+            self._renewal = asyncio.get_running_loop().call_later(
+                lifetime_ms * _RENEWAL_SHARE / 1000, self._renew
+            )
+
+    def _renew(self) -> None:
+        self._renewal = None
+        if self._connection is not None:
+            self._renewing = spawn(self._log_in_again(self._connection), f"login to {self}")
+
+    async def _log_in_again(self, connection: _Connection) -> None:
+        assert self._login is not None
+        try:
+            await self._log_in(connection, self._login)
+        except Exception as error:
+            is_expected = isinstance(error, OSError | AuthenticationFailed)
+            logger.warning(
+                "%s: the login cannot be renewed: %s",
+                self,
+                error,
+                exc_info=None if is_expected else error,
+            )
+            if connection.transport is not None:
+                connection.transport.abort()
+
+    def _stop_renewing(self) -> None:
+        if self._renewal is not None:
+            self._renewal.cancel()
+            self._renewal = None
+        if self._renewing is not None:
+            self._renewing.cancel()
+            self._renewing = None
+
+    # ------------------------------------------------------------------------------------- answers
+
+    def received(self, frame: memoryview) -> None:
+        """A response has arrived. Raises RemoteProtocolError."""
+        correlation_id = int.from_bytes(frame[:4], "big")
+        waiting = self._waiting.pop(correlation_id, None)
+        if waiting is None:
+            raise RemoteProtocolError("an answer to nothing that was asked")
+        api, version, answered = waiting
+        try:
+            body = decode_response(api, version, frame)
+        except RemoteProtocolError:
+            answered(None)
+            raise
+        answered(body)
+
+    def connection_lost(self, connection: _Connection) -> None:
+        """The connection is gone."""
+        if self._joining is connection:
+            self._fail_all()
+            return
+        if self._connection is not connection:
+            return
+        self._connection = None
+        self._stop_looking()
+        self._stop_renewing()
+        self._fail_all()
+        if self._lost is not None:
+            self._lost()
+
+    def _fail_all(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        self._unsent.clear()
+        for _, _, answered in waiting.values():
+            answered(None)
+
+
+def _answer() -> asyncio.Future[dict[str, Any] | None]:
+    return asyncio.get_running_loop().create_future()
+
+
+def _settle(future: asyncio.Future[dict[str, Any] | None], answer: dict[str, Any] | None) -> None:
+    if not future.done():
+        future.set_result(answer)

@@ -1,0 +1,1 @@
+"""Partitions as the server holds them: topics, replicas, flushing, retention."""

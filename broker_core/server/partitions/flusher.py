@@ -1,0 +1,105 @@
+"""Group commit: one worker makes logs durable, one fdatasync for all appends that wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from broker_core.environment import Worker
+from broker_core.errors import BrokerError, KafkaStorageError
+from broker_core.server.network.request_metrics import Times
+from broker_core.server.partitions.partition import AppendWaiter, Partition
+
+logger = logging.getLogger(__name__)
+
+_Outcome = list[tuple[Partition, BrokerError | None]]
+
+
+class Flusher:
+    """Flushes partitions on request; all methods are called on the event loop's thread.
+
+    While one round of flushes runs, further requests gather for the next: the slower the disk, the
+    more appends share one fdatasync.
+    """
+
+    def __init__(
+        self, worker: Worker, on_failure: Callable[[Partition, BrokerError], None]
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._on_failure = on_failure
+        # In the order of the requests.
+        self._dirty: dict[Partition, None] = {}
+        self._busy = False
+        #: How long flushes took; written by the worker.
+        self.times = Times()
+        self._worker = worker
+
+    def request(self, partition: Partition) -> None:
+        """Flush the partition, after what else this turn of the event loop appends."""
+        if not self._dirty and not self._busy:
+            self._busy = True
+            self._loop.call_soon(self._start_round)
+        self._dirty[partition] = None
+
+    def wait_durable(self, partition: Partition, waiter: AppendWaiter, end_offset: int) -> None:
+        """Tell a coordinator's waiter when what it has appended is committed; maybe at once."""
+        if partition.commits_on_append:
+            partition.advance()
+            waiter.durable()
+            return
+        partition.wait_durable(waiter, end_offset)
+        if partition.acknowledges_after_flush:
+            self.request(partition)
+        else:
+            partition.advance()
+
+    async def close(self, partitions: Iterable[Partition] = ()) -> None:
+        """Flush `partitions` and everything requested, then end the worker."""
+        for partition in partitions:
+            self.request(partition)
+        while self._busy or self._dirty:
+            await asyncio.sleep(0.001)
+        self._worker.close()
+
+    def _start_round(self) -> None:
+        batch, self._dirty = list(self._dirty), {}
+        self._worker.submit(partial(self._flush, batch))
+
+    def _flush(self, batch: list[Partition]) -> None:
+        outcome: _Outcome = []
+        for partition in batch:
+            began = time.perf_counter()
+            try:
+                partition.log.flush()
+                self.times.add(time.perf_counter() - began)
+                outcome.append((partition, None))
+            except BrokerError as error:
+                outcome.append((partition, error))
+            except Exception as error:
+                logger.exception("the flush of %s failed", partition)
+                outcome.append((partition, KafkaStorageError(f"{partition}: {error}")))
+        # The event loop may have been closed without us.
+        with contextlib.suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(self._finish_round, outcome)
+
+    def _finish_round(self, outcome: _Outcome) -> None:
+        if self._dirty:
+            self._start_round()
+        else:
+            self._busy = False
+        for partition, error in outcome:
+            if partition.deleted:
+                continue
+            if error is not None:
+                self._on_failure(partition, error)
+                continue
+            try:
+                partition.advance()
+            except Exception as failure:
+                # Whoever waits for this partition is told; the others must not wait because of it.
+                logger.exception("the appends to %s could not be acknowledged", partition)
+                self._on_failure(partition, KafkaStorageError(f"{partition}: {failure}"))

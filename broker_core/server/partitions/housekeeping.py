@@ -1,0 +1,123 @@
+"""What has to be done now and then: flush by time, retention, compaction."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
+from broker_core.environment import Environment
+from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.storage_watch import StorageWatch
+from broker_core.server.partitions.topics import TopicRegistry
+from waylog.process.background import Rounds, spawn
+
+logger = logging.getLogger(__name__)
+
+#: How long an open file may be idle, give or take as much.
+_PARK_INTERVAL_S: Final = 60.0
+_LOOK_INTERVAL_S: Final = 1.0
+
+
+class Housekeeping:
+    """Periodic work, away from the event loop where it may take long."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        environment: Environment,
+        storage: StorageWatch,
+    ) -> None:
+        self._storage = storage
+        self._config = config
+        self._topics = topics
+        self._flusher = flusher
+        self._tasks: list[asyncio.Task[None]] = []
+        # Deleting a segment of a gigabyte takes the file system a while, compaction reads and
+        # writes a good part of a log: one thread for all of it, one log after the other.
+        self._executor = environment.threads.executor(1, "housekeeping")
+        self._clock = environment.clock
+        # Where each partition's log ended when it was last looked at to close its file.
+        self._ends: dict[Partition, int] = {}
+        # When a partition was first seen with records that are not flushed (monotonic ms).
+        self._dirty_since: dict[Partition, int] = {}
+
+    def start(self) -> None:
+        """Begin."""
+        config = self._config
+        self._every(config.flush_scheduler_interval_ms / 1000, "flush by time", self._flush_by_time)
+        self._every(config.retention_check_interval_ms / 1000, "retention", self._retain)
+        self._every(_LOOK_INTERVAL_S, "looking for room on the disk", self._look)
+        self._every(_PARK_INTERVAL_S, "closing idle files", self._park)
+        if config.cleaner_enable:
+            self._every(config.cleaner_backoff_ms / 1000, "compaction", self._compact)
+
+    def _every(self, interval_s: float, name: str, work: Callable[[], Awaitable[None]]) -> None:
+        self._tasks.append(spawn(Rounds(name).run(interval_s, work), name))
+
+    async def close(self) -> None:
+        """End; what runs is finished."""
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._executor.shutdown()
+
+    async def _flush_by_time(self) -> None:
+        self.flush_due(int(self._clock.monotonic() * 1000))
+
+    def flush_due(self, now_ms: int) -> None:
+        """Flush what has been waiting for `flush.ms`, and logs that have closed a segment."""
+        dirty: dict[Partition, int] = {}
+        for partition in self._topics.partitions():
+            log = partition.log
+            if log.recovery_point >= log.log_end_offset:
+                continue
+            since = self._dirty_since.get(partition, now_ms)
+            dirty[partition] = since
+            if now_ms - since >= log.config.flush_ms or log.has_closed_segments_to_flush:
+                self._flusher.request(partition)
+        self._dirty_since = dirty
+
+    async def _look(self) -> None:
+        self._storage.look()
+
+    async def _park(self) -> None:
+        self.park_idle()
+
+    def park_idle(self) -> None:
+        """Close the files of logs that have not been written since the last call."""
+        ends: dict[Partition, int] = {}
+        for partition in self._topics.partitions():
+            end = ends[partition] = partition.log.log_end_offset
+            if self._ends.get(partition) == end:
+                partition.log.park()
+        self._ends = ends
+
+    async def _retain(self) -> None:
+        for partition in list(self._topics.partitions()):
+            await self._run(partition, "retention", partition.log.apply_retention)
+
+    async def _compact(self) -> None:
+        for partition in list(self._topics.partitions()):
+            if partition.log.config.compacts:
+                await self._run(partition, "compaction", partition.log.compact)
+
+    async def _run(self, partition: Partition, what: str, work: Callable[[int], object]) -> None:
+        if partition.deleted:
+            return
+        now_ms = self._clock.now_ms()
+        loop = asyncio.get_running_loop()
+        try:
+            await loop.run_in_executor(self._executor, work, now_ms)
+        except errors.BrokerError as error:
+            if not partition.deleted:
+                logger.error("%s of %s: %s", what, partition, error)
+        except Exception:
+            # The other partitions, whose logs may be well, have their turn all the same.
+            logger.exception("%s of %s failed", what, partition)

@@ -1,0 +1,42 @@
+"""What a client is told along with "not the leader": who is, so that it need not ask (KIP-951)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, Final
+
+from broker_core import errors
+
+if TYPE_CHECKING:
+    from broker_core.server.network.request import Request
+    from broker_core.server.runtime import Broker
+
+_MOVED: Final = frozenset({errors.NotLeaderOrFollower.code, errors.FencedLeaderEpoch.code})
+
+
+def add_leaders(
+    broker: Broker,
+    request: Request,
+    response: dict[str, Any],
+    results: Iterable[tuple[str, int, dict[str, Any]]],
+) -> None:
+    """Name the leaders in the results (topic, partition, result) that are refused for that."""
+    if broker.cluster is None:
+        return
+    image = broker.cluster.image
+    leaders: set[int] = set()
+    for topic, index, result in results:
+        if result["error_code"] not in _MOVED:
+            continue
+        partition = image.partition(topic, index)
+        if partition is None or partition.leader < 0:
+            continue
+        result["current_leader"] = {
+            "leader_id": partition.leader,
+            "leader_epoch": partition.leader_epoch,
+        }
+        leaders.add(partition.leader)
+    if leaders:
+        response["node_endpoints"] = [
+            each._asdict() for each in broker.view.nodes(request) if each.node_id in leaders
+        ]

@@ -1,0 +1,1 @@
+"""Settings that clients read and change while the broker runs."""

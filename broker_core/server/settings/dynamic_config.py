@@ -1,0 +1,115 @@
+"""Settings of the broker that change while it runs (KIP-226).
+
+A client sets them for this broker or for all brokers; they stand above the property file, are kept
+over restarts and take effect at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from broker_core.cluster.settings import MIN_INSYNC_REPLICAS
+from broker_core.configuration.config import TOPIC_DEFAULTS, BrokerConfig
+from broker_core.errors import InvalidConfig, InvalidRequest
+from broker_core.log.config import LogConfig
+from broker_core.server.network.limits import ConnectionLimits
+from broker_core.server.partitions.topics import TopicRegistry
+from waylog.config import ConfigError
+
+#: What Kafka's brokers change too, and what changes nothing here: there are no such threads, and no
+#: Kerberos. It is kept and shown, so that tools which set it can go on.
+_WITHOUT_EFFECT: Final = frozenset(
+    {
+        "background.threads",
+        "log.cleaner.threads",
+        "num.io.threads",
+        "num.network.threads",
+        "num.recovery.threads.per.data.dir",
+        "num.replica.fetchers",
+        "sasl.kerberos.kinit.cmd",
+        "sasl.kerberos.min.time.before.relogin",
+        "sasl.kerberos.ticket.renew.jitter",
+        "sasl.kerberos.ticket.renew.window.factor",
+    }
+)
+
+#: What can be changed; everything else is in the property file.
+DYNAMIC: Final = (
+    frozenset(name for name, _, _ in TOPIC_DEFAULTS)
+    | _WITHOUT_EFFECT
+    | {
+        "max.connections",
+        "max.connections.per.ip",
+        "max.connections.per.ip.overrides",
+        "max.connection.creation.rate",
+        "leader.replication.throttled.rate",
+        "follower.replication.throttled.rate",
+    }
+)
+
+
+class DynamicConfig:
+    """What has been set by clients: `cluster` for all brokers, `own` for this one."""
+
+    def __init__(self, config: BrokerConfig) -> None:
+        self._static = config
+        # Of this setting all brokers must think alike, so it is one for all of them from the start
+        # (KIP-966).
+        self._initial = {MIN_INSYNC_REPLICAS: config.topic_defaults.get(MIN_INSYNC_REPLICAS, "1")}
+        self.cluster: dict[str, str] = dict(self._initial)
+        self.own: dict[str, str] = {}
+        #: Told the rates of `leader.` and `follower.replication.throttled.rate`.
+        self.set_replication_rates: Callable[[int, int], None] | None = None
+
+    def effective(self) -> BrokerConfig:
+        """The settings as they hold now; raises ConfigError."""
+        return self._with(self.cluster, self.own)
+
+    def _with(self, cluster: Mapping[str, str], own: Mapping[str, str]) -> BrokerConfig:
+        return BrokerConfig.from_properties({**self._static.properties, **cluster, **own})
+
+    def check(self, properties: Mapping[str, str], *, for_all: bool) -> None:
+        """Tell whether these may take the place of what is set; raises InvalidRequest."""
+        unknown = sorted(set(properties) - DYNAMIC)
+        if unknown:
+            raise InvalidRequest(f"Cannot update these configs dynamically: {', '.join(unknown)}")
+        try:
+            cluster, own = (properties, self.own) if for_all else (self.cluster, properties)
+            LogConfig.from_properties(self._with(cluster, own).topic_defaults)
+        except (ConfigError, InvalidConfig) as error:
+            raise InvalidRequest(f"Invalid value: {error}") from None
+
+    def of(self, resource_name: str) -> dict[str, str]:
+        """What is set of all brokers (""), or of this one."""
+        return self.own if resource_name else self.cluster
+
+    def replace(self, properties: Mapping[str, str], *, for_all: bool) -> None:
+        """Set what `check` has allowed; `apply` makes it hold."""
+        if for_all:
+            self.cluster = self._initial | dict(properties)
+        else:
+            self.own = dict(properties)
+
+    def apply(self, topics: TopicRegistry, limits: ConnectionLimits) -> None:
+        """Make the settings hold."""
+        config = self.effective()
+        topics.change_defaults(config)
+        limits.connections_max = config.max_connections
+        limits.connections_per_ip_max = config.max_connections_per_ip
+        limits.per_ip_overrides = dict(config.max_connections_per_ip_overrides)
+        limits.creation_rate_max = config.max_connection_creation_rate
+        if self.set_replication_rates is not None:
+            self.set_replication_rates(
+                config.leader_replication_throttled_rate,
+                config.follower_replication_throttled_rate,
+            )
+
+    def to_stored(self) -> dict[str, Any]:
+        """As JSON."""
+        return {"cluster": self.cluster, "own": self.own}
+
+    def load(self, stored: dict[str, Any]) -> None:
+        """Read back what `to_stored` gave; what can no longer be set is left out."""
+        self.cluster = self._initial | {k: v for k, v in stored["cluster"].items() if k in DYNAMIC}
+        self.own = {k: v for k, v in stored["own"].items() if k in DYNAMIC}

@@ -1,0 +1,1 @@
+"""Share groups on the log (KIP-932)."""

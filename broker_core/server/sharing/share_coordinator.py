@@ -1,0 +1,198 @@
+"""The share coordinator: keeps what share groups have of partitions (KIP-932).
+
+The leaders of partitions ask it, each for its own; what it keeps is in `__share_group_state`.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from broker_core import errors
+from broker_core.configuration.config import BrokerConfig
+from broker_core.coordinator.share_partition import check_batches
+from broker_core.coordinator.share_records import (
+    STATE_TOPIC,
+    SharePlace,
+    StoredState,
+    decode_key,
+    decode_value,
+    encode_key,
+    encode_value,
+)
+from broker_core.environment import Clock
+from broker_core.protocol import records
+from broker_core.protocol.records import BatchHeader
+from broker_core.server.coordination.coordinator_shards import CoordinatorShards
+from broker_core.server.coordination.groups import Stored, StoreWait, coordinator_error
+from broker_core.server.coordination.internal_topic import InternalTopic, read_back
+from broker_core.server.partitions.flusher import Flusher
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.partitions.topics import TopicRegistry
+
+logger = logging.getLogger(__name__)
+
+#: Told the error code, and what is stored; None if that is nothing.
+Read = Callable[[int, StoredState | None], None]
+
+#: The start offset of what a group has not begun to read.
+NO_OFFSET: Final = -1
+
+
+class ShareCoordinator:
+    """What is kept in the partitions of the topic that this broker leads."""
+
+    def __init__(
+        self,
+        config: BrokerConfig,
+        topics: TopicRegistry,
+        flusher: Flusher,
+        clock: Clock,
+        *,
+        is_alone: bool,
+    ) -> None:
+        """`is_alone`: this broker is a cluster of its own, and keeps everything."""
+        self._topics = topics
+        self._flusher = flusher
+        self._clock = clock
+        self._states: dict[SharePlace, StoredState] = {}
+        self._topic = InternalTopic(
+            topics,
+            STATE_TOPIC,
+            config.share_state_topic_partitions,
+            config.share_state_topic_segment_bytes,
+            creates=is_alone,
+        )
+        #: What is kept here, in a cluster.
+        self.shards = CoordinatorShards(self._topic, self._load, self._unload)
+
+    # ------------------------------------------------------------------------------ start and end
+
+    def load(self) -> None:
+        """Read what there is, where everything is kept here."""
+        if self._topic.creates:
+            for partition in self._topic.partitions():
+                for _ in self._load(partition):
+                    pass
+
+    def _load(self, partition: Partition) -> Iterator[int]:
+        def take(header: BatchHeader, key: bytes, value: bytes | None) -> None:
+            place = decode_key(key)
+            if place is None:
+                return
+            if value is None:
+                self._states.pop(place, None)
+            else:
+                self._states[place] = decode_value(value)
+
+        yield from read_back(partition, take, lambda producer_id, committed: None)
+        for place in [each for each in self._states if self._topics.by_id(each.topic_id) is None]:
+            if self._topic.index_of(_key(place)) == partition.index:
+                logger.info("%s: its topic is gone", place)
+                del self._states[place]
+
+    def _unload(self, index: int) -> None:
+        for place in [each for each in self._states if self._topic.index_of(_key(each)) == index]:
+            del self._states[place]
+
+    def close(self) -> None:
+        """Read nothing any more."""
+        self.shards.close()
+
+    # ------------------------------------------------------------------------------------ reading
+
+    def place_of(self, place: SharePlace) -> tuple[str, int]:
+        """The partition that keeps a place's state; raises CoordinatorNotAvailable."""
+        return self._topic.name, self._topic.index_of(_key(place))
+
+    def places(self) -> list[SharePlace]:
+        """All that is known here."""
+        return list(self._states)
+
+    def _refusal(self, place: SharePlace) -> int:
+        return errors.NONE if self._topic.creates else self.shards.refusal(_key(place))
+
+    def find(self, place: SharePlace) -> tuple[int, StoredState | None]:
+        """An error code, and what a group has of a partition."""
+        code = self._refusal(place)
+        return code, None if code else self._states.get(place)
+
+    def read(self, place: SharePlace, leader_epoch: int, read: Read) -> None:
+        """As `find`, for the partition's leader: who led it before may store nothing any more."""
+        code, state = self.find(place)
+        if not code and state is not None and leader_epoch < state.leader_epoch:
+            code = errors.FencedLeaderEpoch.code
+        if code or state is None or leader_epoch == state.leader_epoch:
+            read(code, None if code else state)
+            return
+        state = state._replace(leader_epoch=leader_epoch)
+        self._store(place, state, lambda code: read(code, None if code else state))
+
+    # ------------------------------------------------------------------------------------ storing
+
+    def write(self, place: SharePlace, state: StoredState, stored: Stored) -> None:
+        """Keep what a partition's leader says."""
+        code, known = self.find(place)
+        try:
+            check_batches(state.start_offset, state.batches)
+        except errors.InvalidRequest as error:
+            code = code or error.code
+        if not code and known is not None:
+            if state.leader_epoch < known.leader_epoch:
+                code = errors.FencedLeaderEpoch.code
+            elif state.state_epoch != known.state_epoch:
+                code = errors.FencedStateEpoch.code
+        if code:
+            stored(code)
+        else:
+            self._store(place, state, stored)
+
+    def initialize(
+        self, place: SharePlace, state_epoch: int, start_offset: int, stored: Stored
+    ) -> None:
+        """Have a group begin at an offset; what was read before is written no more."""
+        code, known = self.find(place)
+        if not code and known is not None and state_epoch < known.state_epoch:
+            code = errors.FencedStateEpoch.code
+        if code:
+            stored(code)
+            return
+        leader_epoch = 0 if known is None else known.leader_epoch
+        self._store(place, StoredState(start_offset, [], state_epoch, leader_epoch), stored)
+
+    def delete(self, place: SharePlace, stored: Stored) -> None:
+        """Forget what a group has of a partition."""
+        code, known = self.find(place)
+        if code or known is None:
+            stored(code)
+        else:
+            self._store(place, None, stored)
+
+    def forget_topic(self, topic_id: bytes) -> None:
+        """A topic was deleted: what groups have of it means nothing any more."""
+        for place in [each for each in self._states if each.topic_id == topic_id]:
+            self._store(place, None, lambda code: None)
+
+    def _store(self, place: SharePlace, state: StoredState | None, stored: Stored) -> None:
+        now_ms = self._clock.now_ms()
+        value = None if state is None else encode_value(state, now_ms)
+        try:
+            partition = self._topic.partition_of(_key(place))
+            partition.check_can_commit()
+            result = partition.append(
+                records.build_batch([(now_ms, encode_key(place), value, ())]), now_ms
+            )
+        except errors.BrokerError as error:
+            logger.error("share group %s cannot be stored: %s", place.group_id, error)
+            stored(coordinator_error(error.code))
+            return
+        if state is None:
+            self._states.pop(place, None)
+        else:
+            self._states[place] = state
+        self._flusher.wait_durable(partition, StoreWait(stored), result.last_offset + 1)
+
+
+def _key(place: SharePlace) -> str:
+    return f"{place.group_id}:{place.topic_id.hex()}:{place.partition}"

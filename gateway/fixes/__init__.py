@@ -1,0 +1,1 @@
+"""The way of fixes into the log: from bytes to a record, repetitions, receipts."""

@@ -1,0 +1,236 @@
+"""Bodies of our own JSON that have nothing unusual about them, straight to the log's records.
+
+`gateway.formats.positions` reads everything; of what is read here it makes the same records, which
+a test compares.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Realloc
+from libc.stdint cimport int64_t
+from libc.string cimport memcpy
+
+from gateway.fixes.known_fixes cimport FixKey
+from gateway.fixes.positions cimport (
+    FORM_POSITION,
+    Position,
+    RECORD_BYTES_MAX,
+    TopicRoute,
+    read_position,
+)
+
+from gateway.formats import BATCH_ITEMS_MAX
+from gateway.formats.positions import DEFAULT_DEVICE, UNIQUE_ID_CHARACTERS
+
+cdef enum:
+    ROUTES_MAX = 2000  # devices of one sender that are remembered
+    ID_START = 7       # of a record: {"id":"
+    QUOTED = 3         # an id's quotes, and a comma
+
+cdef Py_ssize_t UNIQUE_BYTES = UNIQUE_ID_CHARACTERS
+cdef Py_ssize_t ITEMS_MAX = BATCH_ITEMS_MAX
+
+
+cdef inline const char* after_space(const char* at) noexcept:
+    # The zero behind the bytes is no space.
+    while at[0] == b" " or at[0] == b"\n" or at[0] == b"\r" or at[0] == b"\t":
+        at += 1
+    return at
+
+
+cdef class PlainRecords:
+    """The records of one body: one piece of memory, whatever their number."""
+
+    def __cinit__(self):
+        self._devices = []
+
+    def __dealloc__(self):
+        PyMem_Free(self._bytes)
+        PyMem_Free(self._written)
+
+    def __len__(self):
+        return self._count
+
+    def __iter__(self):
+        """Key for gateway.fixes.known_fixes, device, record, and whether its id is the client's own."""
+        cdef Py_ssize_t index
+        cdef Written* written
+        for index in range(self._count):
+            written = &self._written[index]
+            yield (
+                written.key.key,
+                self._devices[index],
+                self._bytes[written.start:written.start + written.size],
+                bool(written.named),
+            )
+
+    cdef int add(
+        self, bytes device, const char* record, size_t size, size_t identity_size, const FixKey* key,
+        bint named,
+    ) except -1:
+        cdef void* grown
+        cdef size_t capacity = self._capacity + size
+        cdef Py_ssize_t places = 4 * self._places + 1
+        cdef Written* written
+        if self._size + size > self._capacity:
+            if self._count:
+                capacity *= 2  # the second record says that more are to come
+            grown = PyMem_Realloc(self._bytes, capacity)
+            if grown is NULL:
+                raise MemoryError
+            self._bytes = <char*> grown
+            self._capacity = capacity
+        if self._count == self._places:
+            grown = PyMem_Realloc(self._written, places * sizeof(Written))
+            if grown is NULL:
+                raise MemoryError
+            self._written = <Written*> grown
+            self._places = places
+        memcpy(self._bytes + self._size, record, size)
+        written = &self._written[self._count]
+        written.key = key[0]
+        written.start = self._size
+        written.size = size
+        written.identity_size = identity_size
+        written.named = named
+        self._devices.append(device)
+        self._size += size
+        self._count += 1
+        return 0
+
+    @property
+    def ids(self):
+        """The records' ids as they stand in JSON, with commas between them."""
+        return self.joined_ids(False)
+
+    @property
+    def own_ids(self):
+        """The same of those that are the client's own."""
+        return self.joined_ids(True)
+
+    cdef bytes joined_ids(self, bint own):
+        cdef Py_ssize_t index, size = 0
+        cdef bytes joined
+        cdef char* out
+        cdef Written* written
+        for index in range(self._count):
+            if self._written[index].named or not own:
+                size += self._written[index].identity_size + QUOTED
+        if not size:
+            return b""
+        joined = PyBytes_FromStringAndSize(NULL, size - 1)
+        out = PyBytes_AS_STRING(joined)
+        size = 0
+        for index in range(self._count):
+            written = &self._written[index]
+            if own and not written.named:
+                continue
+            if size:
+                out[size - 1] = b","
+            # With the quotes that the record has.
+            memcpy(
+                out + size, self._bytes + written.start + ID_START - 1, written.identity_size + 2
+            )
+            size += written.identity_size + QUOTED
+        return joined
+
+
+cdef class PlainPositions:
+    """Reads for one sender: a user, and its device where that is named outside of the body.
+
+    `admits(device)` is asked once for each device whether the user may send for it.
+    """
+
+    cdef str _user
+    cdef str _device
+    cdef object _admits
+    cdef dict _routes
+
+    def __init__(self, str user, str device=None, admits=None):
+        self._user = user
+        self._device = device
+        self._admits = admits
+        self._routes = {}
+
+    def records(self, bytes body, int64_t received):
+        """Its PlainRecords; None to have the body read by `positions`."""
+        cdef PlainRecords records = PlainRecords.__new__(PlainRecords)
+        cdef const char* at = after_space(PyBytes_AS_STRING(body))
+        cdef const char* end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
+        cdef bint several = at[0] == b"["
+        if several:
+            at = after_space(at + 1)
+        while True:
+            at = self._add(at, received, records)
+            if at is NULL:
+                return None
+            at = after_space(at)
+            if not several:
+                break
+            if at[0] == b"]":
+                at = after_space(at + 1)
+                break
+            if at[0] != b"," or records._count == ITEMS_MAX:
+                return None
+            at = after_space(at + 1)
+        return records if at == end else None
+
+    cdef const char* _add(
+        self, const char* item, int64_t received, PlainRecords records
+    ) except? NULL:
+        """Take the position that begins here; returns what follows it, NULL for an unusual one."""
+        cdef Position position
+        cdef const char* end = read_position(item, &position)
+        cdef FixKey key
+        cdef bint named
+        cdef TopicRoute route
+        cdef char[RECORD_BYTES_MAX] record
+        cdef Py_ssize_t size
+        if end is NULL or position.devices > 1:
+            return NULL
+        if not position.devices:
+            route = self._route(b"")
+        elif not position.device.size:
+            return NULL
+        else:
+            route = self._route(position.device.start[:position.device.size])
+        if not route.form:
+            return NULL
+        # The client's own name for a fix is told from the record's id in `client_ids`.
+        named = position.identity.start is not NULL
+        if named and position.identity.size < UNIQUE_BYTES:
+            return NULL
+        size = route.write_position(&position, received, &key, record)
+        if not size:
+            return NULL
+        records.add(route._device, record, size, position.identity.size, &key, named)
+        return end
+
+    cdef TopicRoute _route(self, bytes name):
+        """The route of positions that name this device; "" for those that name none."""
+        cdef TopicRoute route = self._routes.get(name)
+        cdef str device
+        if route is not None:
+            return route
+        device = self._device
+        if device is None:
+            device = name.decode("utf-8", "replace") if name else DEFAULT_DEVICE
+            if "/" in device:
+                device = None
+        if device is not None:
+            device = f"{self._user}/{device}"
+        route = TopicRoute("", True, None, device, FORM_POSITION)
+        if route.form and self._admits is not None and not self._admits(device):
+            route = TopicRoute("", True, None)  # what becomes of it, the complete reader says
+        if len(self._routes) >= ROUTES_MAX:
+            self._routes.clear()
+        self._routes[name] = route
+        return route
+
+
+def answer(PlainRecords records):
+    """The answer to our own clients when the log has some records (gateway.http.ingest.app_responses)."""
+    body = b'{"accepted":%d,"ids":[%b],"rejected":[]' % (records._count, records.ids)
+    own = records.own_ids
+    if own:
+        return b'%b,"acked":[%b]}' % (body, own)
+    return body + b"}"

@@ -1,0 +1,1 @@
+"""Routes by which devices send: the formats of apps, and the answers that apps expect."""

@@ -1,0 +1,377 @@
+"""Receiving: every device format over HTTP, each with the answer its app expects.
+
+200 leaves only when every in-sync replica has all of a request. What can never be accepted is kept
+in topic `error` and answered with success all the same: an app that reads 400 repeats the head of
+its queue for ever, or deletes it. What cannot be accepted now is 503.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import time
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from functools import partial
+from typing import Any, Final
+
+from aiohttp import web
+
+from gateway.bodies.content_encoding import ExpandedTooLarge, UnknownEncoding, expanded
+from gateway.bodies.parsing import READ_HERE_BYTES_MAX, ParsingUnavailable, is_read_here, let_go
+from gateway.bodies.parts import Body
+from gateway.fixes.receipts import Receipt
+from gateway.formats import Context, Parsed
+from gateway.formats.values import build_rejected, live_time
+from gateway.http.ingest.app_responses import Newest, Receiving
+from gateway.http.ingest.paths import AT_ROOT, PATHS, Format
+from gateway.http.requests.authentication import (
+    header_text,
+    kept_headers,
+    parameters_without_secrets,
+    remote_of,
+    sender,
+)
+from gateway.http.requests.responses import Refused, raw_json_answer, unavailable
+from gateway.http.requests.services import Services
+from gateway.limits.bounds import OVERHEAD_BYTES, RECORD_BYTES, TOO_MUCH_UNDER_WAY
+from gateway.limits.pools import Hold, ShareExceeded, Shares
+from gateway.users.admission import Admission, QuotaExceeded, SendingNotAllowed
+from gateway.users.auth import Identity
+from waylog.kafka.clients import AppendError
+from waylog.messages import Fix
+from waylog.network.peer_parties import party_of
+from waylog.observability.telemetry import now_ms
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: A body up to this size does not count against the common budget.
+_SMALL_BODY_BYTES: Final = 64 * 1024
+
+_SUBMITTED_AT_ONCE: Final = 100
+_TURN_S: Final = 0.001
+
+
+class Ingest:
+    """The handlers that receive fixes."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def routes(self) -> list[web.RouteDef]:
+        """All paths of all formats; a token may stand at the end of most."""
+        handlers: dict[Format, Handler] = {}
+        routes: list[web.RouteDef] = []
+        for path, device_format in PATHS.items():
+            handler = handlers.setdefault(device_format, partial(self._receive, device_format))
+            for method in device_format.methods:
+                options: dict[str, Any] = {"allow_head": False} if method == "GET" else {}
+                routes.append(web.route(method, path, handler, **options))
+        return routes
+
+    def osmand_at_root(self) -> Callable[[web.Request], Awaitable[web.Response]]:
+        """`GET /?id=...`, as Traccar's oldest apps send it."""
+        return partial(self._receive, AT_ROOT)
+
+    async def _receive(self, device_format: Format, request: web.Request) -> web.Response:
+        token = request.match_info.get("token")
+        try:
+            identity = await sender(request, token)
+        except Refused as refusal:
+            if refusal.status == 401:
+                await self.keep_refused(device_format.name, request, refusal.reason)
+                if device_format.gone_for_unknown:
+                    raise Refused(410, "this webhook is not registered (any more)") from refusal
+            raise
+        body = await self.receive_body(request, identity)
+        try:
+            hold = Hold(self._services.under_way, identity.user, len(body) + OVERHEAD_BYTES)
+        except ShareExceeded:
+            raise unavailable(TOO_MUCH_UNDER_WAY) from None
+        try:
+            parsed = await self._parse(device_format, body, self.context(request, identity))
+            if parsed.refused is not None:
+                raise Refused(413, parsed.refused)
+            if parsed.malformed is not None:
+                raise Refused(400, parsed.malformed)
+            hold.grow(parsed.count * RECORD_BYTES)
+            trace = request.headers.get("traceparent")
+            newest = await self.store(parsed, identity, trace, device_format, hold)
+        except ShareExceeded:
+            raise unavailable(TOO_MUCH_UNDER_WAY) from None
+        finally:
+            hold.release()
+        if device_format.tells_address:
+            await self.address_of(newest)
+        answer: list[bytes] = []
+        for piece in device_format.answer(Receiving(parsed, identity, self._services, newest)):
+            if answer:
+                await asyncio.sleep(0)
+            answer.append(piece)
+        await let_go(parsed)
+        return raw_json_answer(answer) if answer else web.Response()
+
+    async def _parse(self, device_format: Format, body: Body, context: Context) -> Parsed:
+        """Raises Refused: 503 while a large body cannot be read."""
+        if len(body) <= READ_HERE_BYTES_MAX and is_read_here(small := bytes(body)):
+            return device_format.parse(small, context)
+        parsing = self._services.parsing
+        try:
+            return await parsing.parse(device_format.name, body, context, context.user)
+        except ParsingUnavailable as error:
+            raise unavailable(str(error)) from error
+
+    def context(self, request: web.Request, identity: Identity) -> Context:
+        """The part of the request that a parser is told."""
+        query = parameters_without_secrets(request)
+        device = request.match_info.get("device")
+        return Context(
+            user=identity.user,
+            device=named_device(identity, query, request.headers, device),
+            received=now_ms(),
+            any_user=identity.admin or self._services.authenticator.open_mode,
+            query=query,
+            headers=kept_headers(request),
+            content_type=request.content_type,
+            encryption_key=identity.rights.encryption_key,
+        )
+
+    async def read_body(
+        self,
+        request: web.Request,
+        identity: Identity | None = None,
+        bytes_max: int | None = None,
+    ) -> bytes:
+        """The body, within all limits; raises Refused. Whose share of them it takes is who sends,
+        or the address of somebody who is not known.
+        """
+        return bytes(await self.receive_body(request, identity, bytes_max))
+
+    async def receive_body(
+        self,
+        request: web.Request,
+        identity: Identity | None = None,
+        bytes_max: int | None = None,
+    ) -> Body:
+        """The same in the parts in which it was received."""
+        if not request.can_read_body:
+            return Body()
+        limits = self._services.limits
+        most = limits.body_bytes_max if bytes_max is None else bytes_max
+        size = request.content_length
+        if size is not None and size > most:
+            raise Refused(413, f"{size} bytes in one request; {most} are allowed")
+        encoding = request.headers.get("Content-Encoding", "").strip().lower()
+        encoded = encoding not in ("", "identity")
+        small = size is not None and size <= _SMALL_BODY_BYTES and not encoded
+        try:
+            if small and request.content.is_eof():
+                # It is all here: no timer for what cannot take any time.
+                return Body(await request.read())
+            reserved = (
+                nullcontext()
+                if small
+                else self._bodies(identity).hold(
+                    _party(request, identity),
+                    most if encoded or size is None else size,
+                )
+            )
+            with reserved:
+                async with asyncio.timeout(limits.body_timeout_s):
+                    if small:
+                        return Body(await request.read())
+                    body = await _collected(request, most)
+                    if not encoded:
+                        return body
+                    # To put it together takes as long as to expand it.
+                    return await asyncio.to_thread(_expanded, encoding, body, most)
+        except ShareExceeded:
+            raise unavailable("too many large requests at once") from None
+        except TimeoutError:
+            raise Refused(408, "the body did not come in time", {"Connection": "close"}) from None
+        except UnknownEncoding:
+            reason = "Content-Encoding must be gzip, deflate or zstd"
+            raise Refused(415, reason, {"Accept-Encoding": "gzip, deflate, zstd"}) from None
+        except (web.HTTPRequestEntityTooLarge, ExpandedTooLarge):
+            raise Refused(413, f"more than {most} bytes in one request") from None
+        except (web.RequestPayloadError, ValueError) as error:
+            reason = f"the body is not what its headers say: {error}"
+            raise Refused(400, reason, {"Connection": "close"}) from error
+
+    def _bodies(self, identity: Identity | None) -> Shares:
+        # What strangers send does not take the place of users.
+        services = self._services
+        return services.bodies_of_strangers if identity is None else services.bodies
+
+    async def store(
+        self,
+        parsed: Parsed,
+        identity: Identity,
+        traceparent: str | None = None,
+        device_format: Format | None = None,
+        hold: Hold | None = None,
+    ) -> Fix | None:
+        """Append everything, and wait until the log has it; returns the fix that says where the
+        device is now. Raises Refused (403, 429, 503).
+
+        What is held is held until the log has answered, whoever gives up waiting for that.
+        """
+        steps = self._services.admission.admit_in_steps(identity, parsed)
+        with refusals(device_format):
+            for _ in steps:
+                await asyncio.sleep(0)
+        submitter = self._services.submitter
+        trace = submitter.traces.continue_from(traceparent)
+        # A future for each of ten thousand, and its turn of the loop, would keep others waiting.
+        futures: list[asyncio.Future[None]] = []
+        newest = Newest()
+        receipts = itertools.chain(
+            (submitter.submit_location(newest.seen(fix), trace) for fix in parsed.fixes),
+            (submitter.event_receipt(event, trace) for event in parsed.events),
+            (submitter.rejected_receipt(rejected, trace) for rejected in parsed.rejected),
+        )
+        more = True
+        while more:
+            part, more = _of_a_turn(receipts)
+            if part:
+                futures.append(submitter.all_stored(part))
+                if hold is not None:
+                    hold.keep_until(futures[-1:])
+            if more:
+                await asyncio.sleep(0)
+        try:
+            await all_appended(futures, self._services.append_timeout_s)
+        except AppendError as error:
+            raise unavailable(f"not stored: {error}") from error
+        except TimeoutError:
+            raise unavailable("not stored yet: the log does not answer") from None
+        return newest.fix
+
+    async def address_of(self, fix: Fix | None) -> None:
+        """Wait, but not for long, for the address of the newest fix."""
+        if fix is not None:
+            services = self._services
+            live = live_time(fix.time, fix.received)
+            await services.address_view.wait(fix.device, live, services.limits.address_timeout_s)
+
+    async def keep_refused(self, source: str, request: web.Request, reason: str) -> None:
+        """Keep what an unknown user sends, so that it can be replayed once the user is known."""
+        if not self._services.refusals.take(remote_of(request)):
+            return
+        limits = self._services.limits
+        size = request.content_length
+        body = b""
+        if size is not None and size <= limits.refusal_bytes_recorded:
+            body = await self.read_body(request)
+        headers = kept_headers(request)
+        query = parameters_without_secrets(request)
+        context = Context("", None, now_ms(), headers=headers, query=query)
+        raw = body or "&".join(f"{name}={value}" for name, value in query.items()).encode()
+        rejected = build_rejected(context, source, f"401: {reason}", raw)
+        # Nobody waits for it: a log that is away must not delay the refusal.
+        self._services.submitter.submit_rejected(rejected, authenticated=False)
+
+
+async def _collected(request: web.Request, bytes_max: int) -> Body:
+    """Raises web.HTTPRequestEntityTooLarge."""
+    body = Body()
+    async for part in request.content.iter_any():
+        body.append(part)
+        if len(body) > bytes_max:
+            raise web.HTTPRequestEntityTooLarge(max_size=bytes_max, actual_size=len(body))
+    return body
+
+
+def _of_a_turn(receipts: Iterator[Receipt]) -> tuple[list[Receipt], bool]:
+    """Submit some, few where each is large; tells whether there may be more."""
+    part: list[Receipt] = []
+    until = time.monotonic() + _TURN_S
+    for receipt in receipts:
+        part.append(receipt)
+        if len(part) == _SUBMITTED_AT_ONCE or time.monotonic() > until:
+            return part, True
+    return part, False
+
+
+def _expanded(encoding: str, body: Body, bytes_max: int) -> Body:
+    return Body(expanded(encoding, bytes(body), bytes_max))
+
+
+def _party(request: web.Request, identity: Identity | None) -> str:
+    return party_of(remote_of(request)) if identity is None else identity.user
+
+
+def admit(
+    parsed: Parsed, identity: Identity, admission: Admission, device_format: Format | None = None
+) -> None:
+    """Let in what a request held, see gateway.users.admission; raises Refused."""
+    with refusals(device_format):
+        admission.admit(identity, parsed)
+
+
+@contextmanager
+def refusals(device_format: Format | None) -> Iterator[None]:
+    """Answer a request of a format as it is for what is not admitted."""
+    try:
+        yield
+    except QuotaExceeded as error:
+        # Some apps delete what is answered with 4xx; that it comes again they understand of 503.
+        status = 429 if device_format is not None and device_format.heeds_429 else 503
+        raise Refused(status, str(error), {"Retry-After": error.retry_after}) from error
+    except SendingNotAllowed as error:
+        raise Refused(403, str(error)) from error
+
+
+def named_device(
+    identity: Identity,
+    query: dict[str, str],
+    headers: Mapping[str, str],
+    in_path: str | None = None,
+) -> str | None:
+    """The device named outside of the body. A token for one device decides alone."""
+    if identity.device is not None:
+        query.pop("id", None)
+        query.pop("deviceid", None)
+        return identity.device
+    named = in_path or query.pop("d", None) or query.pop("device", None)
+    if named:
+        return named
+    named = header_text(headers, "X-Limit-D")
+    if named == "device" and headers.get("X-Limit-U") == "user":
+        # What OwnTracks for iOS sends as long as nothing is set.
+        return None
+    return named
+
+
+async def all_appended(futures: Iterable[asyncio.Future[Any]], timeout_s: float) -> None:
+    """Wait until all are done, without cancelling any; raises AppendError, TimeoutError."""
+    futures = list(futures)
+    pending = [future for future in futures if not future.done()]
+    if pending:
+        loop = asyncio.get_running_loop()
+        all_done: asyncio.Future[None] = loop.create_future()
+        count = len(pending)
+
+        def one_done(_: asyncio.Future[Any]) -> None:
+            nonlocal count
+            count -= 1
+            if not count and not all_done.done():
+                all_done.set_result(None)
+
+        def late() -> None:
+            if not all_done.done():
+                all_done.set_exception(TimeoutError())
+
+        for future in pending:
+            future.add_done_callback(one_done)
+        timer = loop.call_later(timeout_s, late)
+        try:
+            await all_done
+        finally:
+            timer.cancel()
+    for future in futures:
+        if future.cancelled():
+            raise AppendError("the append was given up")
+        error = future.exception()
+        if error is not None:
+            raise error

@@ -1,0 +1,1 @@
+"""A part of Confluent's REST proxy, version 2."""

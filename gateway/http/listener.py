@@ -1,0 +1,290 @@
+"""The HTTP listener: routes, refusals as JSON, connection limit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import socket
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Final, cast
+
+import msgspec
+from aiohttp import web
+
+from gateway.http.ingest import ulogger_sessions
+from gateway.http.ingest.ingest import Ingest
+from gateway.http.ingest.paths import PATHS
+from gateway.http.ingest.registrations import Registrations
+from gateway.http.ingest.ulogger_sessions import UloggerSessions
+from gateway.http.kafka_rest.kafka_rest import KafkaRest
+from gateway.http.openapi import openapi
+from gateway.http.plain.plain_server import Accept, PlainServer
+from gateway.http.requests.authentication import overseer, remote_of, shown_credentials
+from gateway.http.requests.browsers import require_served_host, same_origin
+from gateway.http.requests.responses import (
+    Refused,
+    json_answer,
+    raw_json_answer,
+    refusal_answer,
+    unavailable,
+)
+from gateway.http.requests.services import SERVICES, Services
+from gateway.http.routes import reading
+from gateway.http.routes.geocoder import GeocoderProxy
+from gateway.http.routes.pages import Pages
+from gateway.http.routes.push_routes import PushRoutes
+from gateway.http.routes.session_routes import SessionRoutes
+from gateway.http.routes.stream import serve_stream
+from gateway.http.routes.websocket import serve_websocket
+from gateway.observability.exposition import exposition
+from gateway.viewers.log_range import LogRanges
+from waylog.config import Endpoint
+from waylog.network.bind_addresses import bind_addresses
+from waylog.supervision.held_ports import is_held
+
+logger = logging.getLogger(__name__)
+
+# aiohttp logs malformed requests with a piece of them, which may be a token, and as often as they
+# come; errors of handlers are logged by `explain_refusals`.
+_silent = logging.getLogger(f"{__name__}.malformed")
+_silent.disabled = True
+
+Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
+
+#: Devices send here, never without credentials of their own: the answer to none is theirs to give.
+_ASK_FOR_CREDENTIALS: Final = frozenset((*PATHS, *ulogger_sessions.PATHS, "/mqtt"))
+#: Here credentials are not asked for, or are given in exchange for something: none make up for a
+#: Host that is not ours.
+_ANSWER_ANYBODY: Final = frozenset(
+    (
+        *("/static/{path}", "/healthz", "/readyz", "/openapi.json", "/metrics", "none"),
+        *("/v1/session", "/v1/push/key"),
+    )
+)
+
+_BACKLOG: Final = 1024
+_SHUTDOWN_S: Final = 5.0
+_LINGER_S: Final = 2.0
+
+
+@web.middleware
+async def explain_refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Count every request, and answer what fails with JSON that says why."""
+    answer: web.StreamResponse
+    try:
+        refuse_foreign_hosts(request)
+        if not request.app[SERVICES].addresses.may_ask(remote_of(request)):
+            raise unavailable("too many requests from your address")
+        answer = await handler(request)
+    except Refused as refusal:
+        headers = refusal.headers
+        if headers and "WWW-Authenticate" in headers and _is_asked_by_script(request):
+            # A browser would ask its user itself, before the page gets to do so.
+            headers = {**headers, "WWW-Authenticate": 'Bearer realm="waylog"'}
+        answer = refusal_answer(refusal.status, refusal.reason, headers)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        headers = {"Allow": error.headers["Allow"]} if "Allow" in error.headers else None
+        answer = refusal_answer(error.status, error.reason, headers)
+    except (asyncio.CancelledError, ConnectionError):
+        raise
+    except Exception:
+        logger.exception("%s %s failed", request.method, _route_of(request))
+        answer = refusal_answer(500, "an error of the gateway; its log has the details")
+    request.app[SERVICES].metrics.request(_route_of(request), answer.status)
+    return answer
+
+
+def refuse_foreign_hosts(request: web.Request) -> None:
+    """Raises Refused (421) for a Host that is not ours, unless credentials make up for it.
+
+    A page that has its own name resolve to us (DNS rebinding) knows none. Devices show theirs, and
+    may have been told any name. In open mode credentials prove nothing.
+    """
+    services = request.app[SERVICES]
+    if services.hosts.serves(request.headers.get("Host")):
+        return
+    if not services.authenticator.open_mode:
+        route = _route_of(request)
+        if route in _ASK_FOR_CREDENTIALS:
+            return
+        token = request.match_info.get("token")
+        if route not in _ANSWER_ANYBODY and shown_credentials(request, token) is not None:
+            return
+    require_served_host(request)
+
+
+def _is_asked_by_script(request: web.Request) -> bool:
+    """Tell whether a browser sends this for a page's script (W3C Fetch Metadata)."""
+    return request.headers.get("Sec-Fetch-Mode", "navigate") != "navigate"
+
+
+def _route_of(request: web.Request) -> str:
+    """The route, never the path: that may hold a token."""
+    resource = request.match_info.route.resource
+    return resource.canonical if resource is not None else "none"
+
+
+async def _metrics(request: web.Request) -> web.Response:
+    await overseer(request)
+    return web.Response(
+        body=exposition(request.app[SERVICES].metrics),
+        headers={"Content-Type": "text/plain; version=0.0.4; charset=utf-8"},
+    )
+
+
+async def _healthz(_: web.Request) -> web.Response:
+    return json_answer({"status": "ok"})
+
+
+async def _readyz(request: web.Request) -> web.Response:
+    services = request.app[SERVICES]
+    problems = services.readiness.problems()
+    for view in (services.location_view, services.address_view):
+        if not view.caught_up.is_set():
+            problems.setdefault(view.topic, "still being read")
+    if problems:
+        return json_answer({"status": "not ready", "parts": problems}, 503)
+    views = (services.location_view, services.address_view)
+    back = [view.topic for view in views if view.reading_back]
+    # Whoever was silent for long is not known yet; everything else works.
+    return json_answer({"status": "ready"} | ({"reading_back": back} if back else {}))
+
+
+async def _mqtt(request: web.Request) -> web.StreamResponse:
+    server = request.app[SERVICES].mqtt
+    if server is None:
+        raise Refused(404, "this gateway does not speak MQTT")
+    if request.app[SERVICES].authenticator.open_mode and not same_origin(request):
+        # Elsewhere it needs a password, which the page then knows.
+        raise Refused(403, "a page of another site may not connect")
+    from gateway.mqtt.listening.websocket import serve_mqtt_websocket
+
+    services = request.app[SERVICES]
+    address = remote_of(request)
+    counted = address == (services.remotes.get(request.transport) or request.remote)
+    return await serve_mqtt_websocket(server, request, address, counted=counted)
+
+
+def _told(document: bytes) -> Handler:
+    """Answer with a document that is made once: that takes longer than others should wait."""
+
+    async def tell(_: web.Request) -> web.StreamResponse:
+        return raw_json_answer(document)
+
+    return tell
+
+
+def build_application(services: Services, client_id: str) -> web.Application:
+    """All routes."""
+    application = web.Application(
+        middlewares=[explain_refusals], client_max_size=services.limits.body_bytes_max
+    )
+    application[SERVICES] = services
+    ingest = Ingest(services)
+    ranges = LogRanges(services.bootstrap_servers, client_id)
+    proxy = GeocoderProxy(services.geo_url, ingest)
+    pages = Pages(ingest.osmand_at_root())
+    kafka_rest = KafkaRest(services, ingest, client_id)
+    application.add_routes(
+        [
+            *ingest.routes(),
+            *UloggerSessions(services, ingest).routes(),
+            *Registrations(services, ingest).routes(),
+            *reading.routes(),
+            web.get("/v1/stream", partial(serve_stream, ranges), allow_head=False),
+            web.get("/v1/ws", partial(serve_websocket, ranges), allow_head=False),
+            web.get("/mqtt", _mqtt, allow_head=False),
+            *proxy.routes(),
+            *PushRoutes(services, ingest).routes(),
+            *SessionRoutes(services, ingest).routes(),
+            *kafka_rest.routes(),
+            web.get("/metrics", _metrics),
+            web.get("/healthz", _healthz),
+            web.get("/readyz", _readyz),
+            web.get("/openapi.json", _told(msgspec.json.encode(openapi()))),
+            *pages.routes(),
+        ]
+    )
+
+    async def end_viewers(_: web.Application) -> None:
+        services.viewers.close()
+
+    async def close(_: web.Application) -> None:
+        await ranges.close()
+        await services.parsing.close()
+        await proxy.close()
+        await kafka_rest.close()
+
+    application.on_shutdown.append(end_viewers)
+    application.on_cleanup.append(close)
+    return application
+
+
+class HttpServer:
+    """A running listener."""
+
+    def __init__(
+        self,
+        runner: web.AppRunner,
+        plain: PlainServer,
+        server: asyncio.Server,
+        endpoint: Endpoint,
+    ) -> None:
+        self._runner = runner
+        self._plain = plain
+        self._server = server
+        self.endpoint = endpoint  # with the port the system has chosen
+
+    async def close(self) -> None:
+        """Stop listening, let requests end, close connections."""
+        self._server.close()
+        await self._plain.close(_SHUTDOWN_S)
+        await self._runner.cleanup()
+
+
+async def start_http(
+    endpoint: Endpoint, services: Services, client_id: str, *, reuse_port: bool = False
+) -> HttpServer:
+    """Listen. Raises OSError when the address cannot be had."""
+    limits = services.limits
+    runner = web.AppRunner(
+        build_application(services, client_id),
+        access_log=None,  # URLs may hold tokens
+        logger=_silent,
+        keepalive_timeout=limits.header_timeout_s,
+        max_line_size=limits.header_line_bytes_max,
+        max_field_size=limits.header_line_bytes_max,
+        max_headers=limits.headers_max,
+        auto_decompress=False,  # it would keep everybody waiting, see gateway.bodies.content_encoding
+        shutdown_timeout=_SHUTDOWN_S,
+        # How long the rest of a refused body is read, so that the client gets to see the answer.
+        lingering_time=_LINGER_S,
+        # A handler goes on when its client has gone: what was submitted is counted and known.
+        handler_cancellation=False,
+    )
+    await runner.setup()
+    accept = runner.server
+    assert accept is not None
+
+    plain = PlainServer(services, cast(Accept, accept))
+    services.metrics.gauge(
+        "http_connections", "Open HTTP connections.", lambda: len(plain.connections)
+    )
+    try:
+        server = await asyncio.get_running_loop().create_server(
+            plain.connection,
+            bind_addresses(endpoint),
+            endpoint.port,
+            backlog=_BACKLOG,
+            reuse_port=reuse_port or is_held(endpoint) or None,
+            family=socket.AF_UNSPEC,
+        )
+    except OSError:
+        await plain.close(0)
+        await runner.cleanup()
+        raise
+    port = server.sockets[0].getsockname()[1]
+    return HttpServer(runner, plain, server, Endpoint(endpoint.host, port))

@@ -1,0 +1,379 @@
+"""The description of the HTTP interface, OpenAPI 3.1. A test compares it with the routes."""
+
+from __future__ import annotations
+
+import re
+from typing import Any, Final
+
+import msgspec
+
+from gateway.http.ingest import ulogger_sessions
+from gateway.http.ingest.app_responses import nothing
+from gateway.http.ingest.paths import PATHS
+from gateway.tracks.track_formats import FORMATS
+from waylog.messages import Address, Fix
+
+#: Titles by name of format.
+_APPS: Final = {
+    "owntracks": "OwnTracks' HTTP mode",
+    "overland": "Overland",
+    "osmand": "OsmAnd protocol",
+    "traccar": "Traccar Client",
+    "gpslogger": "GPSLogger",
+    "colota": "Colota",
+    "opengts": "OpenGTS",
+    "phonetrack": "PhoneTrack",
+    "home_assistant": "Home Assistant's companion app",
+}
+
+_SENDING: Final = "Sending"
+_READING: Final = "Reading"
+_GEOCODING: Final = "Geocoding"
+_OPERATING: Final = "Operating"
+_LOG: Final = "The log (administrators)"
+
+
+#: A part of Kafka's REST proxy, version 2: title and status of success by path and method.
+_INSTANCE: Final = "/consumers/{group}/instances/{instance}"
+_LOG_PATHS: Final = {
+    "/topics": {"get": ("Names of topics", "200")},
+    "/topics/{topic}": {"get": ("One topic", "200"), "post": ("Append records", "200")},
+    "/topics/{topic}/partitions": {"get": ("Partitions", "200")},
+    "/topics/{topic}/partitions/{partition}": {
+        "get": ("One partition", "200"),
+        "post": ("Append records to it", "200"),
+    },
+    "/topics/{topic}/partitions/{partition}/offsets": {"get": ("First and next offset", "200")},
+    "/brokers": {"get": ("Ids of brokers", "200")},
+    "/consumers/{group}": {"post": ("A new consumer", "200")},
+    _INSTANCE: {"delete": ("Close a consumer", "204")},
+    f"{_INSTANCE}/subscription": {
+        "post": ("Subscribe to topics", "204"),
+        "get": ("What it has subscribed to", "200"),
+        "delete": ("Unsubscribe", "204"),
+    },
+    f"{_INSTANCE}/assignments": {
+        "post": ("Read these partitions", "204"),
+        "get": ("What it reads", "200"),
+    },
+    f"{_INSTANCE}/positions": {"post": ("Go on from these offsets", "204")},
+    f"{_INSTANCE}/positions/beginning": {"post": ("Go to the beginning", "204")},
+    f"{_INSTANCE}/positions/end": {"post": ("Go to the end", "204")},
+    f"{_INSTANCE}/records": {"get": ("The next records", "200")},
+    f"{_INSTANCE}/offsets": {
+        "post": ("Commit offsets", "200"),
+        "get": ("Committed offsets", "200"),
+    },
+}
+
+
+def openapi() -> dict[str, Any]:
+    """The whole document."""
+    _, schemas = msgspec.json.schema_components(
+        (Fix, Address), ref_template="#/components/schemas/{name}"
+    )
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Waylog gateway",
+            "version": "1",
+            "description": "A fix is acknowledged (200) when all in-sync replicas of the log have "
+            "it. What can never be accepted is kept in topic `error` and answered with success; "
+            "503 means: keep it and repeat.",
+        },
+        "paths": _paths(),
+        "security": [{"basic": []}, {"bearer": []}, {"urlToken": []}, {"session": []}],
+        "components": {
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+                "urlToken": {"type": "apiKey", "in": "query", "name": "token"},
+                # The name ends in eight digits that are others in each installation.
+                "session": {"type": "apiKey", "in": "cookie", "name": "waylog-"},
+            },
+            "schemas": {
+                **schemas,
+                "Error": {
+                    "type": "object",
+                    "properties": {"error": {"type": "string"}},
+                    "required": ["error"],
+                },
+                "GeocoderError": {
+                    "type": "object",
+                    "properties": {
+                        "error": {
+                            "type": "object",
+                            "properties": {
+                                "code": {"type": "integer"},
+                                "message": {"type": "string"},
+                            },
+                            "required": ["code", "message"],
+                        }
+                    },
+                    "required": ["error"],
+                },
+                "LogError": {
+                    "type": "object",
+                    "properties": {
+                        "error_code": {"type": "integer"},
+                        "message": {"type": "string"},
+                    },
+                    "required": ["error_code", "message"],
+                },
+                "PositionsAnswer": {
+                    "type": "object",
+                    "required": ["accepted", "ids", "rejected"],
+                    "properties": {
+                        "accepted": {"type": "integer"},
+                        "ids": {"type": "array", "items": {"type": "string"}},
+                        "acked": {"type": "array", "items": {"type": "string"}},
+                        "rejected": {
+                            "type": "array",
+                            "items": {
+                                "type": "object",
+                                "properties": {
+                                    "index": {"type": "integer"},
+                                    "reason": {"type": "string"},
+                                },
+                            },
+                        },
+                    },
+                },
+            },
+        },
+    }
+
+
+def _paths() -> dict[str, Any]:
+    paths: dict[str, Any] = {
+        "/v1/positions": {
+            "post": _operation(
+                _SENDING,
+                "One fix, an array of them, or NDJSON",
+                answer=_schema("PositionsAnswer"),
+                body=True,
+            )
+        },
+        "/v1/devices": {
+            "get": _operation(
+                _READING,
+                "Devices with their newest fix and address; `Waylog-More-After` names the last "
+                "one when there are more",
+                query=("limit", "after"),
+            )
+        },
+        "/v1/devices/{device}": {"get": _of_device("What is known of a device")},
+        "/v1/devices/{device}/address": {
+            "get": _of_device("Address of the newest fix", answer=_schema("Address"))
+        },
+        "/v1/devices/{device}/track": {
+            "get": _of_device(
+                "The way of a device: format geojson, gpx, kml or csv",
+                query=("from", "to", "format"),
+                media_types=tuple(each.content_type for each in FORMATS.values()),
+            )
+        },
+        "/v1/devices/{device}/places": {"get": _of_device("Favourite places")},
+        "/v1/devices/{device}/visits": {
+            "get": _of_device("Visits to places, by time", query=("from", "to"))
+        },
+        "/v1/devices/{device}/trips": {
+            "get": _of_device("Trips between places, by time", query=("from", "to"))
+        },
+        "/v1/push/key": {
+            "get": _operation(_READING, "The key for a browser's PushManager", public=True)
+        },
+        "/v1/push/subscriptions": {
+            "post": _operation(
+                _READING, "Notify a browser of arrivals (PushSubscription)", body=True, status="201"
+            ),
+            "delete": _operation(_READING, "No longer", body=True, status="204"),
+        },
+        "/v1/pipeline": {"get": _operation(_OPERATING, "Throughput and lag, for administrators")},
+        "/v1/session": {
+            "get": _operation(_READING, "Who asks, and what it may do"),
+            "post": _operation(
+                _READING,
+                'Sign a browser in: {"code": ..} of `waylog link`, or {"user": .., "token": ..}; '
+                "the answer sets a cookie, which is good for looking",
+                body=True,
+                public=True,
+            ),
+            "delete": _operation(_READING, "Sign out", status="204", public=True),
+        },
+        "/v1/entrances": {"get": _operation(_READING, "Where devices reach the platform")},
+        "/v1/stream": {
+            "get": _operation(
+                _READING,
+                "Fixes and addresses as server-sent events; Last-Event-ID resumes",
+                query=("since", "bbox", "device", "topics"),
+                media_types=("text/event-stream",),
+            )
+        },
+        "/v1/ws": {
+            "get": _operation(
+                _READING,
+                "WebSocket: send fixes, receive acks, fixes and addresses",
+                query=("since", "bbox", "device", "topics"),
+                status="101",
+            )
+        },
+        "/mqtt": {
+            "get": _operation(_SENDING, "MQTT over WebSocket, subprotocol mqtt", status="101")
+        },
+        "/reverse": {"get": _nominatim("reverse", "lat", "lon", "format", "zoom", "layer")},
+        "/search": {
+            "get": _nominatim(
+                "search", "q", "format", "limit", "countrycodes", "viewbox", "bounded"
+            )
+        },
+        "/lookup": {"get": _nominatim("lookup", "osm_ids", "format")},
+        "/reverse/batch": {
+            "post": _operation(_GEOCODING, "Many at once", body=True, error="GeocoderError")
+        },
+        "/status": {"get": _nominatim("status", "format")},
+        "/metrics": {
+            "get": _operation(
+                _OPERATING,
+                "For Prometheus: administrators and the token of the metrics "
+                "(--metrics-access, --metrics-token-file)",
+                media_types=("text/plain",),
+            )
+        },
+        "/healthz": {"get": _operation(_OPERATING, "The process lives", public=True)},
+        "/readyz": {"get": _operation(_OPERATING, "The views have caught up", public=True)},
+        "/openapi.json": {"get": _operation(_OPERATING, "This document", public=True)},
+        "/": {
+            "get": _operation(
+                _READING,
+                "The live map; with `id` a fix in the OsmAnd protocol",
+                query=("id", "lat", "lon", "timestamp"),
+                # The map is HTML; the answer to a fix is empty, and has no type.
+                media_types=(),
+                public=True,
+            ),
+            "post": _operation(_SENDING, "Traccar Client", body=True),
+        },
+        "/static/{path}": {
+            "get": _operation(
+                _READING, "Files of the live map", path=("path",), media_types=("*/*",), public=True
+            )
+        },
+        "/api/mobile_app/registrations": {
+            "post": _operation(
+                _SENDING, "A webhook for Home Assistant's companion app", body=True, status="201"
+            )
+        },
+    }
+    for path, device_format in PATHS.items():
+        if path not in paths:
+            paths[path] = {
+                method.lower(): _operation(
+                    _SENDING,
+                    _APPS[device_format.name],
+                    body=method == "POST",
+                    path=_names_in(path),
+                    media_types=() if device_format.answer is nothing else ("application/json",),
+                )
+                for method in device_format.methods
+            }
+    for path, methods in _LOG_PATHS.items():
+        paths[path] = {
+            method: _operation(
+                _LOG,
+                title,
+                body=method == "post",
+                path=_names_in(path),
+                status=status,
+                media_types=_log_media_types(path, method),
+                error="LogError",
+            )
+            for method, (title, status) in methods.items()
+        }
+    for path in ulogger_sessions.PATHS:
+        paths[path] = {"post": _operation(_SENDING, "uLogger", body=True, path=_names_in(path))}
+    return paths
+
+
+def _log_media_types(path: str, method: str) -> tuple[str, ...]:
+    if path.endswith("/records"):
+        return ("application/vnd.kafka.json.v2+json", "application/vnd.kafka.binary.v2+json")
+    if path.endswith("/offsets") and method == "post":
+        return ()
+    return ("application/vnd.kafka.v2+json",)
+
+
+def _names_in(path: str) -> tuple[str, ...]:
+    return tuple(re.findall(r"\{(\w+)\}", path))
+
+
+def _schema(name: str) -> dict[str, Any]:
+    return {"$ref": f"#/components/schemas/{name}"}
+
+
+def _of_device(
+    summary: str,
+    *,
+    query: tuple[str, ...] = (),
+    answer: dict[str, Any] | None = None,
+    media_types: tuple[str, ...] = ("application/json",),
+) -> dict[str, Any]:
+    return _operation(
+        _READING, summary, path=("device",), query=query, answer=answer, media_types=media_types
+    )
+
+
+def _nominatim(name: str, *query: str) -> dict[str, Any]:
+    """A page of Nominatim's, whose answers and refusals have the format that was asked for."""
+    others: tuple[str, ...] = ("text/xml", "text/plain")
+    return _operation(
+        _GEOCODING,
+        f"Nominatim's {name}",
+        query=query,
+        media_types=("application/json", *others),
+        error="GeocoderError",
+        refusal_types=others,
+    )
+
+
+def _operation(
+    tag: str,
+    summary: str,
+    *,
+    body: bool = False,
+    path: tuple[str, ...] = (),
+    query: tuple[str, ...] = (),
+    answer: dict[str, Any] | None = None,
+    media_types: tuple[str, ...] = ("application/json",),
+    status: str = "200",
+    public: bool = False,
+    error: str = "Error",
+    refusal_types: tuple[str, ...] = (),
+) -> dict[str, Any]:
+    """`media_types` of success, none for an empty body; `refusal_types` beside JSON."""
+    good: dict[str, Any] = {"description": "Done"}
+    if status in ("200", "201") and media_types:
+        good["content"] = {each: {"schema": answer or {}} for each in media_types}
+    refused = [_schema(each) for each in dict.fromkeys(("Error", error))]
+    schema = refused[0] if len(refused) == 1 else {"anyOf": refused}
+    refusal: dict[str, Any] = {"content": {"application/json": {"schema": schema}}}
+    refusal["content"] |= {each: {} for each in refusal_types}
+    operation: dict[str, Any] = {
+        "tags": [tag],
+        "summary": summary,
+        "parameters": [
+            {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+            for name in path
+        ]
+        + [{"name": name, "in": "query", "schema": {"type": "string"}} for name in query],
+        "responses": {
+            status: good,
+            "4XX": {"description": "Refused; the reason is in `error`", **refusal},
+            "5XX": {"description": "Not now; repeat", **refusal},
+        },
+    }
+    if body:
+        operation["requestBody"] = {"content": {"*/*": {"schema": {}}}}
+    if public:
+        operation["security"] = []
+    return operation

@@ -1,0 +1,1 @@
+"""Plain requests that send fixes, served without aiohttp."""

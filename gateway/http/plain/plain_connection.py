@@ -1,0 +1,559 @@
+"""The front of the HTTP listener: plain requests are served here, all others by aiohttp.
+
+A connection begins here. As long as it carries plain requests (gateway.http.plain.request_head) each is
+parsed, submitted and answered without a task or a future: what a request of one fix costs is then
+mostly what its fix costs. The first request that is anything else takes the whole connection, with
+all its bytes, to aiohttp's protocol, where it stays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING, Final, cast
+
+from gateway.bodies.parsing import is_read_here
+from gateway.fixes.plain_positions import PlainPositions
+from gateway.formats import Context, Parsed, positions
+from gateway.http.ingest.ingest import admit, named_device
+from gateway.http.plain.plain_request import PlainRequest, response
+from gateway.http.plain.request_head import (
+    HEAD_BYTES_MAX,
+    LengthSpan,
+    RequestHead,
+    length_span,
+    recognise,
+)
+from gateway.http.requests.authentication import credentials_of, kept_of, without_secrets
+from gateway.http.requests.responses import Refused, unavailable
+from gateway.limits.addresses import is_loopback
+from gateway.limits.bounds import TOO_MUCH_UNDER_WAY
+from gateway.limits.guesses import TooManyGuesses
+from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity
+from gateway.users.database import DEVICE_NAME
+from waylog.network.peer_parties import party_of
+from waylog.network.proxy_protocol import ProxyHeader, ProxyHeaderReader
+from waylog.observability.telemetry import now_ms
+
+if TYPE_CHECKING:
+    from gateway.http.plain.plain_server import PlainServer
+
+logger = logging.getLogger(__name__)
+
+#: A request with a larger body is aiohttp's, which has a budget for those.
+BODY_BYTES_MAX: Final = 32 * 1024
+#: Requests of one connection that wait for the log; no more is read meanwhile.
+PIPELINED_MAX: Final = 64
+
+_STARTS: Final = (b"GET /", b"POST /")
+_LONGEST_START: Final = b"POST /"
+
+
+_NOTHING: Final = Parsed()
+
+
+def _may_begin(start: bytes) -> bool:
+    """Tell whether a plain request may begin with these bytes."""
+    return any(each[: len(start)] == start[: len(each)] for each in _STARTS)
+
+
+class PlainConnection(asyncio.Protocol):
+    """One connection."""
+
+    __slots__ = (
+        "_address",
+        "_authenticating",
+        "_body_bytes",
+        "_context",
+        "_counted",
+        "_head",
+        "_head_bytes",
+        "_identity",
+        "_inner",
+        "_key",
+        "_length_span",
+        "_party",
+        "_pending",
+        "_plain",
+        "_pool_party",
+        "_proxy",
+        "_reading",
+        "_requests",
+        "_since",
+        "_transport",
+        "_writable",
+        "server",
+    )
+
+    def __init__(self, server: PlainServer) -> None:
+        self.server = server
+        self._transport: asyncio.Transport | None = None
+        self._inner: asyncio.Protocol | None = None
+        self._address = self._party = ""
+        # None: this one has no place in the pool.
+        self._pool_party: str | None = None
+        self._counted = False
+        self._proxy: ProxyHeaderReader | None = None
+        # Bytes that are no whole request yet, or wait for their turn.
+        self._pending = b""
+        # The last head that was recognised, and what follows from it: the next one is the same.
+        self._head_bytes = b""
+        self._head: RequestHead | None = None
+        self._length_span: LengthSpan | None = None
+        self._body_bytes = 0
+        self._key: bytes | None = None
+        self._identity: Identity | None = None
+        self._context: Context | None = None
+        self._plain: PlainPositions | None = None
+        self._authenticating: asyncio.Task[None] | None = None
+        self._requests: deque[PlainRequest] = deque()
+        self._reading = True
+        self._writable = True
+        # Since when nothing has happened, or a request is incomplete.
+        self._since = 0.0
+
+    # --- the connection -------------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        server = self.server
+        self._transport = cast(asyncio.Transport, transport)
+        self._since = server._loop.time()
+        peer = transport.get_extra_info("peername")
+        self._comes_from(peer[0] if isinstance(peer, tuple) and peer else "")
+        self._pool_party = server.pool.enter(transport)
+        if self._pool_party is None:
+            server.services.metrics.connections_refused += 1
+            self._refuse_connection(
+                "too many connections" if server.pool.is_full else "too many connections of yours"
+            )
+            return
+        if server.services.proxy_protocol and self._address in server.services.proxies:
+            self._proxy = ProxyHeaderReader()
+        elif not self._count():
+            return
+        server.connections.add(self)
+
+    def _comes_from(self, address: str) -> None:
+        self._address = address
+        # Who is behind a proxy on this machine is not known yet.
+        self._party = f"{address} {id(self)}" if is_loopback(address) else party_of(address)
+
+    def _count(self) -> bool:
+        """Count the connection for its address; False when it has been refused."""
+        if not self.server.addresses.connect(self._address):
+            self.server.services.metrics.connections_refused += 1
+            self._refuse_connection("too many connections from your address")
+            return False
+        self._counted = True
+        return True
+
+    def _refuse_connection(self, reason: str) -> None:
+        assert self._transport is not None
+        headers = {"Retry-After": "2", "Connection": "close"}
+        body = b'{"error":"%b"}' % reason.encode()
+        self._transport.write(response(503, body, self.server.date, headers))
+        self._transport.close()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        server = self.server
+        server.connections.discard(self)
+        server.services.remotes.pop(self._transport, None)
+        self._keep(b"")
+        if self._pool_party is not None:
+            server.pool.leave(self._pool_party)
+            self._pool_party = None
+        if self._counted:
+            server.addresses.disconnect(self._address)
+        if self._authenticating is not None:
+            self._authenticating.cancel()
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+            self._inner = None
+        self._transport = None
+
+    def eof_received(self) -> bool | None:
+        if self._inner is not None:
+            return self._inner.eof_received()
+        # Half a connection is enough for the answers that are still to come.
+        self.close_when_idle()
+        return bool(self._requests or self._authenticating)
+
+    def pause_writing(self) -> None:
+        self._writable = False
+        if self._inner is not None:
+            self._inner.pause_writing()
+        else:
+            self._adapt_reading()
+
+    def resume_writing(self) -> None:
+        self._writable = True
+        if self._inner is not None:
+            self._inner.resume_writing()
+        else:
+            self._adapt_reading()
+
+    @property
+    def busy(self) -> bool:
+        """Tell whether a request waits for its answer here."""
+        return bool(self._requests or self._authenticating)
+
+    def close_when_idle(self) -> None:
+        """Close as soon as everything is answered; aiohttp closes what is its own."""
+        if self._inner is None and not self.busy and self._transport is not None:
+            self._transport.close()
+
+    def abort(self) -> None:
+        """Close now."""
+        if self._inner is None and self._transport is not None:
+            self._transport.abort()
+
+    def look_after(self, now: float) -> None:
+        """End what takes too long; called twice a second."""
+        if self._inner is not None or self._transport is None:
+            return
+        limits = self.server.services.limits
+        if self._requests:
+            oldest = self._requests[0]
+            if oldest.started + self.server.services.append_timeout_s < now:
+                oldest.late()
+        elif self._authenticating is None:
+            head_is_there = b"\r\n\r\n" in self._pending
+            if now - self._since > (
+                limits.body_timeout_s if head_is_there else limits.header_timeout_s
+            ):
+                if head_is_there:
+                    # Nobody may be there to read it, but the time-out is worth a word.
+                    body = b'{"error":"the body did not come in time"}'
+                    self._transport.write(
+                        response(408, body, self.server.date, {"Connection": "close"})
+                    )
+                self._transport.close()
+
+    # --- requests -------------------------------------------------------------------------------
+
+    def data_received(self, data: bytes) -> None:
+        if self._inner is not None:
+            self._inner.data_received(data)
+            return
+        if self._pending:
+            data = self._pending + data
+        if self._proxy is not None:
+            self._read_proxy_header(data)
+            return
+        if self._authenticating is not None or not self._reading:
+            self._keep(data)
+            return
+        self._process(data)
+
+    def _read_proxy_header(self, data: bytes) -> None:
+        assert self._proxy is not None and self._transport is not None
+        header = self._proxy.read(data)
+        if header is None:
+            self._keep(data)
+            return
+        self._proxy = None
+        self._keep(b"")
+        if isinstance(header, ProxyHeader):
+            if header.address is not None:
+                self._comes_from(header.address)
+                self.server.services.remotes[self._transport] = header.address
+            if self._count() and header.size < len(data):
+                self._process(data[header.size :])
+            return
+        logger.warning("a proxy sent no PROXY header: %s", header)
+        self._transport.close()
+
+    def _process(self, data: bytes) -> None:
+        """Serve as many requests as `data` has whole."""
+        position, size = 0, len(data)
+        while position < size:
+            end = data.find(b"\r\n\r\n", position, position + HEAD_BYTES_MAX)
+            if end < 0:
+                start = data[position : position + len(_LONGEST_START)]
+                if size - position >= HEAD_BYTES_MAX or not _may_begin(start):
+                    self._hand_over(data[position:])
+                    return
+                break
+            head_bytes = data[position:end]
+            if head_bytes != self._head_bytes and not self._differs_in_length(head_bytes):
+                self._recognise(head_bytes)
+            head = self._head
+            if head is None or self._body_bytes > BODY_BYTES_MAX:
+                self._hand_over(data[position:])
+                return
+            body_end = end + 4 + self._body_bytes
+            if body_end > size:
+                break
+            if len(self._requests) >= PIPELINED_MAX:
+                self._reading = False
+                self._adapt_reading()
+                break
+            identity = self._identity_now()
+            if identity is None:
+                self._authenticate(data[position:])
+                return
+            if not self._serve(head, identity, data[end + 4 : body_end]):
+                self._hand_over(data[position:])
+                return
+            position = body_end
+            if self._transport is None or self._transport.is_closing():
+                return
+        self._keep(data[position:])
+
+    def _keep(self, data: bytes) -> None:
+        server = self.server
+        more = len(data) - len(self._pending)
+        if more > 0:
+            if server.partial.is_pressed:
+                self._ask_for_account()
+            if not server.partial.take(self._party, more):
+                self._refuse_connection("too many incomplete requests at once")
+                data, more = b"", -len(self._pending)
+            elif not self._pending:
+                self._since = server._loop.time()
+        if more < 0:
+            server.partial.give_back(self._party, -more)
+        self._pending = data
+
+    def _ask_for_account(self) -> None:
+        """Have the account of a local client hold what this connection does."""
+        if self._transport is None or not self._party.startswith(f"{self._address} "):
+            return
+        account = self.server.pool.party_of(self._transport)
+        if account:
+            self.server.partial.pass_on(self._party, account, len(self._pending))
+            self._party = account
+
+    def _differs_in_length(self, head_bytes: bytes) -> bool:
+        """Tell whether this is the last head with another length of its body."""
+        span = self._length_span
+        if span is None:
+            return False
+        length = span.of_same(self._head_bytes, head_bytes)
+        if length is None:
+            return False
+        self._length_span = LengthSpan(
+            span.start, span.end + len(head_bytes) - len(self._head_bytes)
+        )
+        self._head_bytes = head_bytes
+        self._body_bytes = length
+        return True
+
+    def _recognise(self, head_bytes: bytes) -> None:
+        self._head_bytes = head_bytes
+        head = self._head = recognise(head_bytes)
+        self._key = self._identity = self._context = self._length_span = None
+        if head is None:
+            return
+        self._body_bytes = head.body_bytes
+        self._length_span = length_span(head_bytes)
+        authenticator = self.server.services.authenticator
+        try:
+            credentials = credentials_of(head.headers, head.query, head.token)
+        except Refused:
+            self._head = None
+            return
+        if authenticator.open_mode and not self.server.services.hosts.serves(head.headers["Host"]):
+            self._head = None
+        elif credentials is not None:
+            if authenticator.open_mode:
+                # Everybody is who they say; a token alone may be one, which has to be looked up.
+                user = credentials.user
+                if user is None or not DEVICE_NAME.fullmatch(user):
+                    self._head = None
+                else:
+                    self._identity = Identity(user)
+                return
+            self._key = authenticator.key_of(credentials.user, credentials.secret)
+        elif authenticator.open_mode:
+            named = head.query.get("u") or head.headers.get("X-Limit-U") or ANONYMOUS
+            self._identity = Identity(named if DEVICE_NAME.fullmatch(named) else ANONYMOUS)
+        else:
+            self._head = None
+
+    def _identity_now(self) -> Identity | None:
+        """The identity of the sender, if a verdict on it is remembered."""
+        if self._key is None:
+            return self._identity
+        identity = self.server.services.authenticator.recall(self._key)
+        if identity is not self._identity:
+            self._identity = identity
+            self._context = None
+        return identity
+
+    def _authenticate(self, data: bytes) -> None:
+        """Ask for a verdict, and go on with `data` when it is there."""
+        assert self._head is not None
+        self._keep(data)
+        self._authenticating = self.server._loop.create_task(self._await_verdict(self._head))
+
+    async def _await_verdict(self, head: RequestHead) -> None:
+        services = self.server.services
+        credentials = credentials_of(head.headers, head.query, head.token)
+        assert credentials is not None
+        identity = None
+        address = services.proxies.client(self._address, head.headers.get("X-Forwarded-For"))
+        authenticator = services.authenticator
+        try:
+            if credentials.user is None:
+                identity = await authenticator.authenticate_token(credentials.secret, address)
+            else:
+                identity = await authenticator.authenticate(
+                    credentials.user, credentials.secret, address
+                )
+        except (AuthenticationUnavailable, TooManyGuesses):
+            identity = None
+        self._authenticating = None
+        data = self._pending
+        if self._transport is None:
+            return
+        if identity is None:
+            # The complete server says why.
+            self._hand_over(data)
+        else:
+            self._keep(b"")
+            self._process(data)
+
+    def _serve(self, head: RequestHead, identity: Identity, body: bytes) -> bool:
+        """Submit or refuse a request; False for one that takes too long to read here."""
+        server = self.server
+        if not is_loopback(self._address) or server.services.proxies:
+            address = server.services.proxies.client(
+                self._address, head.headers.get("X-Forwarded-For")
+            )
+            if not server.addresses.may_ask(address):
+                self._refuse(head, unavailable("too many requests from your address"))
+                return True
+        context = self._context
+        if context is None:
+            context = self._context = self._context_of(head, identity)
+        received = now_ms()
+        few = is_read_here(body)
+        if self._plain is not None and not (few and server.services.submitter.is_sample()):
+            records = self._plain.records(body, received)
+            if records is not None:
+                request = PlainRequest(self, head, identity, _NOTHING)
+                if not request.begin(len(body), len(records)):
+                    self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
+                    return True
+                self._requests.append(request)
+                request.submit_records(records, head.headers.get("traceparent"))
+                return True
+        if not few:
+            return False
+        context = Context(
+            context.user,
+            context.device,
+            received,
+            context.any_user,
+            None,
+            context.query,
+            context.headers,
+            context.content_type,
+            context.encryption_key,
+        )
+        try:
+            parsed = head.format.parse(body, context)
+            if parsed.refused is not None:
+                raise Refused(413, parsed.refused)
+            if parsed.malformed is not None:
+                raise Refused(400, parsed.malformed)
+            admit(parsed, identity, server.services.admission, head.format)
+        except Refused as refusal:
+            self._refuse(head, refusal)
+            return True
+        except Exception:
+            # A bug of a parser must not make a phone repeat one message for ever.
+            logger.exception("the parser of %s failed", head.format.name)
+            self._refuse(head, Refused(500, "an error of the gateway; its log has the details"))
+            return True
+        request = PlainRequest(self, head, identity, parsed)
+        if not request.begin(len(body), parsed.count):
+            self._refuse(head, unavailable(TOO_MUCH_UNDER_WAY))
+            return True
+        self._requests.append(request)
+        request.submit(head.headers.get("traceparent"))
+        return True
+
+    def _refuse(self, head: RequestHead, refusal: Refused) -> None:
+        request = PlainRequest(self, head, Identity(""), _NOTHING)
+        self._requests.append(request)
+        request.refuse(refusal)
+
+    def _context_of(self, head: RequestHead, identity: Identity) -> Context:
+        query = without_secrets(head.query)
+        self._plain = None
+        context = Context(
+            user=identity.user,
+            device=named_device(identity, query, head.headers, head.device),
+            received=0,
+            any_user=identity.admin or self.server.services.authenticator.open_mode,
+            query=query,
+            headers=kept_of(head.headers),
+            content_type=head.headers.get("Content-Type", "").partition(";")[0].strip().lower(),
+            encryption_key=identity.rights.encryption_key,
+        )
+        admission = self.server.services.admission
+        if head.format.name == positions.SOURCE and not admission.is_metered(identity):
+            admits = partial(admission.admits_device, identity)
+            self._plain = PlainPositions(context.user, context.device, admits)
+        return context
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def answered(self, route: str, status: int) -> None:
+        """A request has its answer: write all that have their turn."""
+        self.server.services.metrics.request(route, status)
+        exchanges, transport = self._requests, self._transport
+        while exchanges and (answer := exchanges[0].answer) is not None:
+            exchanges.popleft()
+            if transport is not None:
+                transport.write(answer)
+        if transport is None:
+            return
+        if not exchanges:
+            self._since = self.server._loop.time()
+            if self.server.closing:
+                transport.close()
+                return
+        if not self._reading:
+            self._adapt_reading()
+
+    def _adapt_reading(self) -> None:
+        """Read on exactly while the client reads, and not too much waits."""
+        transport = self._transport
+        if transport is None or transport.is_closing():
+            return
+        wanted = self._writable and len(self._requests) < PIPELINED_MAX
+        if not wanted:
+            self._reading = False
+            transport.pause_reading()
+        elif not self._reading:
+            self._reading = True
+            transport.resume_reading()
+            if self._pending and self._authenticating is None:
+                data = self._pending
+                self._keep(b"")
+                self._process(data)
+
+    # --- the complete server --------------------------------------------------------------------
+
+    def _hand_over(self, data: bytes) -> None:
+        """Give the connection to aiohttp, once everything before is answered."""
+        transport = self._transport
+        assert transport is not None
+        if self._requests:
+            # Seldom: different kinds of requests in one pipeline.
+            self._keep(data)
+            self._reading = False
+            transport.pause_reading()
+            return
+        self._keep(b"")
+        if not self._reading:
+            self._reading = True
+            transport.resume_reading()
+        inner = self._inner = self.server.accept()
+        inner.connection_made(transport)
+        inner.data_received(data)

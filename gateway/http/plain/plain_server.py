@@ -1,0 +1,58 @@
+"""The shared parts of the HTTP listener's connections, and a look after the slow ones."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from email.utils import formatdate
+from typing import Final
+
+from gateway.http.plain.plain_connection import PlainConnection
+from gateway.http.requests.services import Services
+from gateway.limits.pools import Shares
+
+_SWEEP_S: Final = 0.5
+
+Accept = Callable[[], asyncio.Protocol]
+
+
+class PlainServer:
+    """Shared by all connections of a listener; also looks after those that are slow."""
+
+    def __init__(self, services: Services, accept: Accept) -> None:
+        self.services = services
+        self.addresses = services.addresses
+        self.accept = accept
+        self.connections: set[PlainConnection] = set()
+        self.pool = services.connections.part(services.limits.connections_max, "HTTP")
+        #: Bytes of requests that have not come whole: by address, and of loopback by connection or,
+        #: where there are many, by account.
+        limits = services.limits
+        self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
+        self.closing = False
+        self.date = b""
+        self._loop = asyncio.get_running_loop()
+        self._sweep()
+
+    def connection(self) -> asyncio.Protocol:
+        """For create_server."""
+        return PlainConnection(self)
+
+    async def close(self, timeout_s: float) -> None:
+        """Take no more requests, and let those that are here be answered."""
+        self.closing = True
+        for connection in list(self.connections):
+            connection.close_when_idle()
+        deadline = self._loop.time() + timeout_s
+        while any(each.busy for each in self.connections) and self._loop.time() < deadline:
+            await asyncio.sleep(0.01)
+        self._timer.cancel()
+        for connection in list(self.connections):
+            connection.abort()
+
+    def _sweep(self) -> None:
+        self._timer = self._loop.call_later(_SWEEP_S, self._sweep)
+        self.date = formatdate(usegmt=True).encode()
+        now = self._loop.time()
+        for connection in list(self.connections):
+            connection.look_after(now)

@@ -1,0 +1,178 @@
+"""Recognises the head of a plain request that sends fixes; sans-IO.
+
+Nearly all requests to a gateway are alike: a POST to a known path with a length and an
+Authorization, again and again on one connection. Those are read here. Whatever is not exactly that
+(another path, chunks, compression, an upgrade, odd white space) is None, and is for the complete
+HTTP server: being strict here costs nothing.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final, NamedTuple
+from urllib.parse import parse_qsl
+
+from gateway.http.ingest.paths import AT_ROOT, PATHS, Format
+
+HEAD_BYTES_MAX: Final = 8_000
+_HEADERS_MAX: Final = 60
+_PARAMETERS_MAX: Final = 100
+_LENGTH_DIGITS_MAX: Final = 9
+
+_REQUEST_LINE = re.compile(
+    rb"(GET|POST) (/[A-Za-z0-9._~/-]*)(?:\?([A-Za-z0-9._~!$&'()*+,;=:@/?%-]*))? HTTP/1\.1"
+)
+# RFC 9110, section 5.5: no white space before the colon, none that folds a line.
+_HEADER = re.compile(
+    rb"([A-Za-z0-9!#$%&'*+.^_`|~-]+):[ \t]*([\x21-\x7e](?:[\x20-\x7e]*[\x21-\x7e])?)?[ \t]*"
+)
+
+_LENGTH = re.compile(rb"\r\ncontent-length:[ \t]*([0-9]+)", re.IGNORECASE)
+
+#: Headers that are handed on, as aiohttp's handlers know them.
+_KEPT: Final = {
+    name.lower().encode(): name
+    for name in (
+        *("Host", "Authorization", "Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D"),
+        *("traceparent", "X-Forwarded-For"),
+    )
+}
+#: Headers with which a request is not plain.
+_UNUSUAL: Final = frozenset(
+    (
+        *(b"transfer-encoding", b"content-encoding", b"expect", b"upgrade", b"te", b"trailer"),
+        *(b"cookie", b"origin", b"forwarded", b"range", b"sec-fetch-mode"),
+    )
+)
+
+
+class RequestHead(NamedTuple):
+    """A plain request that sends fixes."""
+
+    format: Format
+    template: str  # the path as in PATHS
+    token: str | None  # of the path
+    device: str | None
+    query: dict[str, str]
+    headers: dict[str, str]
+    body_bytes: int
+
+
+def _templates() -> dict[tuple[str, int], tuple[Format, str]]:
+    """Paths that end in names: by what stands before those, and by their number."""
+    found: dict[tuple[str, int], tuple[Format, str]] = {}
+    for path, device_format in PATHS.items():
+        before, separator, _ = path.partition("/{")
+        if separator:
+            found[(before, path.count("{"))] = (device_format, path)
+    return found
+
+
+_LITERAL: Final = {path: (format_, path) for path, format_ in PATHS.items() if "{" not in path}
+_TEMPLATES: Final = _templates()
+
+
+def recognise(head: bytes) -> RequestHead | None:
+    """The request of `head` (without the empty line); None if it is for the complete server."""
+    lines = head.split(b"\r\n")
+    if len(lines) > _HEADERS_MAX:
+        return None
+    request_line = _REQUEST_LINE.fullmatch(lines[0])
+    if request_line is None:
+        return None
+    method, path, raw_query = request_line.groups()
+    route = _route(path.decode(), method == b"GET" and raw_query is not None)
+    if route is None or method.decode() not in route[0].methods:
+        return None
+    headers = _headers(lines)
+    if headers is None:
+        return None
+    length = headers.pop("", None)
+    if length is None:
+        if method == b"POST":
+            return None
+        length = "0"
+    query: dict[str, str] = {}
+    if raw_query:
+        try:
+            pairs = parse_qsl(
+                raw_query.decode(), keep_blank_values=True, max_num_fields=_PARAMETERS_MAX
+            )
+        except ValueError:
+            return None
+        for name, value in pairs:
+            query[name] = f"{query[name]};{value}" if name in query else value
+    if path == b"/" and method == b"GET" and not ("id" in query or "deviceid" in query):
+        return None  # the page
+    device_format, template, token, device = route
+    return RequestHead(device_format, template, token, device, query, headers, int(length))
+
+
+class LengthSpan(NamedTuple):
+    """The place of Content-Length's digits in a head that was recognised."""
+
+    start: int
+    end: int
+
+    def of_same(self, known: bytes, head: bytes) -> int | None:
+        """The length of the body, if `head` is `known` apart from that; None if it is another."""
+        start, end = self
+        end_there = end + len(head) - len(known)
+        digits = head[start:end_there]
+        if (
+            head[:start] != known[:start]
+            or head[end_there:] != known[end:]
+            or not digits.isdigit()
+            or len(digits) > _LENGTH_DIGITS_MAX
+        ):
+            return None
+        return int(digits)
+
+
+def length_span(head: bytes) -> LengthSpan | None:
+    """For a head that was recognised; None where it has no length."""
+    found = _LENGTH.search(head)
+    return None if found is None else LengthSpan(*found.span(1))
+
+
+def _headers(lines: list[bytes]) -> dict[str, str] | None:
+    """Those that matter, "" for the length; None if the request is not plain."""
+    headers: dict[str, str] = {}
+    for index in range(1, len(lines)):
+        found = _HEADER.fullmatch(lines[index])
+        if found is None:
+            return None
+        name = found[1].lower()
+        kept = _KEPT.get(name)
+        if kept is not None:
+            if kept in headers:
+                return None
+            headers[kept] = (found[2] or b"").decode()
+        elif name == b"content-length":
+            value = found[2] or b""
+            if "" in headers or not value.isdigit() or len(value) > _LENGTH_DIGITS_MAX:
+                return None
+            headers[""] = value.decode()
+        elif name == b"connection":
+            if (found[2] or b"").lower() != b"keep-alive":
+                return None
+        elif name in _UNUSUAL:
+            return None
+    return headers if "Host" in headers else None
+
+
+def _route(path: str, with_query: bool) -> tuple[Format, str, str | None, str | None] | None:
+    literal = _LITERAL.get(path)
+    if literal is not None:
+        if path == "/" and with_query:
+            return AT_ROOT, path, None, None
+        return (*literal, None, None)
+    before, _, last = path.rpartition("/")
+    found = _TEMPLATES.get((before, 1))
+    if found is not None:
+        return (*found, last, None) if last else None
+    before, _, token = before.rpartition("/")
+    found = _TEMPLATES.get((before, 2))
+    if found is not None and last and token:
+        return (*found, token, last)
+    return None

@@ -1,0 +1,226 @@
+"""Tells who makes a request. Nobody is anybody without a credential, wherever the request is from.
+
+Credentials come as Basic (user and token or password), as Bearer token, and, for apps that can do
+neither, as token in the URL: in the path, or as `token`, `api_key` or `access_token`. A browser may
+have a session instead (gateway.users.browser_sessions), which is for looking: it sends no fixes.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from aiohttp import web
+
+from gateway.formats.values import SECRET_PARAMETERS, parameters
+from gateway.http.requests.browsers import is_of_other_site, session_of
+from gateway.http.requests.responses import Refused, unauthorized, unavailable
+from gateway.http.requests.services import SERVICES
+from gateway.limits.guesses import TooManyGuesses
+from gateway.users.auth import ANONYMOUS, AuthenticationUnavailable, Identity, is_utf8
+from gateway.users.database import DEVICE_NAME, TOKEN_PREFIX
+from gateway.users.permissions import may_see
+
+#: Headers that are worth keeping with a message that could not be accepted.
+_KEPT_HEADERS: Final = ("Content-Type", "User-Agent", "X-Limit-U", "X-Limit-D")
+_HEADER_CHARACTERS_MAX: Final = 200
+
+_CREDENTIALS_NEEDED: Final = "credentials are needed: Basic user:token, or Bearer token"
+
+
+class Credentials(NamedTuple):
+    """A secret that somebody shows; user None for a token that stands alone."""
+
+    user: str | None
+    secret: str
+
+
+def credentials_of(
+    headers: Mapping[str, str], query: Mapping[str, str], path_token: str | None = None
+) -> Credentials | None:
+    """The credentials of a request; None if it has none. Raises Refused if they are malformed."""
+    authorization = headers.get("Authorization")
+    if authorization:
+        scheme, _, value = authorization.partition(" ")
+        value = value.strip()
+        if scheme.lower() == "bearer" and value:
+            return Credentials(None, value)
+        if scheme.lower() == "basic" and value:
+            return _basic(value)
+        raise unauthorized("Authorization must be Basic or Bearer")
+    if path_token:
+        return Credentials(None, path_token)
+    for name in ("token", "api_key", "access_token"):
+        token = query.get(name)
+        if token:
+            return Credentials(None, token)
+    # Traccar's oldest apps can set nothing but the device's id.
+    device = query.get("id", "")
+    return Credentials(None, device) if device.startswith(TOKEN_PREFIX) else None
+
+
+def _basic(value: str) -> Credentials:
+    if value.startswith(TOKEN_PREFIX):
+        # Overland's OwnTracks mode forgets to encode it.
+        return Credentials(None, value.partition(":")[0])
+    try:
+        decoded = base64.b64decode(value, validate=True).decode()
+    except (binascii.Error, ValueError) as error:
+        raise unauthorized("Basic credentials are not base64 of user:token") from error
+    user, separator, secret = decoded.partition(":")
+    if not separator:
+        raise unauthorized("Basic credentials are not base64 of user:token")
+    if not secret and user.startswith(TOKEN_PREFIX):
+        return Credentials(None, user)
+    return Credentials(user or None, secret)
+
+
+def shown_credentials(request: web.Request, path_token: str | None = None) -> Credentials | None:
+    """The credentials that a request shows; None if it has none. Raises Refused."""
+    credentials = credentials_of(request.headers, request.query, path_token)
+    if "Authorization" in request.headers and is_of_other_site(request):
+        # No page may set this header here: the browser did, whose prompt was once answered.
+        raise Refused(403, "a page of another site may not do that for you")
+    return credentials
+
+
+async def verify(
+    request: web.Request, credentials: Credentials, party: str | None = None
+) -> Identity:
+    """The identity behind credentials. Raises Refused: 401 for wrong ones, 429 for too many of
+    them, 503 for no verdict.
+
+    Wrong ones count for `party`, or for the address of the client where none is given.
+    """
+    services = request.app[SERVICES]
+    address = remote_of(request) if party is None else party
+    try:
+        if credentials.user is None:
+            identity = await services.authenticator.authenticate_token(credentials.secret, address)
+        else:
+            identity = await services.authenticator.authenticate(
+                credentials.user, credentials.secret, address
+            )
+    except AuthenticationUnavailable as error:
+        raise unavailable(str(error)) from error
+    except TooManyGuesses as error:
+        raise Refused(429, str(error), {"Retry-After": error.retry_after}) from error
+    if identity is None:
+        services.metrics.unauthorized += 1
+        raise unauthorized("unknown user, or wrong password or token")
+    return identity
+
+
+async def sender(request: web.Request, path_token: str | None = None) -> Identity:
+    """The identity of a sender; raises Refused. In open mode nobody needs to show anything."""
+    services = request.app[SERVICES]
+    credentials = shown_credentials(request, path_token)
+    if credentials is not None:
+        return await verify(request, credentials)
+    if services.authenticator.open_mode:
+        named = request.query.get("u") or header_text(request.headers, "X-Limit-U") or ANONYMOUS
+        return Identity(named if DEVICE_NAME.fullmatch(named) else ANONYMOUS)
+    raise _nobody(request, _CREDENTIALS_NEEDED)
+
+
+async def reader(request: web.Request) -> Identity:
+    """The identity of a reader, by credentials or by a browser's session. Raises Refused."""
+    services = request.app[SERVICES]
+    credentials = shown_credentials(request)
+    if credentials is not None:
+        return await verify(request, credentials)
+    if services.authenticator.open_mode:
+        return Identity(ANONYMOUS, admin=True)
+    identity = session_of(request)
+    if identity is None:
+        raise _nobody(request, _CREDENTIALS_NEEDED)
+    return identity
+
+
+async def known_user(request: web.Request, reason: str, *, by_session: bool = False) -> Identity:
+    """The identity of a user, for what is for users alone, in open mode too; raises Refused.
+
+    What a session cannot be used for needs the credentials themselves. `reason` is for whoever
+    shows none.
+    """
+    credentials = shown_credentials(request)
+    if credentials is not None:
+        return await verify(request, credentials)
+    identity = session_of(request) if by_session else None
+    if identity is None:
+        raise _nobody(request, reason)
+    return identity
+
+
+async def overseer(request: web.Request) -> None:
+    """Raises Refused unless the request may know how the whole platform does."""
+    access = request.app[SERVICES].metrics_access
+    if access.audience == "public":
+        return
+    credentials = shown_credentials(request)
+    if credentials is not None and access.is_token(credentials.secret):
+        return
+    identity = await reader(request)
+    if access.audience == "admin" and not identity.admin:
+        raise Refused(403, "this is for administrators (--metrics-access)")
+
+
+def _nobody(request: web.Request, reason: str) -> Refused:
+    request.app[SERVICES].metrics.unauthorized += 1
+    return unauthorized(reason)
+
+
+def remote_of(request: web.Request) -> str:
+    """The address of the client, through the proxies that are trusted."""
+    services = request.app[SERVICES]
+    peer = services.remotes.get(request.transport) or request.remote or ""
+    return services.proxies.client(peer, request.headers.get("X-Forwarded-For"))
+
+
+def require_device(identity: Identity, device: str) -> None:
+    """Raises Refused unless the reader may see this device."""
+    user, separator, name = device.partition("/")
+    if not separator or not user or not name:
+        raise Refused(404, f"{device[:200]!r} is not a device: USER%2FDEVICE is expected")
+    if not may_see(identity, device):
+        if user == identity.user:
+            raise Refused(403, "this token is good for another device")
+        raise Refused(403, "this device belongs to another user")
+
+
+def parameters_without_secrets(request: web.Request) -> dict[str, str]:
+    """The parameters of the URL; the values of repeated ones are joined by ";"."""
+    return without_secrets(parameters(request.query.items())) if request.query_string else {}
+
+
+def without_secrets(query: Mapping[str, str]) -> dict[str, str]:
+    """Parameters that are no credentials."""
+    return {
+        name: value
+        for name, value in query.items()
+        if name not in SECRET_PARAMETERS and not value.startswith(TOKEN_PREFIX)
+    }
+
+
+def header_text(headers: Mapping[str, str], name: str) -> str | None:
+    """A header for people: bytes that are not UTF-8 are taken for Latin-1, as HTTP once had it."""
+    value = headers.get(name)
+    if value is None or is_utf8(value):
+        return value
+    return value.encode("utf-8", "surrogateescape").decode("latin-1")
+
+
+def kept_headers(request: web.Request) -> dict[str, str]:
+    """Headers that help to understand a message later; no credentials."""
+    return kept_of(request.headers)
+
+
+def kept_of(headers: Mapping[str, str]) -> dict[str, str]:
+    """The same of any headers."""
+    return {
+        name: headers[name][:_HEADER_CHARACTERS_MAX].encode("ascii", "replace").decode()
+        for name in _KEPT_HEADERS
+        if name in headers
+    }

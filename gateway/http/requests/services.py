@@ -1,0 +1,127 @@
+"""The parts of a process that the HTTP handlers work with."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from aiohttp import web
+
+from gateway.bodies.parsing import Parsing
+from gateway.fixes.submit import Submitter
+from gateway.friends.friend_filter import FriendFilter
+from gateway.http.requests.entrances import Entrances
+from gateway.limits.addresses import Addresses, TrustedProxies
+from gateway.limits.bounds import HttpLimits
+from gateway.limits.guesses import Guesses
+from gateway.limits.pools import Shares
+from gateway.limits.refusals import RefusalRecords
+from gateway.notices.notices import Notices
+from gateway.observability.metrics import GatewayMetrics
+from gateway.observability.metrics_access import MetricsAccess
+from gateway.observability.readiness import Readiness
+from gateway.tracks.archive import Archive
+from gateway.users.admission import Admission
+from gateway.users.auth import Authenticator
+from gateway.users.card_book import CardBook
+from gateway.users.database import UserStore
+from gateway.users.known_browsers import KnownBrowsers
+from gateway.users.permissions import Permissions
+from gateway.viewers.cursors import CURSORS_SECRET, CursorSeal
+from gateway.viewers.viewers import Viewers
+from gateway.views.pipeline import Pipeline
+from gateway.views.places import Places
+from gateway.views.views import AddressView, LocationView
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.served_hosts import ServedHosts
+from waylog.process.file_limit import room_for_connections
+
+if TYPE_CHECKING:
+    from gateway.mqtt.listening.listener import MqttServer
+from gateway.notices.web_push import WebPush
+from gateway.views.waypoints_sent import WaypointsSent
+
+
+@dataclass
+class Services:
+    """The parts of one gateway process."""
+
+    submitter: Submitter
+    authenticator: Authenticator
+    permissions: Permissions
+    address_view: AddressView
+    location_view: LocationView
+    viewers: Viewers
+    metrics: GatewayMetrics
+    pipeline: Pipeline
+    places: Places
+    admission: Admission
+    friend_filter: FriendFilter
+    cards: CardBook
+    users: UserStore
+    notices: Notices
+    bootstrap_servers: str
+    geo_url: str | None = None
+    web_push: WebPush | None = None
+    archive: Archive = field(default_factory=lambda: Archive(None, None))
+    #: The names by which browsers may ask.
+    hosts: ServedHosts = field(default_factory=ServedHosts)
+    #: Access to /metrics and /v1/pipeline, which tell how the platform does.
+    metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
+    #: The ways by which devices reach the platform, for the page's guide.
+    entrances: Entrances = field(default_factory=Entrances)
+    limits: HttpLimits = field(default_factory=HttpLimits)
+    readiness: Readiness = field(default_factory=Readiness)
+    #: Proxies whose X-Forwarded-For, or whose PROXY header, is believed.
+    proxies: TrustedProxies = field(default_factory=TrustedProxies)
+    #: Connections of those proxies begin with a PROXY header.
+    proxy_protocol: bool = False
+    #: Takes MQTT over WebSocket; None where this process does not speak MQTT.
+    mqtt: MqttServer | None = None
+    #: What each address has here, over all listeners of the process; None: this one alone.
+    shared_addresses: Addresses | None = None
+    #: All connections that the process may hold, over all listeners.
+    connections: ConnectionPool = field(
+        default_factory=lambda: ConnectionPool(room_for_connections())
+    )
+    addresses: Addresses = field(init=False)
+    #: Wrong credentials, over all listeners and workers.
+    guesses: Guesses = field(default_factory=Guesses)
+    #: Large bodies being received: by user, and by address of those who are nobody yet.
+    bodies: Shares = field(init=False)
+    bodies_of_strangers: Shares = field(init=False)
+    #: Reads large bodies.
+    parsing: Parsing = field(default_factory=Parsing)
+    #: Bytes that wait for the log, by user.
+    under_way: Shares = field(init=False)
+    #: Its name is another one for each installation: cookies of a host are shared by its ports.
+    session_cookie: str = field(init=False)
+    #: Browsers that nobody's guesses keep out.
+    known_browsers: KnownBrowsers = field(init=False)
+    #: The places that a device in HTTP mode has been sent last, by device.
+    waypoints_sent: WaypointsSent = field(default_factory=WaypointsSent)
+    #: Refusals that are kept, over all listeners of the process.
+    refusals: RefusalRecords = field(default_factory=RefusalRecords)
+    #: Clients that a PROXY header has named, by connection.
+    remotes: dict[asyncio.BaseTransport | None, str] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        limits = self.limits
+        shared = self.shared_addresses
+        self.addresses = shared if shared is not None else Addresses(limits)
+        each = limits.body_bytes_each_max
+        self.bodies = Shares(limits.all_body_bytes_max, each)
+        self.bodies_of_strangers = Shares(limits.all_body_bytes_max // 2, each)
+        self.under_way = Shares(limits.under_way_bytes_max, limits.under_way_bytes_each_max)
+        self.cursor_seal = CursorSeal(self.users.rights.secret(CURSORS_SECRET))
+        self.session_cookie = f"waylog-{self.users.rights.secret('session cookie', 4).hex()}"
+        self.known_browsers = KnownBrowsers(self.users, f"{self.session_cookie}-known")
+
+    @property
+    def append_timeout_s(self) -> float:
+        """The time that a request waits for its append now."""
+        return self.readiness.append_timeout_s(self.limits.append_timeout_s)
+
+
+SERVICES = web.AppKey("services", Services)

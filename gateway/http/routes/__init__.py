@@ -1,0 +1,1 @@
+"""Routes by which people and programs read, and routes of the page."""

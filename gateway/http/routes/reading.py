@@ -1,0 +1,296 @@
+"""Reading: devices, addresses, tracks and places."""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+import re
+from collections.abc import Awaitable, Iterator
+from contextlib import suppress
+from itertools import groupby, islice
+from typing import Any, Final, NamedTuple, TypeVar
+from urllib.parse import quote
+
+import msgspec
+from aiohttp import web
+
+from gateway.formats.values import time_ms
+from gateway.http.requests.authentication import overseer, reader, require_device
+from gateway.http.requests.newest import newest_of
+from gateway.http.requests.responses import (
+    Refused,
+    in_pieces,
+    json_answer,
+    raw_json_answer,
+    unavailable,
+)
+from gateway.http.requests.services import SERVICES, Services
+from gateway.tracks.archive import ArchiveRefused, ArchiveUnavailable
+from gateway.tracks.track_formats import FORMATS
+from gateway.users.auth import Identity
+from gateway.users.permissions import Sight, friends_since, may_look_back, may_see, sight_of
+from gateway.views.places import PlacesUnavailable
+from waylog.messages import encode
+from waylog.observability.telemetry import now_ms
+
+_encode = msgspec.json.Encoder().encode
+
+_Read = TypeVar("_Read")
+
+_DEVICES_MAX: Final = 10_000
+_DEVICES_A_STEP: Final = 100
+_LATEST_MS: Final = 2**62
+
+
+def routes() -> list[web.RouteDef]:
+    """The paths below /v1/devices."""
+    return [
+        web.get("/v1/devices", _devices),
+        web.get("/v1/devices/{device}", _device),
+        web.get("/v1/devices/{device}/address", _address),
+        web.get("/v1/devices/{device}/track", _track),
+        web.get("/v1/devices/{device}/places", _places),
+        web.get("/v1/devices/{device}/visits", _visits),
+        web.get("/v1/devices/{device}/trips", _trips),
+        web.get("/v1/pipeline", _pipeline),
+    ]
+
+
+def _row(device: str, identity: Identity, services: Services) -> dict[str, Any] | None:
+    """Give what somebody is shown of a device: newest fix and newest address; None: nothing."""
+    fix, address = newest_of(device, identity, services)
+    place = fix or address
+    if place is None:
+        return None
+    user, _, name = device.partition("/")
+    return {
+        "device": device,
+        "user": user,
+        "name": name,
+        "lat": place.lat,
+        "lon": place.lon,
+        "time": place.time,
+        "fix": fix,
+        "address": address,
+    }
+
+
+async def _devices(request: web.Request) -> web.Response:
+    identity = await reader(request)
+    services = request.app[SERVICES]
+    # Without homes friends are told of nothing; one's own devices are there all the same.
+    with suppress(PlacesUnavailable):
+        await services.places.refresh()
+    limit = _whole_number(request, "limit", _DEVICES_MAX)
+    after = request.query.get("after", "")
+    # What the client reads, in pieces.
+    rows: list[bytes] = []
+    more = True
+    while more and limit:
+        # Names that come or go between two steps do not matter: each begins behind the last.
+        step = min(limit, _DEVICES_A_STEP)
+        names = list(islice(_visible(identity, services, after), step + 1))
+        found = (_row(name, identity, services) for name in names[:step])
+        encoded = [_encode(row) for row in found if row is not None]
+        if encoded:
+            rows.append((b"," if rows else b"[") + b",".join(encoded))
+        more = len(names) > step
+        limit -= step
+        after = names[:step][-1] if names else after
+        await asyncio.sleep(0)
+    rows.append(b"]" if rows else b"[]")
+    answer = raw_json_answer(rows)
+    if more:
+        answer.headers["Waylog-More-After"] = quote(after, safe="")
+    return answer
+
+
+def _visible(identity: Identity, services: Services, after: str) -> Iterator[str]:
+    """Names of the devices behind `after` that somebody may see, sorted."""
+    # A device that has been silent for long may be known by its address alone.
+    views = (services.location_view, services.address_view)
+    users: list[str | None]
+    sorted_names: list[Iterator[str]] = []
+    if identity.device is not None:
+        own = f"{identity.user}/{identity.device}"
+        sorted_names = [iter([own] if own > after and any(own in view for view in views) else [])]
+        users = [*identity.rights.friends]
+    else:
+        users = [None] if identity.admin else [identity.user, *identity.rights.friends]
+    sorted_names += [view.devices_after(after, user) for user in users for view in views]
+    merged = heapq.merge(*sorted_names)
+    return (name for name, _ in groupby(merged) if may_see(identity, name))
+
+
+async def _homes_known(services: Services) -> None:
+    """Have what friends are told depend on the homes of now. Raises Refused."""
+    try:
+        await services.places.refresh()
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+async def _allowed_device(request: web.Request) -> tuple[str, Identity]:
+    identity = await reader(request)
+    device = request.match_info["device"]
+    require_device(identity, device)
+    if sight_of(identity, device) is Sight.TOLD:
+        await _homes_known(request.app[SERVICES])
+    return device, identity
+
+
+async def _device(request: web.Request) -> web.Response:
+    device, identity = await _allowed_device(request)
+    services = request.app[SERVICES]
+    row = _row(device, identity, services)
+    if row is None:
+        raise _unknown("nothing is known of this device", services)
+    return json_answer(row)
+
+
+def _unknown(reason: str, services: Services) -> Exception:
+    """404, or 503 as long as the log has not been read to its beginning."""
+    if services.location_view.reading_back or services.address_view.reading_back:
+        return unavailable(f"{reason} yet: older records are still being read")
+    return Refused(404, reason)
+
+
+async def _address(request: web.Request) -> web.Response:
+    device, identity = await _allowed_device(request)
+    services = request.app[SERVICES]
+    if sight_of(identity, device) is Sight.TOLD:
+        told = newest_of(device, identity, services).address
+        value = None if told is None else encode(told)
+    else:
+        value = services.address_view.newest_raw(device)
+    if value is None:
+        raise _unknown("no address of this device is known", services)
+    return raw_json_answer(value)
+
+
+class _Past(NamedTuple):
+    """Of which device somebody asks where it was, and within which times (ms)."""
+
+    device: str
+    owner: str
+    asker: str
+    #: Since when it is told as to a friend; None: everything is told.
+    since: int | None
+    from_ms: int
+    to_ms: int
+
+
+async def _past(request: web.Request) -> _Past:
+    device, identity = await _allowed_device(request)
+    if not may_look_back(identity, device):
+        raise Refused(403, "the token of a device shows where friends are, not where they were")
+    owner = device.partition("/")[0]
+    since = None
+    if sight_of(identity, device) is Sight.TOLD:
+        since = friends_since(identity, owner) or 0
+    from_ms = max(_time(request, "from", -_LATEST_MS), -_LATEST_MS if since is None else since)
+    to_ms = _time(request, "to", _LATEST_MS)
+    if since is not None:
+        # Nobody has been anywhere in the future: a clock that is ahead may have sent it before.
+        to_ms = min(to_ms, now_ms())
+    return _Past(device, owner, identity.user, since, from_ms, to_ms)
+
+
+async def _track(request: web.Request) -> web.Response:
+    past = await _past(request)
+    device = past.device
+    name = request.query.get("format", "geojson")
+    track_format = FORMATS.get(name)
+    if track_format is None:
+        raise Refused(400, f"format must be one of {', '.join(FORMATS)}")
+    services = request.app[SERVICES]
+    times = past.from_ms, past.to_ms
+    circles = None if past.since is None else services.friend_filter.circles(past.owner)
+    recent = services.location_view.packed_track(device, *times)
+    body = await _archived(
+        services.archive.track(
+            device, *times, recent=recent, circles=circles, name=name, party=past.asker
+        )
+    )
+    file_name = re.sub(r"[^A-Za-z0-9._-]", "_", device)
+    return web.Response(
+        body=in_pieces(body),
+        content_type=track_format.content_type,
+        charset="utf-8" if name != "geojson" else None,
+        headers={"Content-Disposition": f'inline; filename="{file_name}.{track_format.suffix}"'},
+    )
+
+
+async def _places(request: web.Request) -> web.Response:
+    past = await _past(request)
+    services = request.app[SERVICES]
+    try:
+        places = await services.places.of_device(past.device)
+    except PlacesUnavailable as error:
+        raise unavailable(str(error)) from error
+    if past.since is not None:
+        visits = await _archived(
+            services.archive.visits(past.device, past.since, _LATEST_MS, past.asker)
+        )
+        places = services.friend_filter.places(past.owner, places, visits, past.since)
+    return json_answer(places)
+
+
+async def _visits(request: web.Request) -> web.Response:
+    past = await _past(request)
+    services = request.app[SERVICES]
+    visits = await _archived(
+        services.archive.visits(past.device, past.from_ms, past.to_ms, past.asker)
+    )
+    if past.since is not None:
+        visits = services.friend_filter.visits(past.owner, visits, past.since)
+    return json_answer(visits)
+
+
+async def _trips(request: web.Request) -> web.Response:
+    past = await _past(request)
+    services = request.app[SERVICES]
+    trips = await _archived(
+        services.archive.trips(past.device, past.from_ms, past.to_ms, past.asker)
+    )
+    if past.since is not None:
+        try:
+            places = await services.places.of_user(past.owner)
+        except PlacesUnavailable as error:
+            raise unavailable(str(error)) from error
+        trips = services.friend_filter.trips(past.owner, trips, places, past.since)
+    return json_answer(trips)
+
+
+async def _archived(reading: Awaitable[_Read]) -> _Read:
+    try:
+        return await reading
+    except ArchiveRefused as error:
+        raise Refused(400, str(error)) from error
+    except ArchiveUnavailable as error:
+        raise unavailable(str(error)) from error
+
+
+async def _pipeline(request: web.Request) -> web.Response:
+    await overseer(request)
+    return json_answer(await request.app[SERVICES].pipeline.status())
+
+
+def _time(request: web.Request, name: str, default: int) -> int:
+    text = request.query.get(name)
+    if not text:
+        return default
+    # A "+" of a time zone that was not encoded arrives as a space.
+    time = time_ms(re.sub(r" (\d\d:?\d\d)$", r"+\1", text))
+    if time is None:
+        raise Refused(400, f"{name} must be milliseconds, seconds or ISO 8601")
+    return time
+
+
+def _whole_number(request: web.Request, name: str, maximum: int) -> int:
+    text = request.query.get(name)
+    if text is None:
+        return maximum
+    if not text.isdecimal() or len(text) > 9 or int(text) < 1:
+        raise Refused(400, f"{name} must be a whole number from 1 on")
+    return min(maximum, int(text))

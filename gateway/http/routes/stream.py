@@ -1,0 +1,202 @@
+"""`GET /v1/stream`: fixes and addresses as server-sent events (WHATWG HTML, section 9.2).
+
+`event: fix` and `event: address` carry the JSON of the topics. The id of an event is the set of
+next offsets; a client that comes back with `Last-Event-ID` (or `?since=`) gets what the log has
+from there. `event: skipped` with `{"count": n}` tells a slow client what it did not get.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from contextlib import aclosing, asynccontextmanager, suppress
+from functools import partial
+from typing import Final
+
+from aiohttp import web
+
+from gateway.friends.telling import Telling
+from gateway.http.requests.authentication import reader, remote_of, require_device
+from gateway.http.requests.responses import Refused, unauthorized, unavailable
+from gateway.http.requests.services import SERVICES, Services
+from gateway.limits.addresses import is_loopback
+from gateway.users.auth import Identity
+from gateway.viewers.cursors import BadCursor, Cursor, encode_cursor
+from gateway.viewers.live_events import EVENT_NAMES, sse_of
+from gateway.viewers.log_range import LogRanges
+from gateway.viewers.viewers import BoundingBox, Filter, TooManyViewers, Viewer
+from gateway.views.views import ViewEvent
+from waylog.network.peer_parties import party_of
+
+HEARTBEAT_S: Final = 15.0
+_LOOK_S: Final = 1.0
+#: What comes within it leaves in one write.
+COALESCING_S: Final = 0.05
+#: So long a viewer that comes back waits for it to be known where its friends live.
+HOMES_S: Final = 10.0
+
+#: Written to one viewer and not taken yet, beside what the system holds.
+WRITE_BUFFER_BYTES: Final = 32 * 1024
+
+Write = Callable[[bytes], Awaitable[None]]
+
+
+class StalledViewer(Exception):
+    """A client has not read for too long."""
+
+
+def filter_of(request: web.Request, identity: Identity) -> Filter:
+    """The filter of a viewer by its URL: `bbox`, `device`, `topics`. Raises Refused."""
+    wanted = Filter()
+    try:
+        if box := request.query.get("bbox"):
+            wanted.box = BoundingBox.of(float(number) for number in box.split(","))
+    except ValueError:
+        raise Refused(400, "bbox is west,south,east,north in degrees") from None
+    if device := request.query.get("device"):
+        require_device(identity, device)
+        wanted.devices = frozenset((device,))
+    if topics := request.query.get("topics"):
+        wanted.topics = frozenset(topics.split(",")) & EVENT_NAMES.keys()
+        if not wanted.topics:
+            raise Refused(400, f"topics are {' and '.join(EVENT_NAMES)}")
+    return wanted
+
+
+def cursor_of(request: web.Request) -> Cursor | None:
+    """The cursor at which a viewer wants to go on; raises Refused."""
+    text = request.headers.get("Last-Event-ID") or request.query.get("since")
+    if not text:
+        return None
+    try:
+        return request.app[SERVICES].cursor_seal.open(text)
+    except BadCursor as error:
+        raise Refused(400, str(error)) from error
+
+
+@asynccontextmanager
+async def viewing(
+    services: Services, wanted: Filter, identity: Identity, address: str
+) -> AsyncIterator[Viewer]:
+    """A viewer for as long as the connection lasts; raises Refused."""
+    try:
+        # Its rights may have changed since its credentials were looked at.
+        now = services.permissions.now(identity)
+        if now is None:
+            raise unauthorized("the credentials have been revoked")
+        # Loopback is a proxy, or the machine itself.
+        party = None if is_loopback(address) else party_of(address)
+        viewer = services.viewers.add(wanted, now, party)
+    except TooManyViewers as error:
+        raise unavailable(str(error)) from None
+    try:
+        yield viewer
+    finally:
+        services.viewers.remove(viewer)
+
+
+async def missed(
+    ranges: LogRanges, viewer: Viewer, since: Cursor, services: Services
+) -> AsyncGenerator[list[ViewEvent], None]:
+    """Give what a viewer that comes back has missed. Its cursor goes back there, then forward."""
+    if viewer.identity.rights.friends:
+        # What is passed over now, because nobody knows yet where friends live, does not come again.
+        await services.friend_filter.wait_until_ready(HOMES_S)
+    telling = Telling(services.friend_filter)
+    end = dict(viewer.cursor)
+    viewer.cursor = {each: min(since.get(each, 0), offset) for each, offset in end.items()}
+    async with aclosing(ranges.read(since, end, viewer.identity.user)) as batches:
+        async for events in batches:
+            wanted = viewer.shown_of_before(events, telling)
+            if viewer.closed:
+                return
+            if wanted:
+                yield wanted
+    viewer.cursor = end
+
+
+async def serve_stream(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
+    """The handler."""
+    identity = await reader(request)
+    services = request.app[SERVICES]
+    wanted = filter_of(request, identity)
+    since = cursor_of(request)
+    response = web.StreamResponse(
+        headers={
+            "Content-Type": "text/event-stream; charset=utf-8",
+            "Cache-Control": "no-store",
+            # nginx would otherwise hold events back.
+            "X-Accel-Buffering": "no",
+        }
+    )
+    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+        if request.transport is not None:
+            # What a client does not read is written no further than that.
+            request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        write = partial(_write, request, response)
+        await response.prepare(request)
+        with suppress(ConnectionResetError, StalledViewer):
+            # The first bytes tell the client that it is connected, and from where on.
+            start = dict(viewer.cursor) if since is None else since
+            seal = services.cursor_seal.seal
+            await write(f"retry: 1000\nid: {seal(encode_cursor(start))}\n: ready\n\n".encode())
+            if since is not None:
+                async with aclosing(missed(ranges, viewer, since, services)) as batches:
+                    async for events in batches:
+                        await write(
+                            b"".join(sse_of(event, seal(viewer.advance(event))) for event in events)
+                        )
+                        services.metrics.pushed("sse", len(events))
+            while await _news_or_silence(request, write, viewer):
+                await _write_news(write, viewer, services)
+    return response
+
+
+async def _write(request: web.Request, response: web.StreamResponse, data: bytes) -> None:
+    """Write, and wait until the client has taken most of it. Raises StalledViewer."""
+    timeout_s = request.app[SERVICES].limits.stalled_viewer_timeout_s
+    try:
+        async with asyncio.timeout(timeout_s):
+            await response.write(data)
+    except TimeoutError:
+        end_stalled(request)
+        raise StalledViewer from None
+
+
+def end_stalled(request: web.Request) -> None:
+    """Cut a client that does not read, whatever has been written and waits in its buffers."""
+    request.app[SERVICES].metrics.viewers_stalled += 1
+    if request.transport is not None:
+        request.transport.abort()
+
+
+async def _news_or_silence(request: web.Request, write: Write, viewer: Viewer) -> bool:
+    """Wait for something to write; False when the client has gone, or we are going."""
+    silent_s = 0.0
+    while not viewer.wake.is_set():
+        try:
+            async with asyncio.timeout(_LOOK_S):
+                await viewer.wake.wait()
+        except TimeoutError:
+            # Nothing else tells a handler that its client has gone.
+            if request.transport is None or request.transport.is_closing():
+                return False
+            silent_s += _LOOK_S
+            if silent_s >= HEARTBEAT_S:
+                silent_s = 0.0
+                await write(b": still here\n\n")
+    return not viewer.closed
+
+
+async def _write_news(write: Write, viewer: Viewer, services: Services) -> None:
+    events = viewer.take()
+    skipped = viewer.take_skipped()
+    body = b"".join([live.sse(services.cursor_seal) for live in events])
+    if skipped:
+        services.metrics.skipped += skipped
+        body += b'event: skipped\ndata: {"count":%d}\n\n' % skipped
+    if body:
+        await write(body)
+        services.metrics.pushed("sse", len(events))
+    # What comes meanwhile leaves in one write; what waits already does not wait for it.
+    await asyncio.sleep(0 if viewer.wake.is_set() else COALESCING_S)

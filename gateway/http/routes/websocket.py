@@ -1,0 +1,448 @@
+"""`GET /v1/ws`: send fixes and watch, over one connection, in JSON text frames.
+
+From the client:
+  {"type": "fix", "id": "mine-1", "device": "phone", "lat": .., "lon": .., ...}
+  {"type": "fixes", "fixes": [{...}, ...]}
+  {"type": "subscribe", "bbox": [w, s, e, n], "devices": [..], "topics": ["location", "address"],
+   "friends": false, "batch": true}     narrows what comes; at first all devices one may see
+  {"type": "unsubscribe"}    {"type": "ping"}
+
+To the client:
+  {"type": "ready", "cursor": ".."}
+  {"type": "ack", "ids": ["mine-1"], "fix_ids": [".."]}           stored by all in-sync replicas
+  {"type": "rejected", "id": "mine-1", "index": 0, "reason": ".."}  never acceptable; kept as error
+  {"type": "error", "ids": ["mine-1"], "reason": "..", "retry": true}             not stored: repeat
+  {"type": "fix", "cursor": "..", ...members of a fix}, {"type": "address", "cursor": "..", ...}
+  {"type": "skipped", "count": n}          this viewer was too slow and got the newest state instead
+
+With `?since=CURSOR` a viewer goes on where it was. With "batch" several messages come as an array.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import deque
+from collections.abc import Callable, Iterator
+from contextlib import aclosing, suppress
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from gateway.bodies.parsing import (
+    READ_HERE_BYTES_MAX,
+    ParsingFailed,
+    ParsingUnavailable,
+    is_read_here,
+)
+from gateway.fixes.plain_positions import PlainPositions, PlainRecords
+from gateway.fixes.receipts import BatchReceipt, Receipt
+from gateway.formats import Context, Parsed, positions
+from gateway.http.requests.authentication import reader, remote_of, shown_credentials
+from gateway.http.requests.browsers import same_origin
+from gateway.http.requests.responses import Refused
+from gateway.http.requests.services import SERVICES, Services
+from gateway.http.routes.stream import (
+    COALESCING_S,
+    WRITE_BUFFER_BYTES,
+    cursor_of,
+    end_stalled,
+    filter_of,
+    missed,
+    viewing,
+)
+from gateway.limits.bounds import RECORD_BYTES, TokenBucket
+from gateway.users.admission import NotAdmitted
+from gateway.users.auth import ANONYMOUS, Identity
+from gateway.users.permissions import may_send
+from gateway.viewers.cursors import encode_cursor
+from gateway.viewers.live_events import EVENT_NAMES, websocket_of
+from gateway.viewers.log_range import LogRanges
+from gateway.viewers.viewers import BoundingBox, Viewer
+from waylog.messages import Rejected
+from waylog.observability.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+MESSAGE_BYTES_MAX: Final = 1024 * 1024
+#: Fixes of one connection that wait for the log; beyond it nothing more is read from it.
+IN_FLIGHT_MAX: Final = 2_000
+_HEARTBEAT_S: Final = 30.0
+#: Answers that wait for a client which sends and does not read.
+_ANSWERS_MAX: Final = 10_000
+_STEP_FIXES: Final = 50
+#: Messages to one client, before the time is looked at.
+_LOOKS: Final = 16
+_TURN_S: Final = 0.001
+_DEVICES_MAX: Final = 1_000
+
+_FIX_START: Final = b'{"type":"fix",'
+
+_FLOOD: Final = "too many fixes a second on one connection"
+
+_encode = msgspec.json.Encoder().encode
+_decode_ids = msgspec.json.Decoder(list[str]).decode
+
+_DONE = Receipt()
+_DONE.finish(None)
+
+
+class _Incoming(msgspec.Struct):
+    type: str | None = None
+    fixes: msgspec.Raw = msgspec.Raw()
+    bbox: list[float] | None = None
+    devices: list[str] | None = None
+    topics: list[str] | None = None
+    batch: bool | None = None
+    friends: bool | None = None
+
+
+_incoming = msgspec.json.Decoder(_Incoming)
+
+
+async def serve_websocket(ranges: LogRanges, request: web.Request) -> web.StreamResponse:
+    """The handler."""
+    if not same_origin(request):
+        # Browsers let any page open a WebSocket to here, with the user's credentials.
+        raise Refused(403, "a page of another site may not connect")
+    services = request.app[SERVICES]
+    identity = await reader(request)
+    # The session of a browser is for looking.
+    sends = shown_credentials(request) is not None or services.authenticator.open_mode
+    wanted = filter_of(request, identity)
+    since = cursor_of(request)
+    socket = web.WebSocketResponse(
+        heartbeat=_HEARTBEAT_S, max_msg_size=MESSAGE_BYTES_MAX, compress=False
+    )
+    async with viewing(services, wanted, identity, remote_of(request)) as viewer:
+        if request.transport is not None:
+            request.transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        await socket.prepare(request)
+        connection = _Connection(socket, viewer, sends, services, partial(end_stalled, request))
+        watching = asyncio.create_task(connection.watch(ranges, since))
+        try:
+            await connection.receive()
+        finally:
+            watching.cancel()
+            with suppress(asyncio.CancelledError, ConnectionResetError):
+                await watching
+    return socket
+
+
+class _Connection:
+    """One WebSocket: the task that reads, and the task that writes."""
+
+    def __init__(
+        self,
+        socket: web.WebSocketResponse,
+        viewer: Viewer,
+        sends: bool,
+        services: Services,
+        end_stalled: Callable[[], None],
+    ) -> None:
+        self._socket = socket
+        self._end_stalled = end_stalled
+        self._viewer = viewer
+        self._sends = sends
+        self._services = services
+        self._answers: deque[bytes] = deque()
+        self._batch = False
+        self._in_flight = 0
+        self._room = asyncio.Event()
+        self._room.set()
+        self._rate = TokenBucket(services.limits.fixes_per_s_per_websocket)
+        self._plain: PlainPositions | None = None
+        self._plain_of: Identity | None = None
+
+    @property
+    def _identity(self) -> Identity:
+        """The client's identity, with the rights of now."""
+        return self._viewer.identity
+
+    # --- from the client ------------------------------------------------------------------------
+
+    async def receive(self) -> None:
+        """Read until the client goes."""
+        async for frame in self._socket:
+            if frame.type not in (WSMsgType.TEXT, WSMsgType.BINARY):
+                continue
+            body = frame.data.encode() if frame.type == WSMsgType.TEXT else frame.data
+            large = self._take(body)
+            if large is not None:
+                await self._large_fixes(large)
+            if not self._room.is_set():
+                await self._room.wait()
+            if len(self._answers) > _ANSWERS_MAX:
+                await self._socket.close(code=1008, message=b"answers are not read")
+                return
+
+    def _take(self, body: bytes) -> bytes | None:
+        """Do what a message says; returns fixes that would take too long to read here."""
+        if body[:1] == b"[":
+            return self._fixes(body)
+        if body.startswith(_FIX_START):
+            # As our own clients write it: the rest is a position.
+            return self._fixes(b"{" + body[len(_FIX_START) :])
+        try:
+            incoming = _incoming.decode(body)
+        except (msgspec.DecodeError, RecursionError, ValueError) as error:
+            self._answer({"type": "error", "reason": f"not understood: {error}", "retry": False})
+            return None
+        if incoming.type in ("fix", None):
+            return self._fixes(body)
+        if incoming.type == "fixes" and bytes(incoming.fixes):
+            return self._fixes(bytes(incoming.fixes))
+        if incoming.type == "subscribe":
+            self._subscribe(incoming)
+        elif incoming.type == "unsubscribe":
+            self._viewer.wanted.topics = frozenset()
+        elif incoming.type == "ping":
+            self._answer({"type": "pong"})
+        else:
+            self._answer({"type": "error", "reason": "unknown type", "retry": False})
+        return None
+
+    def _subscribe(self, incoming: _Incoming) -> None:
+        wanted = self._viewer.wanted
+        try:
+            box = None if incoming.bbox is None else BoundingBox.of(incoming.bbox)
+        except ValueError:
+            reason = "bbox is [west, south, east, north] in degrees"
+            self._answer({"type": "error", "reason": reason, "retry": False})
+            return
+        wanted.box = box
+        topics = frozenset(EVENT_NAMES if incoming.topics is None else incoming.topics)
+        wanted.topics = topics & EVENT_NAMES.keys()
+        wanted.own_only = incoming.friends is False and bool(self._identity.user)
+        devices = incoming.devices
+        wanted.devices = None if devices is None else frozenset(devices[:_DEVICES_MAX])
+        self._batch = bool(incoming.batch)
+        self._answer({"type": "subscribed"})
+
+    def _fixes(self, body: bytes) -> bytes | None:
+        if not (self._sends and may_send(self._identity)):
+            reason = "sending needs credentials that may send"
+            self._answer({"type": "error", "reason": reason, "retry": False})
+            return None
+        if len(body) > READ_HERE_BYTES_MAX:
+            return body
+        received = now_ms()
+        submitter = self._services.submitter
+        plain = self._plain_positions()
+        few = is_read_here(body)
+        if plain is not None and not (few and submitter.is_sample()):
+            records = plain.records(body, received)
+            if records is not None:
+                size = len(body) + len(records) * RECORD_BYTES
+                if not self._admit(len(records), size):
+                    self._not_stored(own_ids(records), _FLOOD)
+                else:
+                    receipt = submitter.submit_records(records, positions.SOURCE, None)
+                    receipt.add_done_callback(partial(self._stored_records, records, size))
+                return None
+        if not few:
+            return body
+        for _ in self._submit(positions.parse(body, self._context(received)), len(body)):
+            pass  # it is small
+        return None
+
+    async def _large_fixes(self, body: bytes) -> None:
+        """The same without keeping others waiting; nothing more is read meanwhile."""
+        context = self._context(now_ms())
+        try:
+            parsed = await self._services.parsing.parse(
+                positions.SOURCE, body, context, context.user
+            )
+        except (ParsingUnavailable, ParsingFailed) as error:
+            retry = isinstance(error, ParsingUnavailable)
+            self._answer({"type": "error", "reason": str(error), "retry": retry})
+            return
+        for _ in self._submit(parsed, len(body)):
+            await asyncio.sleep(0)
+
+    def _context(self, received: int) -> Context:
+        return Context(
+            user=self._identity.user or ANONYMOUS,
+            device=self._identity.device,
+            received=received,
+            any_user=self._identity.admin or self._services.authenticator.open_mode,
+        )
+
+    def _submit(self, parsed: Parsed, body_bytes: int) -> Iterator[None]:
+        """Have what was read appended, in steps none of which takes long."""
+        submitter = self._services.submitter
+        ids = [name for name in parsed.client_ids if name is not None]
+        if parsed.refused is not None:
+            self._answer({"type": "error", "reason": parsed.refused, "retry": False})
+            return
+        sent, size = len(parsed.fixes), body_bytes + parsed.count * RECORD_BYTES
+        if not self._admit(sent, size):
+            self._not_stored(ids, _FLOOD)
+            return
+        try:
+            yield from self._services.admission.admit_in_steps(self._identity, parsed)
+        except NotAdmitted as error:
+            self._landed(sent, size)
+            self._not_stored(ids, str(error))
+            return
+        self._landed(sent - len(parsed.fixes), 0)
+        # Submitted here and now, so that a device's fixes keep their order.
+        waiting = BatchReceipt(1 + len(parsed.fixes) + len(parsed.rejected))
+        refusals: list[bytes] = []
+        waiting.add_done_callback(partial(self._stored, parsed, refusals, size))
+        for number, fix in enumerate(parsed.fixes, 1):
+            submitter.submit_location(fix).add_done_callback(waiting.one_done)
+            if not number % _STEP_FIXES:
+                yield
+        places = zip(parsed.rejected_at, parsed.rejected, strict=True)
+        for number, (index, rejected) in enumerate(places, 1):
+            refusals.append(_refusal(index, rejected))
+            submitter.rejected_receipt(rejected).add_done_callback(waiting.one_done)
+            if not number % _STEP_FIXES:
+                yield
+        waiting.one_done(_DONE)
+
+    def _plain_positions(self) -> PlainPositions | None:
+        """The reader of plain positions, for somebody of whom nothing but devices is counted."""
+        identity = self._identity
+        if identity is not self._plain_of:
+            self._plain_of, self._plain = identity, None
+            admission = self._services.admission
+            if not admission.is_metered(identity) and not identity.admin:
+                admits = partial(admission.admits_device, identity)
+                self._plain = PlainPositions(identity.user, identity.device, admits)
+        return self._plain
+
+    def _admit(self, count: int, size: int) -> bool:
+        """Count fixes that are under way, and their bytes; False if the client floods."""
+        if not self._services.under_way.take(self._identity.user, size):
+            return False
+        if not self._rate.take(count):
+            self._services.under_way.give_back(self._identity.user, size)
+            return False
+        self._in_flight += count
+        if self._in_flight > IN_FLIGHT_MAX:
+            self._room.clear()
+        return True
+
+    def _landed(self, count: int, size: int) -> None:
+        self._services.under_way.give_back(self._identity.user, size)
+        self._in_flight -= count
+        if self._in_flight <= IN_FLIGHT_MAX:
+            self._room.set()
+
+    def _not_stored(self, ids: list[str], reason: str) -> None:
+        self._answer({"type": "error", "ids": ids, "reason": reason, "retry": True})
+
+    def _stored_records(self, records: PlainRecords, size: int, receipt: Receipt) -> None:
+        self._landed(len(records), size)
+        error = receipt.exception()
+        if error is not None:
+            self._not_stored(own_ids(records), f"not stored: {error}")
+            return
+        self._answers.append(ack(records))
+        self._viewer.wake.set()
+
+    def _stored(self, parsed: Parsed, refusals: list[bytes], size: int, receipt: Receipt) -> None:
+        self._landed(len(parsed.fixes), size)
+        ids = [name for name in parsed.client_ids if name is not None]
+        error = receipt.exception()
+        if error is not None:
+            self._not_stored(ids, f"not stored: {error}")
+            return
+        if parsed.fixes:
+            fix_ids = [fix.id for fix in parsed.fixes]
+            self._answer({"type": "ack", "ids": ids, "fix_ids": fix_ids})
+        if refusals:
+            self._answers += refusals
+            self._viewer.wake.set()
+
+    def _answer(self, answer: dict[str, Any]) -> None:
+        self._answers.append(_encode(answer))
+        self._viewer.wake.set()
+
+    # --- to the client --------------------------------------------------------------------------
+
+    async def watch(self, ranges: LogRanges, since: dict[tuple[str, int], int] | None) -> None:
+        """Write what there is to say until cancelled, or until the client has gone."""
+        with suppress(ConnectionResetError):
+            start = dict(self._viewer.cursor) if since is None else since
+            seal = self._services.cursor_seal
+            ready = {"type": "ready", "cursor": seal.seal(encode_cursor(start))}
+            await self._send([_encode(ready)])
+            if since is not None:
+                batches = missed(ranges, self._viewer, since, self._services)
+                async with aclosing(batches):
+                    async for missed_events in batches:
+                        await self._send_events(
+                            [
+                                websocket_of(each, seal.seal(self._viewer.advance(each)))
+                                for each in missed_events
+                            ]
+                        )
+            while True:
+                await self._viewer.wake.wait()
+                if self._viewer.closed:
+                    await self._socket.close(code=1001, message=b"the gateway stops")
+                    return
+                events = self._viewer.take()
+                answers = list(self._answers)
+                self._answers.clear()
+                if skipped := self._viewer.take_skipped():
+                    self._services.metrics.skipped += skipped
+                    answers.append(_encode({"type": "skipped", "count": skipped}))
+                await self._send(answers)
+                await self._send_events([live.websocket(seal) for live in events])
+                if events:
+                    # What waits already does not wait for what comes meanwhile.
+                    await asyncio.sleep(0 if self._viewer.wake.is_set() else COALESCING_S)
+
+    async def _send_events(self, events: list[bytes]) -> None:
+        await self._send([event for event in events if event])
+        self._services.metrics.pushed("websocket", len(events))
+
+    async def _send(self, messages: list[bytes]) -> None:
+        if not messages:
+            return
+        if self._batch and len(messages) > 1:
+            messages = [b"[" + b",".join(messages) + b"]"]
+        try:
+            async with asyncio.timeout(self._services.limits.stalled_viewer_timeout_s):
+                loop = asyncio.get_running_loop()
+                until = loop.time() + _TURN_S
+                for number, message in enumerate(messages, 1):
+                    # Waits while the client does not read: what is new meanwhile is coalesced.
+                    await self._socket.send_frame(message, WSMsgType.TEXT)
+                    if not number % _LOOKS and loop.time() > until:
+                        await asyncio.sleep(0)
+                        until = loop.time() + _TURN_S
+        except TimeoutError:
+            self._end_stalled()
+            raise ConnectionResetError("the client does not read") from None
+
+
+def own_ids(records: PlainRecords) -> list[str]:
+    """The client's own names of records."""
+    return _decode_ids(b"[%b]" % records.own_ids)
+
+
+def ack(records: PlainRecords) -> bytes:
+    """The acknowledgement of records."""
+    return b'{"type":"ack","ids":[%b],"fix_ids":[%b]}' % (records.own_ids, records.ids)
+
+
+def _refusal(index: int, rejected: Rejected) -> bytes:
+    refusal = {"type": "rejected", "index": index, "reason": rejected.reason}
+    if client_id := _id_of(rejected.raw):
+        refusal["id"] = client_id
+    return _encode(refusal)
+
+
+def _id_of(raw: bytes) -> str | None:
+    try:
+        value = msgspec.json.decode(raw, type=dict[str, Any]).get("id")
+    except (msgspec.DecodeError, RecursionError, ValueError):
+        return None
+    return value if isinstance(value, str) else None

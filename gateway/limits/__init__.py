@@ -1,0 +1,1 @@
+"""Limits and shares: pools, token buckets, wrong guesses, addresses."""

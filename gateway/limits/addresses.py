@@ -1,0 +1,132 @@
+"""Addresses of clients, and how much one may do; guesses are in gateway.limits.guesses.
+
+An address is counted with its party (waylog.network.peer_parties). Loopback is not: what comes from there
+is a proxy, or the machine itself, whose accounts have shares of the listeners' connections.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from typing import Final, TypeAlias
+
+from gateway.limits.bounds import HttpLimits, TokenBucket
+from waylog.network.peer_parties import party_of
+
+Network: TypeAlias = ipaddress.IPv4Network | ipaddress.IPv6Network
+
+_ADDRESSES_MAX: Final = 50_000
+
+
+@lru_cache(maxsize=4096)
+def is_loopback(host: str) -> bool:
+    """127.0.0.0/8, ::1 or localhost."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+class TrustedProxies:
+    """Whose word about who is behind them is taken."""
+
+    def __init__(self, networks: Sequence[str] = ()) -> None:
+        """Raises ValueError for what is no network."""
+        self._networks: list[Network] = [ipaddress.ip_network(each) for each in networks]
+
+    def __bool__(self) -> bool:
+        return bool(self._networks)
+
+    def __contains__(self, address: str) -> bool:
+        if not self._networks:
+            return False
+        try:
+            parsed = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(parsed in network for network in self._networks)
+
+    def client(self, peer: str, forwarded_for: str | None) -> str:
+        """The address of the client behind trusted proxies.
+
+        Of `X-Forwarded-For` the last one that is no trusted proxy: everything to its left was
+        written by people we do not know.
+        """
+        if forwarded_for is None or peer not in self:
+            return peer
+        for hop in reversed(forwarded_for.split(",")):
+            address = hop.strip()
+            try:
+                ipaddress.ip_address(address)
+            except ValueError:
+                return peer
+            peer = address
+            if address not in self:
+                return address
+        return peer
+
+
+class _Party:
+    __slots__ = ("connections", "requests")
+
+    def __init__(self, requests: TokenBucket) -> None:
+        self.connections = 0
+        self.requests = requests
+
+
+class Addresses:
+    """Counts by address; of one listener, on one event loop."""
+
+    def __init__(self, limits: HttpLimits, clock: Callable[[], float] = time.monotonic) -> None:
+        self._limits = limits
+        self._clock = clock
+        self._parties: OrderedDict[str, _Party] = OrderedDict()
+
+    def __len__(self) -> int:
+        return len(self._parties)
+
+    def connect(self, address: str) -> bool:
+        """Count a connection; False (and not counted) when the address has too many."""
+        if is_loopback(address):
+            return True
+        party = self._party(address)
+        if party.connections >= self._limits.connections_per_address_max:
+            return False
+        party.connections += 1
+        return True
+
+    def disconnect(self, address: str) -> None:
+        """A counted connection has ended."""
+        party = self._parties.get(party_of(address))
+        if party is not None and party.connections > 0:
+            party.connections -= 1
+
+    def may_ask(self, address: str) -> bool:
+        """Count a request; False when the address asks too often."""
+        return is_loopback(address) or self._party(address).requests.take()
+
+    def _party(self, address: str) -> _Party:
+        key = party_of(address)
+        party = self._parties.get(key)
+        if party is not None:
+            self._parties.move_to_end(key)
+            return party
+        party = self._parties[key] = _Party(
+            TokenBucket(self._limits.requests_per_s_per_address, self._clock)
+        )
+        if len(self._parties) > _ADDRESSES_MAX:
+            self._forget_one()
+        return party
+
+    def _forget_one(self) -> None:
+        # Who is connected is not forgotten, or the count of connections would be wrong.
+        for key, party in self._parties.items():
+            if not party.connections:
+                del self._parties[key]
+                return
+        self._parties.popitem(last=False)

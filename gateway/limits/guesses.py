@@ -1,0 +1,102 @@
+"""Wrong credentials: how many an address, and an address for one name, may show.
+
+Passwords are what can be guessed. Of a name an address tries a few, and then one every so often
+(NIST SP 800-63B, section 5.2.2); the right one makes up for the wrong ones before it. The same
+holds for loopback, where a proxy that names nobody makes everybody one address. Nobody is locked
+out for good: a refusal costs nothing more, what was verified before is not asked again
+(gateway.users.auth), and tokens, sessions and links of `waylog link` cannot be guessed, so that a right
+one is always taken. Wrong ones of those count for their address all the same, except for loopback.
+"""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from gateway.limits.addresses import is_loopback
+from gateway.limits.bounds import HttpLimits
+from gateway.limits.token_buckets import TokenBuckets
+from waylog.network.peer_parties import party_of
+
+if TYPE_CHECKING:
+    from gateway.users.database import UserStore
+
+_SECRET: Final = "guesses"  # noqa: S105 the secret's name
+
+
+class TooManyGuesses(Exception):
+    """Refused unread: the same may be shown again after `retry_after_s`."""
+
+    def __init__(self, retry_after_s: float) -> None:
+        super().__init__("too many wrong credentials from your address")
+        self.retry_after_s = retry_after_s
+
+    @property
+    def retry_after(self) -> str:
+        """For the header: whole seconds."""
+        return str(max(1, math.ceil(self.retry_after_s)))
+
+
+class Guesses:
+    """Counts of one gateway, or, where `buckets` has a file, of all workers of the machine."""
+
+    def __init__(
+        self, limits: HttpLimits | None = None, buckets: TokenBuckets | None = None
+    ) -> None:
+        limits = HttpLimits() if limits is None else limits
+        self._buckets = TokenBuckets() if buckets is None else buckets
+        self._of_address = limits.failures_per_minute_per_address
+        self._of_name = limits.guesses_per_minute_per_name
+        self._of_name_at_once = limits.guesses_at_once_per_name
+
+    def close(self) -> None:
+        """Close the file."""
+        self._buckets.close()
+
+    def begin(self, address: str, user: str) -> None:
+        """Count a password before it is verified. Raises TooManyGuesses, and then counts none."""
+        wait_s = self._take(address)
+        if not wait_s:
+            wait_s = self._take_of_name(address, user, 1)
+            if wait_s:
+                self._take(address, -1)
+        if wait_s:
+            raise TooManyGuesses(wait_s)
+
+    def right(self, address: str, user: str) -> None:
+        """The password was right: of this name nothing was guessed from there."""
+        self._take(address, -1)
+        self._take_of_name(address, user, -self._of_name_at_once)
+
+    def unverified(self, address: str, user: str) -> None:
+        """Nobody knows whether the password was right."""
+        self._take(address, -1)
+        self._take_of_name(address, user, -1)
+
+    def wrong(self, address: str) -> None:
+        """Count something wrong that nobody can guess. Raises TooManyGuesses beyond the bound."""
+        wait_s = self._take(address)
+        if wait_s:
+            raise TooManyGuesses(wait_s)
+
+    def require_room(self, address: str) -> None:
+        """Raises TooManyGuesses where the address has shown too much that was wrong."""
+        self.wrong(address)
+        self._take(address, -1)
+
+    def _take(self, address: str, count: int = 1) -> float:
+        if not address or is_loopback(address):
+            return 0.0
+        return self._buckets.take(party_of(address), self._of_address, count)
+
+    def _take_of_name(self, address: str, user: str, count: int) -> float:
+        name = f"{party_of(address)}\0{user}"
+        return self._buckets.take(name, self._of_name, count, self._of_name_at_once)
+
+
+def open_guesses(users: Path, store: UserStore, limits: HttpLimits) -> Guesses:
+    """The counts beside the database of users. Raises OSError, sqlite3.Error."""
+    # Keyed: nobody works out which names push another one's count out of its place.
+    path = users.with_name(f"{users.name}.guesses")
+    return Guesses(limits, TokenBuckets(path, secret=store.rights.secret(_SECRET)))

@@ -1,0 +1,535 @@
+"""Sessions and retained messages, which outlive a gateway process in a compacted topic.
+
+The log is the only store. Every process reads the topic whole when it starts, and goes on reading:
+a session that another worker has announced is given up here. Keys are `session`, user and client
+identifier, or `retained` and topic, with U+0000 between; a record without a value ends what its key
+names (where there are other workers, after one with a value that says who ended it).
+
+What waits for a client is written when the process stops in an orderly way, all of it: what is too
+long for the record of its session stands in records before that, whose keys end with a number.
+After a crash the client gets what the views know: its newest address, and what is retained.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from typing import Final, Protocol
+
+import msgspec
+
+from gateway.fixes import erasure_reader
+from gateway.mqtt.journal.epochs import Epochs
+from gateway.mqtt.journal.forms import Forms
+from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.journal.stored import (
+    WAITING_INLINE_BYTES,
+    LastRecord,
+    SessionKey,
+    StoredDelivery,
+    StoredMessage,
+    StoredPart,
+    StoredSession,
+    StoredStanding,
+    is_alive,
+    is_sendable,
+    parts_of,
+    size_of,
+)
+from gateway.mqtt.journal.waiting import StoredWaiting, Waiting
+from gateway.mqtt.packets.codec import string_is_valid
+from gateway.mqtt.rights.delivery_rights import Untold
+from gateway.mqtt.sessions.session import Message, Session
+from waylog.history.erasures import Erasures
+from waylog.sealing.sealing import owner_of_mqtt_topic
+
+logger = logging.getLogger(__name__)
+
+SESSION: Final = "session"
+RETAINED: Final = "retained"
+
+#: Sessions of all workers.
+SESSIONS_MAX: Final = 300_000
+#: Sessions that ended here of which others may not have read yet.
+ENDED_MAX: Final = 10_000
+#: Sessions, before others are served.
+_WRITTEN_A_TURN: Final = 200
+
+#: The length of a record that is read in the turn in which its client is connected.
+_READ_AT_ONCE_BYTES: Final = 8 * 1024
+
+
+class Record(Protocol):
+    """The part of confluent_kafka.Message that is read here."""
+
+    def key(self) -> bytes | None: ...
+    def value(self) -> bytes | None: ...
+    def timestamp(self) -> tuple[int, int]: ...
+
+
+class Host(Protocol):
+    """The owner of the live sessions and retained messages: the router."""
+
+    def untold(self, session: Session) -> Untold:
+        """What a session is still to get of friends."""
+
+    def live(self, key: SessionKey) -> Session | None:
+        """The session of a client that is here, connected or away."""
+
+    def give_up(self, key: SessionKey) -> None:
+        """Another worker has the session now."""
+
+    def take_retained(self, message: Message) -> None:
+        """Another worker has published a retained message; an empty one removes it."""
+
+    def forget_device(self, device: str) -> None:
+        """A device has been erased: nothing of it is retained or waits any more."""
+
+
+class Journal:
+    """Writes changes and remembers what is written.
+
+    `append(key, value)` puts a record into the log; `wall_ms` is Unix time, `clock` the monotonic
+    one of sessions (s); `schedule(callback)` calls back soon; `shared` means that other workers may
+    take clients over, `seat` which of them this one is.
+    """
+
+    def __init__(
+        self,
+        worker: str,
+        append: Callable[[bytes, bytes | None], None],
+        wall_ms: Callable[[], int],
+        clock: Callable[[], float],
+        schedule: Callable[[Callable[[], None]], object],
+        *,
+        shared: bool = False,
+        seat: Seat | None = None,
+    ) -> None:
+        self.worker = worker
+        self.shared = shared
+        self._seat = seat
+        #: Also sessions that end with their connection: the one way that others hear of them,
+        #: unless there is a gateway.mqtt.workers.neighbours.
+        self.writes_all = shared
+        self.host: Host | None = None
+        #: Appends the last records, which may be more than the log takes at once.
+        self.on_stop: Callable[[Iterator[LastRecord]], Awaitable[None]] | None = None
+        self.unreadable = 0
+        self.failed = 0  # appends
+        self.erasures = Erasures()
+        self._append = append
+        self._schedule = schedule
+        self._scheduled = False
+        self._stopped = False
+        self._wall_ms = wall_ms
+        self._clock = clock
+        self.epochs = Epochs(wall_ms, clock)
+        self._sessions: OrderedDict[SessionKey, bytes] = OrderedDict()  # written longest ago first
+        self._ended: OrderedDict[SessionKey, int] = OrderedDict()  # their epochs
+        # Until the host has taken them: value, and when it was written (ms since 1970).
+        self._retained: dict[str, tuple[bytes, int]] = {}
+        self._parts_written: dict[SessionKey, int] = {}
+        self._changed: dict[Session, None] = {}
+        self._decoder = msgspec.json.Decoder(StoredSession)
+        self._standing_decoder = msgspec.json.Decoder(StoredStanding)
+        self._message_decoder = msgspec.json.Decoder(StoredMessage)
+        self._handed_over_decoder = msgspec.msgpack.Decoder(StoredSession)
+        self._forms = Forms(worker, wall_ms, clock)
+        self._waiting = StoredWaiting(self._forms)
+        self._purged = 0
+
+    @property
+    def purged(self) -> int:
+        """The number of records and messages that no client could read."""
+        return self._purged + self._waiting.purged
+
+    def __len__(self) -> int:
+        return len(self._sessions)
+
+    # --- from the log ---------------------------------------------------------------------------
+
+    def on_records(self, records: Sequence[Record]) -> None:
+        """Take records of the topic; for LogReader."""
+        for record in records:
+            kind, _, name = (record.key() or b"").decode("utf-8", "replace").partition("\0")
+            try:
+                if kind == SESSION:
+                    user, _, client_id = name.partition("\0")
+                    client_id, _, part = client_id.partition("\0")
+                    if part:
+                        self._part_read((user, client_id), int(part), record.value())
+                    else:
+                        self._session_read((user, client_id), record.value())
+                elif kind == RETAINED:
+                    self._retained_read(name, record.value(), record.timestamp()[1])
+            except msgspec.DecodeError:
+                self.unreadable += 1
+
+    def on_erasures(self, records: Sequence[erasure_reader.Record]) -> None:
+        """Take records of topic `erasure`; for ErasureReader."""
+        for record in records:
+            erasure = self.erasures.take(record.value())
+            if erasure is not None and self.host is not None:
+                self.host.forget_device(erasure.device)
+
+    def _session_read(self, key: SessionKey, value: bytes | None) -> None:
+        if value is None:
+            if self.host is None:
+                self._sessions.pop(key, None)
+                self._waiting.forget(key)
+            return
+        session = self._decoder.decode(value)
+        self.epochs.heard(session.epoch + session.ended)
+        if session.worker == self.worker:
+            return
+        # Sessions cross faster than the log tells of it: what it tells may be over.
+        live = None if self.host is None else self.host.live(key)
+        # Whoever takes a session from here gives it a higher epoch than it has here.
+        if live is not None and session.epoch <= live.epoch:
+            self._overwrite(key, session, live.epoch, live)
+            return
+        if session.epoch < self._epoch_of(key):
+            if self.owner_of(key) is None:
+                self._write_claimed(key, self._decoder.decode(self._sessions[key]))
+            return
+        if session.epoch < (ended := self._ended.get(key, 0)):
+            self._overwrite(key, session, ended, None)
+            return
+        if session.ended:
+            self._sessions.pop(key, None)
+        else:
+            self._remember(key, value)
+        if not session.parts:
+            self._waiting.forget(key)
+        if self.host is not None:
+            self.host.give_up(key)
+
+    def _overwrite(
+        self, key: SessionKey, older: StoredSession, epoch: int, live: Session | None
+    ) -> None:
+        """Have the log end with what is true of a client: an older session came after it there.
+
+        Its worker had written that when this one did not know of it yet.
+        """
+        if older.epoch == epoch or (live is not None and self.changed(live)) or older.ended:
+            return
+        self._append_end(key, epoch)
+
+    def _part_read(self, key: SessionKey, number: int, value: bytes | None) -> None:
+        if value is not None:
+            self._waiting.add(key, number, value)
+            self._parts_written[key] = max(self._parts_written.get(key, 0), number + 1)
+
+    def _retained_read(self, topic: str, value: bytes | None, written_ms: int) -> None:
+        if self.host is None:
+            if value is None:
+                self._retained.pop(topic, None)
+            else:
+                self._message_decoder.decode(value)
+                self._retained[topic] = value, written_ms
+            return
+        if value is not None and self.shared:
+            stored = self._message_decoder.decode(value)
+            if stored.worker != self.worker:
+                message = self._forms.message(stored)
+                if is_sendable(message):
+                    self.host.take_retained(message)
+
+    def _remember(self, key: SessionKey, value: bytes) -> None:
+        self._sessions[key] = value
+        self._sessions.move_to_end(key)
+        if len(self._sessions) > SESSIONS_MAX:
+            oldest, _ = self._sessions.popitem(last=False)
+            self._waiting.forget(oldest)
+
+    # --- for the router -------------------------------------------------------------------------
+
+    def purge(self) -> None:
+        """End sessions of clients that nobody can be any more: MQTT does not allow their names."""
+        for key in [key for key in self._sessions if not string_is_valid(key[1])]:
+            self._purged += 1
+            self.ended(key)
+
+    def stored(self) -> Iterable[tuple[SessionKey, StoredSession]]:
+        """All sessions that are kept here, and have not expired."""
+        if self.shared and self._seat is None:
+            return
+        now = self._wall_ms()
+        for key, value in list(self._sessions.items()):
+            if self._seat is not None:
+                standing = self._standing_decoder.decode(value)
+                if not self._seat.keeps(key, standing.worker):
+                    continue
+            session = self._decoder.decode(value)
+            if is_alive(session, now):
+                yield key, session
+            else:
+                self.ended(key)
+
+    def take_stored(self, key: SessionKey) -> StoredSession | None:
+        """The session of a client that is about to be resumed here."""
+        value = self._sessions.get(key)
+        if value is None:
+            return None
+        session = self._decoder.decode(value)
+        return session if is_alive(session, self._wall_ms()) else None
+
+    def prepare(self, key: SessionKey) -> Iterator[None]:
+        """Read much that waits for a client step by step before its session is resumed here.
+
+        `unprepare` follows, whether the client was connected or not.
+        """
+        value = self._sessions.get(key)
+        if value is not None and (len(value) > _READ_AT_ONCE_BYTES or key in self._waiting):
+            yield from self._waiting.prepare(key, self._decoder.decode(value))
+
+    def unprepare(self, key: SessionKey) -> None:
+        """A client that `prepare` was called for is connected, or is not coming."""
+        self._waiting.unprepare(key)
+
+    def take_waiting(self, key: SessionKey, stored: StoredSession) -> Iterator[Waiting]:
+        """Give what waits for a client whose session is resumed now; it is kept no more.
+
+        What is of an erased device is not given.
+        """
+        for each, message in self._waiting.take(key, stored):
+            if not self.erasures.covers(owner_of_mqtt_topic(message.topic), stored.at):
+                yield each, message
+
+    def owner_of(self, key: SessionKey) -> str | None:
+        """The other worker that has the session of a client, if one has."""
+        standing = self._standing(key)
+        return None if standing is None or standing.worker == self.worker else standing.worker
+
+    def knows(self, key: SessionKey) -> bool:
+        """Tell whether there is a record of a session, of whichever worker."""
+        return key in self._sessions
+
+    def next_epoch(self, key: SessionKey) -> int:
+        """The epoch of a session that comes here now: greater than of any that is known here."""
+        return self.epochs.after(self._epoch_of(key))
+
+    def came_elsewhere(self, key: SessionKey, epoch: int) -> None:
+        """A client has come to another worker: what was kept here for it before is over."""
+        standing = self._standing(key)
+        if standing is not None and standing.worker == self.worker and standing.epoch < epoch:
+            del self._sessions[key]
+            self._waiting.forget(key)
+
+    def _epoch_of(self, key: SessionKey) -> int:
+        standing = self._standing(key)
+        return 0 if standing is None else standing.epoch
+
+    def _standing(self, key: SessionKey) -> StoredStanding | None:
+        value = self._sessions.get(key)
+        return None if value is None else self._standing_decoder.decode(value)
+
+    def claimed(self, key: SessionKey, value: bytes, epoch: int = 0) -> None:
+        """Another worker has handed over a session, with what waits for its client.
+
+        Or its end, of which the log may not have told yet. It was asked for at `epoch`: what has
+        begun elsewhere since then is later.
+        """
+        stored = self._handed_over_decoder.decode(value)
+        if stored.ended:
+            if stored.epoch >= self._epoch_of(key):
+                self.ended(key)
+            return
+        stored.worker = self.worker
+        stored.epoch = max(stored.epoch + 1, epoch)
+        self.epochs.heard(stored.epoch)
+        # What waits would be too long for one record; only an orderly stop writes all of it.
+        waiting, stored.waiting = stored.waiting, []
+        stored.parts = self._waiting.replace(key, self.worker, stored.at, waiting)
+        self._remember(key, msgspec.json.encode(stored))
+        self._write_claimed(key, stored)
+
+    def _write_claimed(self, key: SessionKey, stored: StoredSession) -> None:
+        stored.parts = 0  # only an orderly stop writes them
+        self._append(_key(SESSION, *key), msgspec.json.encode(stored))
+
+    def announcement(self, session: Session) -> bytes:
+        """A session without what waits for its client, as MessagePack."""
+        return msgspec.msgpack.encode(self._forms.stored_session(session, []))
+
+    def announced(self, value: bytes) -> StoredSession:
+        """Read an announcement."""
+        return self._handed_over_decoder.decode(value)
+
+    def hand_over(self, key: SessionKey, session: Session | None, claimer: str) -> bytes | None:
+        """The session of a client that has come to another worker now, as MessagePack.
+
+        From now on the session is known here as that worker's. Of one that has ended here it is
+        the last one; None where nothing is known of any.
+        """
+        if session is not None:
+            self._changed.pop(session, None)
+            if not self._is_kept(session):
+                return msgspec.msgpack.encode(self._last(session.epoch))
+            stored = self._whole(session)
+        else:
+            # Claimed before, by a client that went before it was connected.
+            value = self._sessions.get(key)
+            if value is None:
+                ended = self._ended.get(key)
+                return None if ended is None else msgspec.msgpack.encode(self._last(ended))
+            stored = self._decoder.decode(value)
+            if stored.worker != self.worker:
+                return None
+            stored.waiting = list(self._waiting.of(key, stored))
+            stored.parts = 0
+        record = msgspec.msgpack.encode(stored)
+        self._waiting.forget(key)
+        stored.worker, stored.waiting = claimer, []
+        self._remember(key, msgspec.json.encode(stored))
+        return record
+
+    def stored_retained(self) -> Iterable[Message]:
+        """The retained messages that were read before there was a host.
+
+        Those that clients cannot read, of before there was a rule, end here.
+        """
+        retained, self._retained = self._retained, {}
+        for topic, (value, written_ms) in retained.items():
+            if self.erasures.covers(owner_of_mqtt_topic(topic), written_ms):
+                continue
+            message = self._forms.message(self._message_decoder.decode(value))
+            if not is_sendable(message):
+                self._purged += 1
+                self._append(_key(RETAINED, topic), None)
+            elif not message.expired(self._clock()):
+                yield message
+
+    def age_s(self, stored: StoredSession) -> float:
+        """Seconds since it was written."""
+        return (self._wall_ms() - stored.at) / 1000
+
+    def changed(self, session: Session) -> bool:
+        """Write a session soon, if it is one that is kept, or was; returns whether it is."""
+        if not self._is_kept(session):
+            return False
+        self._changed[session] = None
+        if not self._scheduled:
+            self._scheduled = True
+            self._schedule(self.flush)
+        return True
+
+    def _is_kept(self, session: Session) -> bool:
+        key = (session.identity.user, session.client_id)
+        return bool(session.expiry_interval_s or self.writes_all or key in self._sessions)
+
+    def ended(self, key: SessionKey, epoch: int = 0) -> None:
+        """There is no such session any more; `epoch` is that of a live one."""
+        value = self._sessions.pop(key, None)
+        self._waiting.forget(key)
+        if value is not None:
+            epoch = max(epoch, self._standing_decoder.decode(value).epoch)
+        if self.shared and epoch:
+            self._ended[key] = epoch
+            self._ended.move_to_end(key)
+            if len(self._ended) > ENDED_MAX:
+                self._ended.popitem(last=False)
+        # It is forgotten from here on, and the next one of its client has to come after it.
+        self.epochs.heard(epoch)
+        if value is None:
+            return
+        self._append_end(key, epoch)
+        self._end_parts(key)
+
+    def _append_end(self, key: SessionKey, epoch: int) -> None:
+        if self.shared:
+            self._append(_key(SESSION, *key), msgspec.json.encode(self._last(epoch)))
+        self._append(_key(SESSION, *key), None)
+
+    def _last(self, epoch: int) -> StoredSession:
+        """The end of a session."""
+        return StoredSession(self.worker, self._wall_ms(), 0, ended=True, epoch=epoch)
+
+    def _end_parts(self, key: SessionKey) -> None:
+        for number in range(self._parts_written.pop(key, 0)):
+            self._append(_key(SESSION, *key, str(number)), None)
+
+    def retained_changed(self, message: Message) -> None:
+        """Write a retained message, or that there is none any more.
+
+        Positions are not written: who asks for one after a restart gets the newest of the view.
+        """
+        levels = message.topic.split("/")
+        if len(levels) == 3 and levels[0] == "owntracks":
+            return
+        stored = self._forms.stored_message(message)
+        stored.worker = self.worker
+        stored.owner = message.owner
+        key = _key(RETAINED, message.topic)
+        if message.payload or self.shared:
+            self._append(key, msgspec.json.encode(stored))
+        if not message.payload:
+            self._append(key, None)
+
+    def last_records(self, sessions: Iterable[Session]) -> Iterator[LastRecord]:
+        """The records of an orderly stop: all sessions that are kept, and what waits for them.
+
+        Nothing else is written from now on. Each session is looked at when its turn comes; the
+        record that stands for it comes after those of what waits.
+        """
+        self._stopped = True
+        for session in list(sessions):
+            if session.ended or not self._is_kept(session):
+                continue
+            key = (session.identity.user, session.client_id)
+            stored = self._whole(session)
+            parts: list[list[StoredDelivery]] = []
+            if sum(map(size_of, stored.waiting)) > WAITING_INLINE_BYTES:
+                parts, stored.waiting = list(parts_of(stored.waiting)), []
+            stored.connected = False
+            stored.parts = len(parts)
+            for number, part in enumerate(parts):
+                value = msgspec.msgpack.encode(StoredPart(self.worker, stored.at, part))
+                yield LastRecord(_key(SESSION, *key, str(number)), value, len(part), False)
+            for number in range(len(parts), self._parts_written.get(key, 0)):
+                yield LastRecord(_key(SESSION, *key, str(number)), None, 0, False)
+            value = msgspec.json.encode(stored)
+            yield LastRecord(_key(SESSION, *key), value, len(stored.waiting), True)
+
+    def _whole(self, session: Session) -> StoredSession:
+        """A session with everything that waits for its client."""
+        untold = Untold([], False) if self.host is None else self.host.untold(session)
+        stored = self._forms.stored_session(session, self._forms.waiting(session, untold.held))
+        stored.missed = untold.missed
+        backlog = session.backlog or {}
+        stored.awaited = [each for each, (of, _) in backlog.items() if of.awaits_retained]
+        return stored
+
+    async def stop(self, sessions: Iterable[Session]) -> None:
+        """Write what is to outlive this process; `on_stop` sees to it that the log has it."""
+        self._changed.clear()
+        records = self.last_records(sessions)
+        if self.on_stop is not None:
+            await self.on_stop(records)
+            return
+        for record in records:
+            self._append(record.key, record.value)
+
+    def flush(self) -> None:
+        """Write what has changed, some now and the rest in the next turns of the loop."""
+        self._scheduled = False
+        changed = list(islice(self._changed, _WRITTEN_A_TURN)) if not self._stopped else []
+        for session in changed:
+            del self._changed[session]
+        if self._changed and changed:
+            self._scheduled = True
+            self._schedule(self.flush)
+        for session in changed:
+            if session.ended:
+                continue
+            key = (session.identity.user, session.client_id)
+            value = msgspec.json.encode(self._forms.stored_session(session, []))
+            self._remember(key, value)
+            self._append(_key(SESSION, *key), value)
+            self._end_parts(key)
+
+
+def _key(*parts: str) -> bytes:
+    return "\0".join(parts).encode("utf-8", "surrogatepass")

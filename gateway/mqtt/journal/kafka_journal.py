@@ -1,0 +1,102 @@
+"""The journal of MQTT on the log's ordinary clients."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, Final
+
+from confluent_kafka import KafkaException
+
+from gateway.fixes.erasure_reader import ErasureReader
+from gateway.fixes.log_topics import await_topics
+from gateway.mqtt.journal.journal import Journal
+from gateway.mqtt.journal.last_records import LastRecords
+from gateway.mqtt.journal.seats import Seat
+from gateway.mqtt.publishing.mapping import TopicRule, topics_of
+from waylog.kafka.clients import AppendError, LogReader, LogUnreachable
+from waylog.kafka.errors import said_by
+from waylog.kafka.topics import MQTT_STATE
+from waylog.observability.telemetry import now_ms
+from waylog.sealing.sealing import LogProducer, opener
+
+#: Changes of one session within this time are one record.
+_GATHER_S: Final = 0.02
+#: For what an orderly stop writes; the supervisor waits longer (waylog.supervision.up).
+STOP_TIMEOUT_S: Final = 40.0
+
+
+async def ensure_mapped_topics(bootstrap_servers: str, mapping: tuple[TopicRule, ...]) -> None:
+    """Create the topics of the log that rules write to, where they are missing.
+
+    Raises OSError when the log refuses.
+    """
+    topics = topics_of(mapping)
+    if not topics:
+        return
+    try:
+        await await_topics(bootstrap_servers, topics)
+    except (KafkaException, LogUnreachable) as error:
+        names = ", ".join(topic.name for topic in topics)
+        raise OSError(f"the topics {names} could not be created: {said_by(error)}") from error
+
+
+@asynccontextmanager
+async def open_journal(
+    bootstrap_servers: str,
+    client_id: str,
+    producer: LogProducer,
+    erasures: ErasureReader,
+    *,
+    shared: bool,
+    seat: Seat | None = None,
+) -> AsyncIterator[Journal]:
+    """A journal that has read the topic whole, and goes on reading where workers are several.
+
+    `seat` is that of this process among several.
+    """
+    loop = asyncio.get_running_loop()
+
+    def append(key: bytes, value: bytes | None) -> None:
+        try:
+            producer.send(MQTT_STATE, value, key, None, _delivered)
+        except AppendError:
+            journal.failed += 1
+
+    def _delivered(error: Any, _message: Any) -> None:
+        if error is not None:
+            journal.failed += 1
+
+    journal = Journal(
+        f"{client_id}-{secrets.token_hex(4)}" if seat is None else seat.worker_name(),
+        append,
+        now_ms,
+        loop.time,
+        partial(loop.call_later, _GATHER_S),
+        shared=shared,
+        seat=seat,
+    )
+    journal.on_stop = LastRecords(producer, STOP_TIMEOUT_S).write
+    erasures.subscribe(journal.on_erasures)
+    caught_up = asyncio.Event()
+    reader = LogReader(
+        bootstrap_servers,
+        f"{client_id}-{MQTT_STATE}",
+        [MQTT_STATE],
+        loop,
+        on_records=journal.on_records,
+        on_caught_up=caught_up.set,
+        opened=opener(bootstrap_servers),
+    )
+    reader.start()
+    try:
+        await caught_up.wait()
+        if not shared:
+            # Nobody else writes: to read our own records back would be for nothing.
+            await reader.close()
+        yield journal
+    finally:
+        await reader.close()

@@ -1,0 +1,111 @@
+"""What waits for the clients of sessions that are not resumed yet, as the log or a worker gave it.
+
+It stands apart from the records of the sessions, which are read more often.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from gateway.mqtt.journal.forms import Forms
+from gateway.mqtt.journal.stored import (
+    SessionKey,
+    StoredDelivery,
+    StoredPart,
+    StoredSession,
+    is_sendable,
+)
+from gateway.mqtt.sessions.session import Message
+
+logger = logging.getLogger(__name__)
+
+#: Messages that are read before others are served.
+_READ_A_STEP: Final = 200
+
+Waiting = tuple[StoredDelivery, Message]
+_Version = tuple[str, int, int]
+
+
+class StoredWaiting:
+    """Of one worker: parts of what waits, by session and number."""
+
+    def __init__(self, forms: Forms) -> None:
+        #: Messages that no client could read.
+        self.purged = 0
+        self._forms = forms
+        self._parts: dict[SessionKey, dict[int, bytes]] = {}
+        # Of clients that are about to be connected, with what tells the session from another.
+        self._prepared: dict[SessionKey, tuple[_Version, list[Waiting]]] = {}
+        self._decoder = msgspec.msgpack.Decoder(StoredPart)
+
+    def __contains__(self, key: SessionKey) -> bool:
+        return key in self._parts
+
+    def add(self, key: SessionKey, number: int, value: bytes) -> None:
+        """Keep a part that was read."""
+        self._parts.setdefault(key, {})[number] = value
+
+    def replace(self, key: SessionKey, worker: str, at: int, waiting: list[StoredDelivery]) -> int:
+        """Keep what a worker has handed over; returns the number of parts."""
+        self._parts.pop(key, None)
+        if not waiting:
+            return 0
+        self.add(key, 0, msgspec.msgpack.encode(StoredPart(worker, at, waiting)))
+        return 1
+
+    def forget(self, key: SessionKey) -> None:
+        """The session is over, is live here, or is another worker's."""
+        self._parts.pop(key, None)
+
+    def of(self, key: SessionKey, stored: StoredSession) -> Iterator[StoredDelivery]:
+        """Deliveries that wait for a client, in order; none of another stop than its session's."""
+        yield from stored.waiting
+        parts = self._parts.get(key, {})
+        for number in range(stored.parts):
+            value = parts.get(number)
+            part = None if value is None else self._decoder.decode(value)
+            if part is None or (part.worker, part.at) != (stored.worker, stored.at):
+                logger.error("what waits for a client of %r is not in the log whole", key[0])
+                return
+            yield from part.waiting
+
+    def prepare(self, key: SessionKey, stored: StoredSession) -> Iterator[None]:
+        """Read what waits for a client step by step before its session is resumed.
+
+        Nothing else changes by it. `unprepare` follows, whether the client was connected or not.
+        """
+        prepared: list[Waiting] = []
+        for number, each in enumerate(self._read(key, stored), 1):
+            prepared.append(each)
+            if not number % _READ_A_STEP:
+                yield
+        self._prepared[key] = _version_of(stored), prepared
+
+    def unprepare(self, key: SessionKey) -> None:
+        """Keep nothing of what was prepared for a client."""
+        self._prepared.pop(key, None)
+
+    def take(self, key: SessionKey, stored: StoredSession) -> list[Waiting]:
+        """All that waits for a client whose session is resumed now; it is kept no more."""
+        version, waiting = self._prepared.pop(key, (None, []))
+        if version != _version_of(stored):
+            waiting = list(self._read(key, stored))
+        self._parts.pop(key, None)
+        return waiting
+
+    def _read(self, key: SessionKey, stored: StoredSession) -> Iterator[Waiting]:
+        for each in self.of(key, stored):
+            message = self._forms.message(each.message)
+            if is_sendable(message):
+                yield each, message
+            else:
+                self.purged += 1
+
+
+def _version_of(stored: StoredSession) -> _Version:
+    # The time alone may be the same where workers pass a session on at once.
+    return stored.worker, stored.at, stored.epoch

@@ -1,0 +1,1 @@
+"""Sockets, TLS, WebSocket, and the way from CONNECT to a session."""

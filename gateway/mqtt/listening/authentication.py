@@ -1,0 +1,230 @@
+"""From CONNECT to a session: asks who a client is, and lets it in or refuses it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+import sqlite3
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from gateway.limits.guesses import Guesses, TooManyGuesses
+from gateway.limits.refusals import RefusalRecords
+from gateway.mqtt.interfaces import Authenticator, Identity, Mechanism
+from gateway.mqtt.listening.enhanced import EnhancedAuthentication
+from gateway.mqtt.listening.tls import common_name
+from gateway.mqtt.packets.packets import Auth, Connect, Properties, PropertyId, ReasonCode
+from gateway.mqtt.sessions.claims import SessionBusy
+from gateway.mqtt.sessions.connection import Connection
+from gateway.mqtt.sessions.session import CONNECTED
+
+if TYPE_CHECKING:
+    from gateway.mqtt.listening.listener import MqttServer
+
+logger = logging.getLogger(__name__)
+
+
+class Authentication:
+    """Of one server."""
+
+    def __init__(
+        self,
+        server: MqttServer,
+        authenticator: Authenticator,
+        mechanisms: Sequence[Mechanism],
+        guesses: Guesses,
+        refusals: RefusalRecords,
+    ) -> None:
+        self._server = server
+        self._authenticator = authenticator
+        self._guesses = guesses
+        self._refusals = refusals
+        self._enhanced = EnhancedAuthentication(
+            server, self, {each.name: each for each in mechanisms}
+        )
+        self._authentications: set[asyncio.Task[None]] = set()
+
+    def close(self) -> None:
+        """Ask for nobody any more."""
+        for task in list(self._authentications):
+            task.cancel()
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is over."""
+        self._enhanced.forget(connection)
+
+    def go_on(self, connection: Connection, packet: Auth) -> None:
+        """Take the next step of a mechanism."""
+        self._enhanced.take(connection, packet)
+
+    def begin(self, connection: Connection, packet: Connect) -> None:
+        """Ask who somebody is, by password, certificate or mechanism."""
+        method = (packet.properties or {}).get(PropertyId.AUTHENTICATION_METHOD)
+        if isinstance(method, str):
+            if self.may_guess(connection):
+                self._enhanced.begin(connection, packet, method)
+            return
+        task = asyncio.get_running_loop().create_task(self._authenticate(connection, packet))
+        self._authentications.add(task)
+        task.add_done_callback(self._authentications.discard)
+
+    def may_guess(self, connection: Connection) -> bool:
+        """Tell whether an address may show what nobody has verified yet; if not, it is told so."""
+        protocol = connection.owner
+        if protocol is None:
+            return True
+        try:
+            self._guesses.require_room(protocol.address)
+        except TooManyGuesses as error:
+            self._refuse_guess(connection, error)
+            return False
+        return True
+
+    def _refuse_guess(self, connection: Connection, error: TooManyGuesses) -> None:
+        self._server.counters["guesses_refused"] += 1
+        if connection.state == CONNECTED:
+            connection.close(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
+        else:
+            connection.refuse(ReasonCode.CONNECTION_RATE_EXCEEDED, str(error))
+        self._server.wake()
+
+    async def _authenticate(self, connection: Connection, packet: Connect) -> None:
+        assigned = packet.client_id or _new_client_id()
+        user = assigned if packet.username is None else packet.username
+        identity: Identity | None = None
+        protocol = connection.owner
+        address = "" if protocol is None else protocol.address
+        asked_at = self._server.router.rights.version
+        try:
+            name = None if packet.password else _certified_name(connection)
+            password = (packet.password or b"").decode()
+            if name is not None:
+                identity = await self._authenticator.authenticate_certificate(name)
+            else:
+                identity = await self._authenticator.authenticate(user, password, address)
+        except UnicodeDecodeError:
+            pass
+        except TooManyGuesses as error:
+            self._refuse_guess(connection, error)
+            return
+        except Exception as error:
+            if self._server.log_lines.take(self._server.time()):
+                logger.warning("nobody can be authenticated: %r", error)
+            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "authentication is not possible now")
+            self._server.wake()
+            return
+        if identity is None:
+            self._refuse(connection, packet)
+        else:
+            await self._let_in(connection, packet, identity, asked_at, assigned)
+        if connection.owner is not None:
+            connection.owner.process(self._server.time())
+
+    async def admit(
+        self, connection: Connection, packet: Connect, identity: Identity, proof: Properties
+    ) -> None:
+        """Let in somebody whom a mechanism has found out; `proof` is its last word."""
+        await self._let_in(connection, packet, identity, -1, _new_client_id(), proof)
+
+    async def _let_in(
+        self,
+        connection: Connection,
+        packet: Connect,
+        identity: Identity,
+        asked_at: int,
+        assigned: str,
+        proof: Properties | None = None,
+    ) -> None:
+        """Let somebody in whose session is here, or comes here."""
+        if not await self._claim(connection, identity, packet):
+            return
+        journal = self._server.router.journal
+        if journal is None or packet.clean_start:
+            self._accept(connection, packet, identity, asked_at, assigned, proof)
+            return
+        key = (identity.user, packet.client_id)
+        try:
+            for _ in journal.prepare(key):
+                await asyncio.sleep(0)
+            self._accept(connection, packet, identity, asked_at, assigned, proof)
+        finally:
+            journal.unprepare(key)
+            if self._server.router.live(key) is None:
+                self._server.router.keep_arrived(key, self._server.time())
+
+    def _accept(
+        self,
+        connection: Connection,
+        packet: Connect,
+        identity: Identity,
+        asked_at: int,
+        assigned: str,
+        proof: Properties | None,
+    ) -> None:
+        """Let somebody in with the rights of now: they may have changed since version `asked_at`.
+
+        From here on `MqttServer.rights_changed` reaches the session.
+        """
+        try:
+            now = self._server.router.rights.since(identity, asked_at)
+        except sqlite3.Error as error:
+            logger.warning("nobody can be let in: %r", error)
+            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "rights cannot be read now")
+            return
+        if now is None:
+            self._refuse(connection, packet)
+        else:
+            connection.accept(
+                packet, now, self._server.time(), assigned_client_id=assigned, proof=proof
+            )
+
+    async def _claim(self, connection: Connection, identity: Identity, packet: Connect) -> bool:
+        """Tell whether the session of a client is here; if not, the client has to come again."""
+        if self._server.claim is not None and packet.client_id:
+            try:
+                await self._server.claim((identity.user, packet.client_id), packet.clean_start)
+            except SessionBusy:
+                connection.refuse(
+                    ReasonCode.SERVER_BUSY, "the last connection is not settled yet: come again"
+                )
+                self._server.wake()
+                return False
+        return True
+
+    def note_wrong_proof(self, connection: Connection, packet: Connect, reason: str) -> None:
+        """Count a proof that was wrong."""
+        if connection.owner is not None:
+            with suppress(TooManyGuesses):
+                self._guesses.wrong(connection.owner.address)
+        self.note_refusal(connection, packet, reason)
+
+    def note_refusal(self, connection: Connection, packet: Connect, reason: str) -> None:
+        """Count somebody who was not let in, and record it if there are not too many."""
+        self._server.counters["connects_refused"] += 1
+        protocol = connection.owner
+        if self._refusals.take("" if protocol is None else protocol.address):
+            self._server.ingest.refused_connect(
+                packet.username, packet.client_id, f"CONNECT: {reason}"
+            )
+
+    def _refuse(self, connection: Connection, packet: Connect) -> None:
+        reason = "unknown user or wrong password" if packet.username else "no user name was given"
+        self.note_refusal(connection, packet, reason)
+        connection.refuse(
+            ReasonCode.BAD_USER_NAME_OR_PASSWORD if packet.username else ReasonCode.NOT_AUTHORIZED,
+            reason,
+        )
+
+
+def _new_client_id() -> str:
+    return f"auto-{secrets.token_hex(8)}"
+
+
+def _certified_name(connection: Connection) -> str | None:
+    """Whom a client's certificate names, which TLS has verified."""
+    protocol = connection.owner
+    if protocol is None or protocol.transport is None:
+        return None
+    return common_name(protocol.transport.get_extra_info("peercert"))

@@ -1,0 +1,149 @@
+"""MQTT over WebSocket (MQTT 5.0, section 6): the same bytes, in binary messages.
+
+Cuts between messages mean nothing. For the state machines a WebSocket is one more transport.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+from aiohttp import WSCloseCode, WSMsgType, web
+
+from gateway.mqtt.listening.listener import MqttServer
+from gateway.mqtt.sessions.connection import Connection
+from gateway.mqtt.sessions.shell import MqttProtocol
+
+SUBPROTOCOLS: Final = ("mqtt", "mqttv3.1")
+_HIGH_WATER_BYTES: Final = 64 * 1024
+_LOW_WATER_BYTES: Final = 16 * 1024
+
+
+class WebSocketTransport:
+    """The part of an asyncio.Transport that MqttProtocol uses; one task sends what is written."""
+
+    def __init__(self, socket: web.WebSocketResponse, peer: str | None) -> None:
+        self._socket = socket
+        self._peer = peer
+        self._protocol: MqttProtocol | None = None
+        self._outgoing: list[bytes] = []
+        self._outgoing_bytes = 0
+        self._paused = False
+        self._closing = False
+        self._news = asyncio.Event()
+        #: Set while the protocol wants to be given more.
+        self.reading = asyncio.Event()
+        self.reading.set()
+
+    def serve(self, protocol: MqttProtocol) -> None:
+        """Tell `protocol` that it is connected."""
+        self._protocol = protocol
+        protocol.connection_made(self)  # type: ignore[arg-type]  # as far as it needs one
+
+    # --- asyncio.Transport ----------------------------------------------------------------------
+
+    def set_write_buffer_limits(self, high: int) -> None:
+        """The limits are fixed."""
+
+    def get_extra_info(self, name: str) -> Any:
+        """The peer's address, for log lines."""
+        return (self._peer, 0) if name == "peername" and self._peer else None
+
+    def write(self, data: bytes) -> None:
+        """Have bytes sent."""
+        if self._closing:
+            return
+        self._outgoing.append(data)
+        self._outgoing_bytes += len(data)
+        self._news.set()
+        if self._outgoing_bytes > _HIGH_WATER_BYTES and not self._paused and self._protocol:
+            self._paused = True
+            self._protocol.pause_writing()
+
+    def can_write_eof(self) -> bool:
+        """A WebSocket closes both directions at once."""
+        return False
+
+    def is_closing(self) -> bool:
+        """Tell whether nothing more is taken."""
+        return self._closing
+
+    def close(self) -> None:
+        """Close when all that was written has been sent."""
+        self._closing = True
+        self.reading.set()
+        self._news.set()
+
+    def abort(self) -> None:
+        """Close now."""
+        self._outgoing.clear()
+        self.close()
+
+    def pause_reading(self) -> None:
+        """Take no more from the client."""
+        self.reading.clear()
+
+    def resume_reading(self) -> None:
+        """Take more again."""
+        self.reading.set()
+
+    # --- sending --------------------------------------------------------------------------------
+
+    async def send_all(self) -> None:
+        """Send until closed."""
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            waiting, self._outgoing = self._outgoing, []
+            if waiting:
+                await self._socket.send_bytes(b"".join(waiting))
+                self._outgoing_bytes -= sum(map(len, waiting))
+            if self._paused and self._outgoing_bytes < _LOW_WATER_BYTES and self._protocol:
+                self._paused = False
+                self._protocol.resume_writing()
+            if self._closing and not self._outgoing:
+                await self._socket.close(code=WSCloseCode.OK)
+                return
+
+
+async def serve_mqtt_websocket(
+    server: MqttServer, request: web.Request, address: str, *, counted: bool
+) -> web.WebSocketResponse:
+    """One client, until it or the server ends the connection.
+
+    `counted` says that the HTTP connection counts for `address` already.
+    """
+    socket = web.WebSocketResponse(
+        protocols=SUBPROTOCOLS,
+        max_msg_size=server.settings.packet_bytes_max + 1024,
+        compress=False,
+        timeout=5.0,
+    )
+    await socket.prepare(request)
+    transport = WebSocketTransport(socket, address)
+    protocol = MqttProtocol(server, Connection)
+    protocol.address = address
+    if not counted and not server.may_connect(address):
+        await socket.close(code=WSCloseCode.TRY_AGAIN_LATER)
+        return socket
+    protocol.counted = not counted
+    transport.serve(protocol)
+    sending = asyncio.create_task(transport.send_all())
+    try:
+        async for message in socket:
+            if message.type is not WSMsgType.BINARY:
+                break  # section 6.0: not MQTT
+            protocol.data_received(message.data)
+            await transport.reading.wait()
+            if transport.is_closing():
+                break
+        if transport.is_closing():
+            await sending
+    except ConnectionError:
+        pass  # the peer is gone
+    finally:
+        sending.cancel()
+        await asyncio.gather(sending, return_exceptions=True)
+        protocol.connection_lost(None)
+        await socket.close()
+    return socket

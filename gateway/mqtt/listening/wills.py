@@ -1,0 +1,96 @@
+"""The last messages of clients that went without a word: stored as others are, and passed on."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from functools import partial
+from typing import TYPE_CHECKING
+
+from gateway.bodies.parsing import ParsingUnavailable
+from gateway.fixes.positions import TopicRoute
+from gateway.mqtt.interfaces import Completion
+from gateway.mqtt.packets.packets import ReasonCode
+from gateway.mqtt.publishing.ingest import Ingest, Submission
+from gateway.mqtt.publishing.large import LargeMessages
+from gateway.mqtt.sessions.router import Router, WillDue
+from gateway.mqtt.sessions.session import message_of
+from gateway.mqtt.sessions.shell import AllOf
+from gateway.users.admission import QuotaExceeded
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.shell import Shell
+
+logger = logging.getLogger(__name__)
+
+
+class Wills:
+    """Of one server."""
+
+    def __init__(
+        self, shell: Shell, router: Router, ingest: Ingest, large: LargeMessages | None
+    ) -> None:
+        self._shell = shell
+        self._router = router
+        self._ingest = ingest
+        self._large = large
+        self._reading: set[asyncio.Task[None]] = set()
+
+    @property
+    def pending(self) -> bool:
+        """Tell whether some are being read."""
+        return bool(self._reading)
+
+    def publish(self, until: float) -> None:
+        """Store those that are due, at least one, as many as there is time for."""
+        wills = self._router.wills
+        done = 0
+        while done < len(wills) and (not done or self._shell.time() < until):
+            self._publish(wills[done])
+            done += 1
+        del wills[:done]
+
+    def _publish(self, due: WillDue) -> None:
+        will = due.will
+        self._router.counters["wills"] += 1
+        route = self._ingest.route(due.identity, will.topic)
+        if self._large is not None and self._large.is_large(route, will.payload):
+            task = asyncio.ensure_future(self._read(due, route, self._large))
+            self._reading.add(task)
+            task.add_done_callback(self._reading.discard)
+            return
+        try:
+            self._submitted(due, self._ingest.submit(due.identity, route, will.payload))
+        except QuotaExceeded:
+            self._router.counters["wills_beyond_quota"] += 1
+
+    async def _read(self, due: WillDue, route: TopicRoute, large: LargeMessages) -> None:
+        try:
+            self._submitted(due, await large.submit(due.identity, route, due.will.payload))
+        except QuotaExceeded:
+            self._router.counters["wills_beyond_quota"] += 1
+        except ParsingUnavailable as error:
+            self._router.counters["appends_failed"] += 1
+            logger.warning("a will could not be read: %s", error)
+        except Exception:
+            logger.exception("a will could not be stored")
+        self._shell.wake()
+
+    def _submitted(self, due: WillDue, submission: Submission) -> None:
+        code, completions = submission
+        if completions:
+            AllOf(completions).add_done_callback(partial(self._stored, due, code))
+        elif code == ReasonCode.SUCCESS:
+            self._forward(due)
+
+    def _stored(self, due: WillDue, code: int, completion: Completion) -> None:
+        if completion.cancelled() or completion.exception() is not None:
+            self._router.counters["appends_failed"] += 1
+        elif code == ReasonCode.SUCCESS:
+            self._forward(due)
+            self._shell.wake()
+
+    def _forward(self, due: WillDue) -> None:
+        will, now = due.will, self._shell.time()
+        message = message_of(will.topic, will.payload, will.qos, will.retain, will.properties, now)
+        self._router.publish(message, None, now, due.identity.user)

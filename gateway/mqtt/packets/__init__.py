@@ -1,0 +1,1 @@
+"""MQTT packets and topic filters: bytes to objects and back."""

@@ -1,0 +1,330 @@
+"""Topic filters, and who subscribes to a topic (MQTT 5.0, section 4.7)."""
+
+SHARE_PREFIX = "$share/"
+
+#: The key of an interest in all topics (gateway.mqtt.workers.interest).
+EVERYTHING = "#"
+
+
+def filter_is_valid(str topic_filter, int levels_max):
+    """Tell whether wildcards stand where they may, and there are not too many levels."""
+    levels = topic_filter.split("/")
+    if not topic_filter or len(levels) > levels_max:
+        return False
+    for index, level in enumerate(levels):
+        if "#" in level and (level != "#" or index != len(levels) - 1):
+            return False
+        if "+" in level and level != "+":
+            return False
+    return True
+
+
+def has_wildcard(str topic_filter):
+    """Tell whether a valid filter can match more than one topic."""
+    return "+" in topic_filter or "#" in topic_filter
+
+
+def matches(str topic_filter, str topic):
+    """Tell whether a valid filter matches a topic name."""
+    if topic_filter == topic:
+        return True
+    filter_levels = topic_filter.split("/")
+    levels = topic.split("/")
+    # Section 4.7.2: topics of the server are not matched by a wildcard at the first level.
+    if topic.startswith("$") and filter_levels[0] in {"+", "#"}:
+        return False
+    for index, wanted in enumerate(filter_levels):
+        if wanted == "#":
+            return True
+        if index >= len(levels) or wanted not in {"+", levels[index]}:
+            return False
+    return len(filter_levels) == len(levels)
+
+
+def split_share(str topic_filter):
+    """Share name and filter of `$share/NAME/FILTER`; the name is None for all other filters.
+
+    A share name or filter that is not valid comes back as an empty filter.
+    """
+    if not topic_filter.startswith(SHARE_PREFIX):
+        return None, topic_filter
+    name, _, inner = topic_filter.removeprefix(SHARE_PREFIX).partition("/")
+    if not name or "+" in name or "#" in name:
+        return name, ""
+    return name, inner
+
+
+cdef class Subscription:
+    """One topic filter of one session, as asked for and as granted."""
+
+    def __init__(
+        self, session, str topic_filter, tuple granted_filters, *, int qos=0, bint no_local=False,
+        bint retain_as_published=False, long long identifier=0, str share=None,
+    ):
+        self.session = session
+        self.topic_filter = topic_filter
+        #: What `topic_filter` is narrowed to, so that it matches only what the owner may read.
+        self.granted_filters = granted_filters
+        self.qos = qos
+        self.no_local = no_local
+        self.retain_as_published = retain_as_published
+        self.identifier = identifier  # 0 = none
+        self.share = share
+        self.elsewhere = False  # stands for subscribers at another worker
+        #: Some of what it matches is not its owner's own: `Hub.told` is asked for each message.
+        self.reaches_friends = False
+        #: While its session has a backlog: that is of what is stored, which is to be sent whole.
+        self.awaits_retained = False
+
+
+cdef class SharedGroup:
+    """Subscriptions of one share name and filter: each message goes to one of them."""
+
+    def __init__(self):
+        self.members = {}
+
+    def choose(self, bint here=False):
+        """The member whose turn it is; those on line come first.
+
+        `here`: of those alone that are connected to this worker, or were; None if there are none.
+        """
+        chosen = None
+        for subscription in self.members:
+            if here and subscription.elsewhere:
+                continue
+            if chosen is None or subscription.session.connection is not None:
+                chosen = subscription
+                if subscription.session.connection is not None:
+                    break
+        subscription = chosen
+        if subscription is None:
+            return None
+        # Round robin: whoever was chosen goes to the end.
+        del self.members[subscription]
+        self.members[subscription] = None
+        return subscription
+
+
+cdef class _Node:
+    """A level of the wildcard trie."""
+
+    cdef readonly dict children
+    cdef readonly dict here   # filters that end at this level
+    cdef readonly dict below  # filters that go on with `#`
+
+    def __init__(self):
+        self.children = {}
+        self.here = {}
+        self.below = {}
+
+
+cdef class SubscriptionTree:
+    """All subscriptions, found by topic.
+
+    Most clients subscribe to exactly one topic, their own: filters without a wildcard stand in one
+    dictionary, and a topic with a single subscriber needs no container. Only filters with a
+    wildcard cost a walk.
+    """
+
+    def __init__(self):
+        self._exact = {}
+        self._root = _Node()
+        self._wildcards = 0
+        self._groups = {}
+
+    def __len__(self):
+        """The memory that is held for filters: 0 when there are none."""
+        return len(self._exact) + self._wildcards + len((<_Node> self._root).children)
+
+    def add(self, Subscription subscription):
+        """Make a subscription known under all its granted filters."""
+        for topic_filter in subscription.granted_filters:
+            if subscription.share is None:
+                self._insert(topic_filter, subscription)
+                continue
+            key = (subscription.share, topic_filter)
+            group = self._groups.get(key)
+            if group is None:
+                group = self._groups[key] = SharedGroup()
+                self._insert(topic_filter, group)
+            group.members[subscription] = None
+
+    def remove(self, Subscription subscription):
+        """Forget a subscription that was added."""
+        for topic_filter in subscription.granted_filters:
+            if subscription.share is None:
+                self._delete(topic_filter, subscription)
+                continue
+            key = (subscription.share, topic_filter)
+            group = self._groups[key]
+            group.members.pop(subscription, None)
+            if not group.members:
+                del self._groups[key]
+                self._delete(topic_filter, group)
+
+    cpdef list match(self, str topic):
+        """The subscriptions that match; a session is in it once for each of its filters."""
+        cdef object exact = self._exact.get(topic)
+        cdef list found
+        if not self._wildcards:
+            if exact is None:
+                return []
+            if type(exact) is Subscription:
+                return [exact]
+        found = []
+        if exact is not None:
+            if type(exact) is dict:
+                found.extend(exact)
+            else:
+                found.append(exact)
+        if self._wildcards:
+            self._walk(topic, found)
+        return [
+            (<SharedGroup> subscriber).choose() if type(subscriber) is SharedGroup else subscriber
+            for subscriber in found
+        ]
+
+    def match_unshared(self, str topic):
+        """The same without shared subscriptions."""
+        cdef list found = []
+        exact = self._exact.get(topic)
+        if exact is not None:
+            found.extend(exact if type(exact) is dict else (exact,))
+        if self._wildcards:
+            self._walk(topic, found)
+        return [subscriber for subscriber in found if type(subscriber) is Subscription]
+
+    def choose_here(self, str share, str topic_filter):
+        """The member of a group whose turn it is at this worker; None if there is none."""
+        group = self._groups.get((share, topic_filter))
+        return None if group is None else group.choose(True)
+
+    def group_state(self, str share, str topic_filter):
+        """Of a group's members at this worker: 0 there are none, 1 all are away, 2 some are not."""
+        group = self._groups.get((share, topic_filter))
+        state = 0
+        for subscription in () if group is None else group.members:
+            if not subscription.elsewhere:
+                if subscription.session.connection is not None:
+                    return 2
+                state = 1
+        return state
+
+    def groups_here(self):
+        """Share name and filter of each group with members at this worker."""
+        return [key for key in self._groups if self.group_state(*key)]
+
+    cdef int _walk(self, str topic, list found) except -1:
+        cdef list nodes = [self._root], following
+        cdef _Node node, child
+        wildcards_match = not topic.startswith("$")
+        for level in topic.split("/"):
+            following = []
+            for node in nodes:
+                if wildcards_match:
+                    found.extend(node.below)
+                    child = node.children.get("+")
+                    if child is not None:
+                        following.append(child)
+                child = node.children.get(level)
+                if child is not None:
+                    following.append(child)
+            if not following:
+                return 0
+            nodes = following
+            wildcards_match = True
+        for node in nodes:
+            found.extend(node.here)
+            found.extend(node.below)  # "a/#" matches "a" too
+        return 0
+
+    def _insert(self, str topic_filter, subscriber):
+        cdef _Node node, child
+        if not has_wildcard(topic_filter):
+            exact = self._exact.get(topic_filter)
+            if exact is None:
+                self._exact[topic_filter] = subscriber
+            elif isinstance(exact, dict):
+                exact[subscriber] = None
+            else:
+                self._exact[topic_filter] = {exact: None, subscriber: None}
+            return
+        node = self._root
+        levels = topic_filter.split("/")
+        for level in levels[:-1] if levels[-1] == "#" else levels:
+            child = node.children.get(level)
+            if child is None:
+                child = node.children[level] = _Node()
+            node = child
+        (node.below if levels[-1] == "#" else node.here)[subscriber] = None
+        self._wildcards += 1
+
+    def _delete(self, str topic_filter, subscriber):
+        cdef _Node node, child, parent
+        if not has_wildcard(topic_filter):
+            exact = self._exact.get(topic_filter)
+            if isinstance(exact, dict):
+                exact.pop(subscriber, None)
+                if not exact:
+                    del self._exact[topic_filter]
+            elif exact is subscriber:
+                del self._exact[topic_filter]
+            return
+        path = []
+        node = self._root
+        levels = topic_filter.split("/")
+        for level in levels[:-1] if levels[-1] == "#" else levels:
+            path.append((node, level))
+            node = node.children[level]
+        del (node.below if levels[-1] == "#" else node.here)[subscriber]
+        self._wildcards -= 1
+        for parent, level in reversed(path):
+            child = parent.children[level]
+            if child.children or child.here or child.below:
+                break
+            del parent.children[level]
+
+
+def merge(subscriptions):
+    """Subscriptions by session: overlapping filters of one client are one delivery."""
+    cdef dict merged = {}
+    for subscription in subscriptions:
+        merged.setdefault(subscription.session, []).append(subscription)
+    return merged
+
+
+cdef class ElsewhereInterest:
+    """The interest of clients of other workers, by the keys of gateway.mqtt.workers.interest."""
+
+    def __init__(self):
+        self._keys = set()
+
+    def __len__(self):
+        return len(self._keys)
+
+    def change(self, changes):
+        """Take pairs of a key and whether it is wanted."""
+        for key, wanted in changes:
+            if wanted:
+                self._keys.add(key)
+            else:
+                self._keys.discard(key)
+
+    def clear(self):
+        """Nothing is known any more."""
+        self._keys.clear()
+
+    cpdef bint wants(self, str topic):
+        """Tell whether somebody elsewhere may want a message of this topic."""
+        cdef Py_ssize_t first, second
+        if not self._keys:
+            return False
+        if EVERYTHING in self._keys:
+            return True
+        first = topic.find("/")
+        if first < 0:
+            return topic in self._keys or topic + "/" in self._keys
+        second = topic.find("/", first + 1)
+        return (topic if second < 0 else topic[:second]) in self._keys or (
+            topic[:first + 1] in self._keys
+        )

@@ -1,0 +1,1 @@
+"""From a PUBLISH to the log."""

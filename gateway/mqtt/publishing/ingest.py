@@ -1,0 +1,271 @@
+"""From a PUBLISH to the log: which format a topic has, and what is to be appended.
+
+`owntracks/<user>/<device>` and what is below it is OwnTracks' JSON, apart from what apps and people
+send each other there (`cmd`, `info`); `devices/<user>/<device>/position` is our own JSON. Any other
+topic that somebody may publish to may have a rule (`gateway.mqtt.publishing.mapping`); without one it is plain
+MQTT between clients and does not touch the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import logging
+from collections import Counter
+from collections.abc import Callable, Generator, Sequence
+from typing import Final, cast
+
+from gateway.bodies.parsing import Parsing, ParsingFailed, let_go, over_mqtt
+from gateway.fixes.positions import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
+from gateway.fixes.receipts import together
+from gateway.formats import Context, Parsed, owntracks, positions
+from gateway.formats.values import DEVICE_CHARACTERS_MAX, without_tokens
+from gateway.mqtt.interfaces import Completion, Identity, Parse, Submitter
+from gateway.mqtt.packets.packets import Properties, ReasonCode
+from gateway.mqtt.publishing.mapping import TopicRule, headers_of
+from gateway.mqtt.rights.acl import AccessRules, rights_of
+from gateway.users.admission import Admission, SendingNotAllowed
+from waylog.kafka.topics import LOCATION
+from waylog.messages import Rejected
+
+logger = logging.getLogger(__name__)
+
+SOURCE: Final = "mqtt"
+
+#: Topics below `owntracks/<user>/<device>/` that are addressed to a client, not to the platform.
+_BETWEEN_CLIENTS: Final = frozenset({"cmd", "info"})
+
+
+_SUBMITTED_A_STEP: Final = 50
+
+Submission = tuple[int, list[Completion]]
+
+
+class Ingest:
+    """Parses what is published and hands it to the submitter. `clock_ms` is Unix time."""
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        rules: AccessRules,
+        clock_ms: Callable[[], int],
+        counters: Counter[str],
+        mapping: Sequence[TopicRule] = (),
+        admission: Admission | None = None,
+    ) -> None:
+        self.submitter = submitter
+        self._admission = Admission.in_memory() if admission is None else admission
+        self._rules = rules
+        self._clock_ms = clock_ms
+        self._counters = counters
+        self._mapping = mapping
+
+    def route(self, identity: Identity, topic: str) -> TopicRoute:
+        """Look at a topic once, so that the next message to it need not be looked at again."""
+        allowed = self._rules.may_publish(identity, topic)
+        levels = topic.split("/")
+        parse: Parse | None = None
+        form = FORM_OTHER
+        if levels[0] == "owntracks" and len(levels) in {3, 4}:
+            if levels[-1] not in _BETWEEN_CLIENTS or len(levels) == 3:
+                parse, form = owntracks.parse, FORM_OWNTRACKS
+        elif levels[0] == "devices" and len(levels) == 4 and levels[3] == "position":
+            parse, form = positions.parse, FORM_POSITION
+        if parse is None or not levels[1] or not levels[2]:
+            return self._mapped(identity, topic, allowed)
+        if max(len(levels[1]), len(levels[2])) > DEVICE_CHARACTERS_MAX:
+            form = FORM_OTHER
+        device = f"{levels[1]}/{levels[2]}"
+        return self._route_of_device(identity, topic, allowed, parse, device, form)
+
+    def _route_of_device(
+        self,
+        identity: Identity,
+        topic: str,
+        allowed: bool,
+        parse: Parse,
+        device: str,
+        form: int,
+        rule: TopicRule | None = None,
+    ) -> TopicRoute:
+        """A route of fixes. Those that have to be counted, or are of a device too many, take the
+        way of `submit`, which says what becomes of them.
+        """
+        admission = self._admission
+        metered = admission.is_metered(identity)
+        route = TopicRoute(topic, allowed, parse, device, form, rule, metered)
+        if route.is_quick and allowed and not admission.admits_device(identity, device):
+            route = TopicRoute(topic, allowed, parse, device, FORM_OTHER, rule, metered)
+        return route
+
+    def _mapped(self, identity: Identity, topic: str, allowed: bool) -> TopicRoute:
+        """The route by an operator's rule; without one a message is for other clients alone."""
+        rule = next((each for each in self._mapping if each.matches(topic)), None)
+        if rule is None:
+            return TopicRoute(topic, allowed, None)
+        if rule.log_topic != LOCATION:
+            return TopicRoute(topic, allowed, None, rule=rule)
+        name = rule.key_of(identity.user, topic)
+        user, _, device = name.partition("/")
+        # Nobody moves the devices of others, whatever a rule makes of a topic.
+        allowed = allowed and (user == identity.user or identity.admin)
+        allowed = allowed and identity.device in {None, device, name}
+        if not user or not device or "/" in device:
+            return TopicRoute(topic, False, None)
+        short = max(len(user), len(device)) <= DEVICE_CHARACTERS_MAX
+        form = FORM_POSITION if short else FORM_OTHER
+        return self._route_of_device(identity, topic, allowed, positions.parse, name, form, rule)
+
+    def submit(
+        self,
+        identity: Identity,
+        route: TopicRoute,
+        payload: bytes,
+        properties: Properties | None = None,
+    ) -> Submission:
+        """The reason code to acknowledge with, once all the appends are done.
+
+        One that fails means that the message must not be acknowledged at all. The code is
+        NO_MATCHING_SUBSCRIBERS where the message is kept but is nothing for other clients. Raises
+        QuotaExceeded, and then nothing of it is stored.
+        """
+        if not route.allowed:
+            self._counters["publishes_not_allowed"] += 1
+            rejected = self._rejected("no right to publish to this topic", identity, route, payload)
+            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+        if route.parse is None:
+            if route.rule is None:
+                return ReasonCode.SUCCESS, []
+            key = route.rule.key_of(identity.user, route.topic)
+            headers = headers_of(identity.user, route.topic, properties)
+            topic = route.rule.log_topic
+            return ReasonCode.SUCCESS, [
+                self.submitter.submit_message(topic, key.encode(), payload, headers)
+            ]
+        try:
+            parsed = route.parse(payload, self._context(identity, route))
+        except Exception:
+            logger.exception("the parser of %s failed", route.topic.split("/", 1)[0])
+            return self._not_parsed(identity, route, payload)
+        steps = self._submit_parsed(identity, route, payload, parsed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                return cast(Submission, done.value)
+
+    async def submit_in_steps(
+        self, identity: Identity, route: TopicRoute, payload: bytes, parsing: Parsing
+    ) -> Submission:
+        """The same for fixes that take long to read. Raises ParsingUnavailable as well."""
+        assert route.parse is not None
+        name = over_mqtt(owntracks.SOURCE if route.parse is owntracks.parse else positions.SOURCE)
+        try:
+            context = self._context(identity, route)
+            parsed = await parsing.parse(name, payload, context, identity.user)
+        except ParsingFailed as error:
+            logger.error("the parser of %s failed: %s", route.topic.split("/", 1)[0], error)
+            return self._not_parsed(identity, route, payload)
+        steps = self._submit_parsed(identity, route, payload, parsed)
+        while True:
+            try:
+                next(steps)
+            except StopIteration as done:
+                await let_go(parsed)
+                return cast(Submission, done.value)
+            await asyncio.sleep(0)
+
+    def _context(self, identity: Identity, route: TopicRoute) -> Context:
+        return Context(
+            user=route.user,
+            device=route.device,
+            received=self._clock_ms(),
+            topic=route.topic,
+            encryption_key=rights_of(identity).encryption_key,
+        )
+
+    def _not_parsed(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
+        # A bug of a parser must not make a phone repeat one message for ever.
+        rejected = self._rejected("the parser failed", identity, route, payload)
+        return ReasonCode.NO_MATCHING_SUBSCRIBERS, [self.submitter.submit_rejected(rejected)]
+
+    def _submit_parsed(
+        self,
+        identity: Identity,
+        route: TopicRoute,
+        payload: bytes,
+        parsed: Parsed,
+    ) -> Generator[None, None, Submission]:
+        """Do what `submit` does, in steps none of which takes long."""
+        before = len(parsed.fixes)
+        try:
+            yield from self._admission.admit_in_steps(identity, parsed)
+        except SendingNotAllowed as error:
+            self._counters["publishes_not_allowed"] += 1
+            rejected = self._rejected(str(error), identity, route, payload)
+            return ReasonCode.NOT_AUTHORIZED, [self.submitter.submit_rejected(rejected)]
+        beyond = before - len(parsed.fixes)
+        submitter = self.submitter
+        rejections = parsed.rejected
+        if parsed.refused is not None:
+            rejections = [*rejections, self._rejected(parsed.refused, identity, route, payload)]
+        if rejections:
+            self._counters["publishes_rejected"] += 1
+        appended = itertools.chain(
+            map(submitter.submit_location, parsed.fixes),
+            map(submitter.event_receipt, parsed.events),
+            map(submitter.rejected_receipt, rejections),
+        )
+        completions: list[Completion] = []
+        # One of each step: to be told of each of ten thousand takes long.
+        while step := list(itertools.islice(appended, _SUBMITTED_A_STEP)):
+            if len(step) < _SUBMITTED_A_STEP:
+                completions += step
+                break
+            completions.append(together(step))
+            yield
+        # What is encrypted is nothing to us, but it is to friends who have the key.
+        stored = bool(parsed.fixes or parsed.events)
+        if rejections and not stored and b'"encrypted"' not in payload:
+            if beyond:
+                return ReasonCode.QUOTA_EXCEEDED, completions
+            return ReasonCode.NO_MATCHING_SUBSCRIBERS, completions
+        return ReasonCode.SUCCESS, completions
+
+    def keep_refused(
+        self, identity: Identity, route: TopicRoute, payload: bytes, reason: str
+    ) -> Completion:
+        """Record in topic `error` what is not taken, and why."""
+        self._counters["publishes_rejected"] += 1
+        return self.submitter.submit_rejected(self._rejected(reason, identity, route, payload))
+
+    def refused_connect(self, username: str | None, client_id: str, reason: str) -> None:
+        """Record in topic `error` that somebody was not let in, without what lets them in."""
+        user = None if username is None else without_tokens(username.encode()).decode()
+        rejected = Rejected(
+            reason=reason,
+            source=SOURCE,
+            time=self._clock_ms(),
+            raw=without_tokens(client_id.encode()),
+            user=user,
+        )
+        said = self.submitter.submit_rejected(rejected, authenticated=False)
+        said.add_done_callback(_retrieve)
+
+    def _rejected(
+        self, reason: str, identity: Identity, route: TopicRoute, payload: bytes
+    ) -> Rejected:
+        return Rejected(
+            reason=reason,
+            source=SOURCE,
+            time=self._clock_ms(),
+            raw=payload,
+            user=identity.user,
+            headers={"topic": route.topic},
+        )
+
+
+def _retrieve(future: asyncio.Future[None]) -> None:
+    """Nobody waits for this one; an error is not worth a complaint about not being looked at."""
+    if not future.cancelled():
+        future.exception()

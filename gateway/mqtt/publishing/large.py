@@ -1,0 +1,84 @@
+"""Messages that take long to read: a process of its own reads them, and they are stored in steps.
+
+A client whose message is read so is not listened to meanwhile, so that what it says stays in order.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import TYPE_CHECKING, Final
+
+from gateway.bodies.parsing import Parsing, ParsingBusy, ParsingUnavailable, is_read_here
+from gateway.fixes.positions import TopicRoute
+from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.packets.codec import Publish
+from gateway.mqtt.publishing.ingest import Ingest, Submission
+from gateway.mqtt.sessions.session import CONNECTED
+from gateway.users.admission import QuotaExceeded
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.connection import Connection
+    from gateway.mqtt.sessions.shell import Shell
+
+logger = logging.getLogger(__name__)
+
+#: After which a message is looked at again that had to wait for others of its user.
+_AGAIN_S: Final = 1.0
+
+
+class LargeMessages:
+    """Of one server."""
+
+    def __init__(self, shell: Shell, ingest: Ingest, parsing: Parsing) -> None:
+        self._shell = shell
+        self._ingest = ingest
+        self._parsing = parsing
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def close(self) -> None:
+        """Give up what is being read."""
+        for task in list(self._tasks):
+            task.cancel()
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def is_large(self, route: TopicRoute, payload: bytes) -> bool:
+        """Tell whether a message takes long to read."""
+        return route.allowed and route.parse is not None and not is_read_here(payload)
+
+    async def submit(self, identity: Identity, route: TopicRoute, payload: bytes) -> Submission:
+        """As Ingest.submit. Raises QuotaExceeded, ParsingUnavailable."""
+        return await self._ingest.submit_in_steps(identity, route, payload, self._parsing)
+
+    def take(self, connection: Connection, packet: Publish, route: TopicRoute) -> None:
+        """Store a PUBLISH, and go on with its connection."""
+        task = asyncio.ensure_future(self._store(connection, packet, route))
+        connection.held = (task, packet)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _store(self, connection: Connection, packet: Publish, route: TopicRoute) -> None:
+        shell = self._shell
+        assert connection.session is not None
+        try:
+            code, completions = await self.submit(
+                connection.session.identity, route, packet.payload
+            )
+        except QuotaExceeded as error:
+            connection.held = None
+            shell.beyond_quota(connection, packet, error.retry_after_s, shell.time())
+        except ParsingBusy:
+            connection.held = None
+            shell.hold(connection, packet, _AGAIN_S)
+        except Exception as error:
+            if not isinstance(error, ParsingUnavailable):
+                logger.exception("a large message could not be stored")
+            connection.held = None
+            connection.fail(packet, shell.time())
+        else:
+            connection.held = None
+            shell.answer_when_stored(connection, packet, code, completions, shell.time())
+        if connection.state == CONNECTED and connection.owner is not None:
+            connection.owner.process(shell.time())
+        shell.wake()

@@ -1,0 +1,121 @@
+"""The topics of the log for messages that are no fix by their topic's name.
+
+A rule is written FILTER=TOPIC or FILTER=TOPIC:KEY. What somebody may publish and what matches
+FILTER is appended to TOPIC under KEY before it is acknowledged, and goes to MQTT subscribers as
+well. KEY may have `{topic}`, `{user}` (who publishes) and `{1}`, `{2}`, ... (levels of the topic);
+without one it is the topic. For TOPIC `location` the payload is a position in our own JSON, and KEY
+its device, USER/DEVICE: without one the user's device that the last `+` of FILTER stands for.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Final
+
+from gateway.mqtt.packets.packets import Properties, PropertyId
+from gateway.mqtt.packets.topics import filter_is_valid, matches
+from waylog.kafka.topics import LOCATION, TOPICS, Topic
+
+_RULE: Final = re.compile(r"(?P<filter>.+?)=(?P<topic>[A-Za-z0-9._-]{1,249})(?::(?P<key>.+))?")
+_PLACE: Final = re.compile(r"\{(topic|user|[1-9][0-9]{0,2})\}")
+_LEVELS_MAX: Final = 128
+_KEY_CHARACTERS_MAX: Final = 1024
+_PARTITIONS: Final = 4
+
+#: Of MQTT 5's user properties, what becomes headers of the record.
+_HEADERS_MAX: Final = 32
+_HEADER_BYTES_MAX: Final = 8 * 1024
+
+Headers = list[tuple[str, bytes]]
+
+
+@dataclass(frozen=True, slots=True)
+class TopicRule:
+    """See above."""
+
+    topic_filter: str
+    log_topic: str
+    key: str
+
+    def matches(self, topic: str) -> bool:
+        """Tell whether the rule is for a topic."""
+        return matches(self.topic_filter, topic)
+
+    def key_of(self, user: str, topic: str) -> str:
+        """The key of what `user` publishes to a topic that matches."""
+        levels = topic.split("/")
+
+        def named(place: re.Match[str]) -> str:
+            name = place.group(1)
+            if name == "topic":
+                return topic
+            if name == "user":
+                return user
+            number = int(name)
+            return levels[number - 1] if number <= len(levels) else ""
+
+        return _PLACE.sub(named, self.key)[:_KEY_CHARACTERS_MAX]
+
+
+def parse_rule(text: str) -> TopicRule:
+    """A rule as it is written; raises ValueError, which says what is wrong with it."""
+    parts = _RULE.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"{text!r} is not FILTER=TOPIC or FILTER=TOPIC:KEY")
+    topic_filter, log_topic, key = parts.group("filter", "topic", "key")
+    if not filter_is_valid(topic_filter, _LEVELS_MAX) or topic_filter.startswith("$"):
+        raise ValueError(f"{topic_filter!r} is not a topic filter")
+    ours = {topic.name for topic in TOPICS} - {LOCATION}
+    if log_topic in ours or log_topic.startswith("__") or log_topic in (".", ".."):
+        raise ValueError(f"topic {log_topic!r} is not one that MQTT clients may write to")
+    if key is None:
+        key = "{topic}" if log_topic != LOCATION else _device_of(topic_filter)
+    elif log_topic == LOCATION and key.count("/") != 1:
+        raise ValueError(f"the key of a rule for {LOCATION!r} is USER/DEVICE, not {key!r}")
+    return TopicRule(topic_filter, log_topic, key)
+
+
+def _device_of(topic_filter: str) -> str:
+    levels = topic_filter.split("/")
+    if "+" not in levels:
+        raise ValueError(f"{topic_filter!r} has no + to take the device from: add a key")
+    return f"{{user}}/{{{len(levels) - levels[::-1].index('+')}}}"
+
+
+def topics_of(rules: tuple[TopicRule, ...]) -> list[Topic]:
+    """The topics of the log that rules write to, beside the platform's own."""
+    names = dict.fromkeys(rule.log_topic for rule in rules)
+    return [Topic(name, _PARTITIONS) for name in names if name != LOCATION]
+
+
+def headers_of(user: str, topic: str, properties: Properties | None) -> Headers:
+    """The record's headers: where the message came from, and MQTT 5's properties.
+
+    `mqtt.topic`, `mqtt.user`, `content-type`, `mqtt.response-topic`, `mqtt.correlation-data`, and
+    user properties under their own names; too many or too long ones are left out.
+    """
+    headers: Headers = [("mqtt.topic", topic.encode()), ("mqtt.user", user.encode())]
+    if not properties:
+        return headers
+    for name, header in (
+        (PropertyId.CONTENT_TYPE, "content-type"),
+        (PropertyId.RESPONSE_TOPIC, "mqtt.response-topic"),
+        (PropertyId.CORRELATION_DATA, "mqtt.correlation-data"),
+    ):
+        value = properties.get(name)
+        if value is not None:
+            headers.append((header, value if isinstance(value, bytes) else str(value).encode()))
+    room = _HEADER_BYTES_MAX
+    pairs = properties.get(PropertyId.USER_PROPERTY)
+    for pair in (pairs if isinstance(pairs, list) else [])[:_HEADERS_MAX]:
+        assert isinstance(pair, tuple)
+        name_text, value_text = pair
+        # Those are ours to say.
+        if name_text.startswith("mqtt.") or name_text == "traceparent":
+            continue
+        room -= len(name_text) + len(value_text)
+        if room < 0:
+            break
+        headers.append((name_text, value_text.encode()))
+    return headers

@@ -1,0 +1,1 @@
+"""Who may publish and read what, asked at each message."""

@@ -1,0 +1,1 @@
+"""Sessions, subscriptions and what waits for clients: state machines without I/O."""

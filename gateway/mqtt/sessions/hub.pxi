@@ -1,0 +1,186 @@
+# From one message to all who subscribed; a part of session.pyx.
+
+
+cdef class Hub:
+    """The base of `gateway.mqtt.sessions.router.Router`: takes messages to sessions."""
+
+    def __init__(self, settings, rules, timers, retained, counters):
+        self.settings = settings
+        self.rules = rules
+        self.timers = timers
+        #: Connections that have bytes to send or are to be closed.
+        self.changed = []
+        #: The last messages of clients that went without a word.
+        self.wills = []
+        self.retained = retained
+        self.sources = []
+        self.subscriptions = SubscriptionTree()
+        #: What clients of other workers may want, and what takes such a message there.
+        self.elsewhere = ElsewhereInterest()
+        self.pass_on = None
+        self.counters = counters
+        self.steps_left = STEPS_UNBOUNDED
+        #: Iterators, each of whose steps is short: what takes more than one turn of the loop.
+        self.work = deque()
+        self.in_turns = False
+        #: Grows whenever what a session may read is another.
+        self.rights_changes = 0
+        self._publishes_in_flight_max = settings.publishes_in_flight_max
+        self._topic_levels_max = settings.topic_levels_max
+        self._outgoing_bytes_max = settings.outgoing_bytes_max
+
+    def told(self, Message message, Session session):
+        """Give the part that a client gets of a message, which may be another's; None: nothing."""
+        return message
+
+    def begin(self, work):
+        """Do some work step by step, where somebody takes turns with it; else now."""
+        if self.in_turns:
+            self.work.append(work)
+        else:
+            for _ in work:
+                pass
+
+    cpdef publish_to(
+        self, list found, Message message, Session publisher, double now, str owner=None
+    ):
+        """Keep a message if it is retained, and take it to those who subscribed to its topic.
+
+        `owner` is the user whose message it is, where that is not the publisher's.
+        """
+        if message.retain:
+            message.owner = publisher.identity.user if publisher is not None else owner
+            self.retained.put(message)
+        if found:
+            self.deliver(message, found, publisher, now)
+        if self.elsewhere.wants(message.topic):
+            self.pass_on(message)
+
+    cpdef deliver(self, Message message, list subscriptions, Session publisher, double now):
+        """Take a message to some subscriptions; overlapping ones of a client are one delivery.
+
+        To many it goes step by step. What comes meanwhile for the same topic comes after it.
+        """
+        if self.in_turns and (
+            len(subscriptions) > SPREAD_FROM
+            or (self._spreading is not None and message.topic in self._spreading)
+        ):
+            self._spread(message, subscriptions, publisher, now)
+            return
+        if len(subscriptions) == 1:
+            self._deliver(message, subscriptions, publisher, now)
+            return
+        for own in merge(subscriptions).values():
+            self._deliver(message, own, publisher, now)
+
+    cdef int _spread(
+        self, Message message, list subscriptions, Session publisher, double now
+    ) except -1:
+        cdef Link link = None if publisher is None else publisher.connection
+        cdef Py_ssize_t size = len(message.payload) + 8 * len(subscriptions)
+        cdef Message other
+        if self._spreading is None:
+            self._spreading = {}
+        waiting = self._spreading.get(message.topic)
+        if waiting is None:
+            waiting = self._spreading[message.topic] = deque()
+            self.work.append(self._spreading_of(message.topic, waiting))
+        elif link is None:
+            # Nobody can be asked to wait.
+            if message.latest_only and waiting:
+                other = waiting[-1][0]
+                if other.latest_only:
+                    self._spreading_bytes -= waiting.pop()[-1]
+            if self._spreading_bytes + size > SPREAD_BYTES_MAX:
+                self.counters["deliveries_dropped"] += len(subscriptions)
+                return 0
+        if link is not None:
+            link.under_way += 1
+        self._spreading_bytes += size
+        waiting.append(
+            (message, subscriptions, publisher, link, now, self.rights_changes, size)
+        )
+        return 0
+
+    def _spreading_of(self, str topic, waiting):
+        """Deliver what there is for a topic, one message after the other."""
+        cdef Link link
+        cdef Message message
+        cdef dict merged
+        cdef list own
+        cdef Subscription subscription
+        try:
+            while waiting:
+                message, subscriptions, publisher, link, now, rights, size = waiting.popleft()
+                try:
+                    merged = {}
+                    for number, subscription in enumerate(subscriptions, 1):
+                        merged.setdefault(subscription.session, []).append(subscription)
+                        if not number % MERGED_A_STEP:
+                            yield
+                    for number, own in enumerate(merged.values(), 1):
+                        own = [each for each in own if is_current(each)]
+                        if own:
+                            # What a client may read may be less than it was.
+                            self._deliver(
+                                message, own, publisher, now, rights != self.rights_changes
+                            )
+                        if not number % SPREAD_A_STEP:
+                            yield
+                finally:
+                    self._spreading_bytes -= size
+                    if link is not None:
+                        link.done()
+                yield
+        finally:
+            for *_, link, _, _, size in waiting:  # after an error
+                self._spreading_bytes -= size
+                if link is not None:
+                    link.done()
+            del self._spreading[topic]
+            if not self._spreading:
+                self._spreading = None
+
+    cdef int _deliver(
+        self, Message message, list subscriptions, Session publisher, double now,
+        bint ask=False,
+    ) except -1:
+        cdef Subscription subscription = subscriptions[0]
+        cdef Session session = subscription.session
+        cdef int qos = 0
+        cdef bint retain = False, delivered, asked = ask
+        cdef list identifiers = None
+        if session.ended:
+            return 0  # its subscriptions are being dropped
+        for subscription in subscriptions:
+            if session is publisher and subscription.no_local:
+                continue
+            # A subscription of QoS 0 counts too: -1 would be "none left".
+            qos = max(qos, subscription.qos + 1)
+            retain = retain or subscription.retain_as_published
+            asked = asked or subscription.reaches_friends
+            if subscription.identifier:
+                if identifiers is None:
+                    identifiers = []
+                identifiers.append(subscription.identifier)
+        if not qos:
+            return 0
+        if asked:
+            message = self.told(message, session)
+            if message is None:
+                return 0
+        delivered = session.deliver(
+            message, min(message.qos, qos - 1), message.retain and retain, identifiers, now
+        )
+        self.counters["deliveries" if delivered else "deliveries_dropped"] += 1
+        return 0
+
+
+cdef bint is_current(Subscription subscription) except -1:
+    """Tell whether a subscription that was found before is still one."""
+    cdef Session session = subscription.session
+    if subscription.elsewhere:
+        return True
+    return not session.ended and (
+        session.subscriptions.get(subscription.topic_filter) is subscription
+    )

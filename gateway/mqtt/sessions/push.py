@@ -1,0 +1,165 @@
+"""Addresses on their way to MQTT clients.
+
+A new address goes to `devices/<user>/<device>/address` as the JSON of topic `address`, and, when
+the street changed, as a card to `owntracks/<user>/<device>/info`: OwnTracks shows it under the pin.
+Who subscribes later gets both, and the last position, as retained messages made from the views.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from gateway.mqtt.interfaces import AddressView, LocationView
+from gateway.mqtt.packets.topics import Subscription, has_wildcard, matches
+from gateway.mqtt.sessions.retained import LOOKED_AT
+from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.session import Message
+from gateway.users.cards import card, location, street_of
+from gateway.views.views import newest_fix
+from waylog.messages import Address, decode_address, encode
+
+_QOS: Final = 1
+_STREETS_MAX: Final = 100_000
+
+
+class MqttAddressChannel:
+    """Delivers new addresses; also the source of retained messages that are not stored."""
+
+    def __init__(
+        self,
+        router: Router,
+        address_view: AddressView,
+        location_view: LocationView,
+        clock: Callable[[], float],
+        wake: Callable[[], None],
+    ) -> None:
+        self._router = router
+        #: Members of shared subscriptions are chosen here: of several workers, by the one that
+        #: sees all addresses.
+        self.chooses_members = True
+        self._addresses = address_view
+        self._locations = location_view
+        self._clock = clock
+        self._wake = wake
+        # Where a card said last, for devices whose cards somebody reads.
+        self._streets: dict[str, str] = {}
+
+    # --- new addresses --------------------------------------------------------------------------
+
+    def address_changed(self, device: str, value: bytes) -> None:
+        """Take a new address to its subscribers: what the log has is what they get."""
+        router = self._router
+        topic = f"devices/{device}/address"
+        found = self._subscribed(topic)
+        if found:
+            message = Message(topic, value, _QOS, True, latest_only=True)
+            router.deliver(message, found, None, self._clock())
+        topic = f"owntracks/{device}/info"
+        found = self._subscribed(topic)
+        if found:
+            self._card_changed(topic, found, decode_address(value))
+        self._wake()
+
+    def _subscribed(self, topic: str) -> list[Subscription]:
+        subscriptions = self._router.subscriptions
+        return (
+            subscriptions.match(topic)
+            if self.chooses_members
+            else subscriptions.match_unshared(topic)
+        )
+
+    def _card_changed(self, topic: str, found: list[Subscription], address: Address) -> None:
+        street = street_of(address)
+        if self._streets.get(address.device) == street:
+            return
+        if len(self._streets) >= _STREETS_MAX:
+            self._streets.clear()
+        self._streets[address.device] = street
+        message = self._card_message(topic, address, retained=False)
+        self._router.deliver(message, found, None, self._clock())
+
+    def arrived(self, device: str, transition: bytes) -> None:
+        """Tell a user's apps that one of its devices has come to a favourite place.
+
+        Under a device of the platform's own: iOS shows no transitions of its own base topic.
+        """
+        router = self._router
+        topic = f"owntracks/{device.partition('/')[0]}/places/event"
+        found = self._subscribed(topic)
+        if found:
+            router.deliver(Message(topic, transition, _QOS, False), found, None, self._clock())
+        self._wake()
+
+    # --- retained -------------------------------------------------------------------------------
+
+    def retained(self, topic_filter: str) -> Iterator[Message | None]:
+        """The derived messages whose topics match a filter; see RetainedSource."""
+        for root, tail, view, make in (
+            ("devices", "/address", self._addresses, self._latest_address),
+            ("owntracks", "/info", self._addresses, self._latest_card),
+            ("owntracks", "", self._locations, self._latest_location),
+        ):
+            missed = 0
+            for device in _candidates(topic_filter, root, view):
+                topic = f"{root}/{device}{tail}"
+                message = make(topic, device) if matches(topic_filter, topic) else None
+                if message is not None:
+                    yield message
+                    continue
+                missed += 1
+                if missed % LOOKED_AT == 0:
+                    yield None
+
+    def _latest_address(self, topic: str, device: str) -> Message | None:
+        address = self._addresses.latest(device)
+        return None if address is None else self._address_message(topic, address)
+
+    def _latest_card(self, topic: str, device: str) -> Message | None:
+        address = self._addresses.latest(device)
+        return None if address is None else self._card_message(topic, address, retained=True)
+
+    def _latest_location(self, topic: str, device: str) -> Message | None:
+        fix = newest_fix(self._locations, device, self._addresses.latest(device))
+        if fix is None:
+            return None
+        payload = msgspec.json.encode(location(fix))
+        return Message(topic, payload, _QOS, True, latest_only=True)
+
+    # --- messages -------------------------------------------------------------------------------
+
+    @staticmethod
+    def _address_message(topic: str, address: Address) -> Message:
+        return Message(topic, encode(address), _QOS, True, latest_only=True)
+
+    def _card_message(self, topic: str, address: Address, *, retained: bool) -> Message:
+        stored = self._router.retained.get(topic)
+        own = own_card(None if stored is None else stored.payload)
+        fix = self._locations.latest(address.device)
+        payload = msgspec.json.encode(card(address, fix, own))
+        told = self._router.rights.told_card(address, fix, own, retained=retained)
+        return Message(topic, payload, _QOS, True, latest_only=True, told=told)
+
+
+def _candidates(topic_filter: str, root: str, view: AddressView | LocationView) -> Iterable[str]:
+    """Devices whose topics below `root` a filter may match."""
+    levels = topic_filter.split("/")
+    if not matches(levels[0], root):
+        return ()
+    if len(levels) > 2 and not has_wildcard(f"{levels[1]}/{levels[2]}"):
+        return (f"{levels[1]}/{levels[2]}",)
+    user = levels[1] if len(levels) > 1 and not has_wildcard(levels[1]) else None
+    # A copy: the view changes while a slow reader takes one after the other.
+    return list(view.devices(user))
+
+
+def own_card(published: bytes | None) -> dict[str, Any]:
+    """The members of a card that the owner of a device has published, which are kept."""
+    if published is not None:
+        with suppress(msgspec.DecodeError, RecursionError):
+            own: dict[str, Any] = msgspec.json.decode(published, type=dict[str, Any])
+            return own
+    return {}

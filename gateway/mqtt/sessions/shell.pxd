@@ -1,0 +1,60 @@
+"""Between the event loop and the state machines, as far as every message passes there."""
+
+from gateway.mqtt.packets.codec cimport Publish
+from gateway.fixes.positions cimport TopicRoute
+from gateway.mqtt.sessions.session cimport Account, Hub, Link
+from gateway.fixes.receipts cimport FixAppender, Receipt
+
+
+cdef class Shell:
+    cdef readonly Hub router
+    cdef readonly object time          # callable: s
+    cdef readonly object ingest
+    cdef FixAppender _appender         # None: whoever appends here, fixes go there one by one
+    cdef double _sampled               # when a fix last went the way on which calls are recorded
+    cdef long _unrecorded              # fixes since then
+    cdef long long _publishers         # connections that have published something
+    cdef public bint saturated         # too much waits for the log: no connection is read
+    cdef public int in_flight
+    cdef public Py_ssize_t in_flight_bytes
+    cdef public dict stalled
+    cdef bint _flush_scheduled
+    cdef object _call_soon
+    cdef object _call_later
+    cdef int _in_flight_max
+    cdef Py_ssize_t _in_flight_bytes_max
+
+    cpdef wake(self)
+    cdef int _publish(self, Link connection, Publish packet, double now) except -1
+    cdef Receipt _append(self, TopicRoute route, bytes payload, double now)
+    cdef int _work(self, double until) except -1
+    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1
+    cdef int _stored(self, PendingPublish pending, completion) except -1
+    cdef int _give_back(self, Account account, Publish packet) except -1
+
+
+cdef class PendingPublish:
+    cdef Shell shell
+    cdef Link connection
+    cdef Publish packet
+    cdef int code
+
+
+cdef class MqttProtocol:
+    cdef readonly object connection
+    cdef readonly Shell server
+    cdef public object transport
+    cdef public str address     # of the client; None: that of the transport
+    cdef bint waits             # it has had its part of this turn of the loop
+    cdef public bint counted    # among the connections of its address
+    cdef public str pool_party  # its party in the server's pool; None: it has no place there
+    cdef Py_ssize_t _incomplete # bytes of a packet that is not whole, of the share of
+    cdef str _incomplete_of     # this user or address
+    cdef Py_ssize_t _unread     # bytes written that the client does not take, of the share of
+    cdef str _unread_of
+
+    cpdef process(self, double now)
+    cdef int _adapt_reading(self) except -1
+    cdef int _count_incomplete(self, Py_ssize_t left) except -1
+    cdef int _count_unread(self, Py_ssize_t size) except -1
+    cdef str _party(self)

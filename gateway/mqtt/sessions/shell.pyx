@@ -1,0 +1,511 @@
+"""Between the event loop and the state machines, as far as every message passes there.
+
+`MqttProtocol` is what the event loop calls for each socket, `Shell` the base of the server that all
+of them belong to. No task, timer or buffer per connection; all that a turn of the loop has to say
+to one client leaves in one write at its end.
+"""
+
+import logging
+
+cimport cython
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport int64_t
+
+from gateway.fixes.known_fixes cimport FixKey
+from gateway.mqtt.packets.codec cimport Publish
+from gateway.fixes.positions cimport FORM_POSITION, TopicRoute, wall_clock_ms
+from gateway.mqtt.sessions.session cimport (
+    STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Account, Hub, Link,
+    Session,
+)
+from gateway.fixes.receipts cimport FixAppender, Receipt
+
+from gateway.users.admission import QuotaExceeded
+from gateway.formats import owntracks, positions
+from gateway.mqtt.packets.packets import ReasonCode
+from gateway.bodies.parsing import READ_HERE_COMMAS_MAX as COMMAS
+from waylog.observability.interceptors import RECORDS_PER_S, count_calls
+
+cdef enum:
+    WRITE_BUFFER_BYTES = 64 * 1024
+    STEPS_A_TURN = 256   # of what waits for clients, for all of them together
+    PUBLISH_BYTES = 300  # of one that waits for the log, beside its payload
+    UNCOUNTED_BYTES = 4 * 1024  # of an incomplete packet: most come whole
+    HELD_S_MAX = 60  # of a message beyond its sender's quota, before it is looked at again
+    LOOKS = 32  # at packets of one client, before the time is looked at
+
+#: What one client, and what takes several turns, may have of one: others are served in between.
+cdef double TURN_S = 0.001
+#: All that waits from before, at the end of a turn: connections, wills, work.
+cdef double FLUSH_S = 0.0005
+cdef double SAMPLE_S = 1 / RECORDS_PER_S
+cdef str SUBMIT_LOCATION = "Submitter.submit_location"
+cdef str POSITIONS = positions.SOURCE
+cdef str OWNTRACKS = owntracks.SOURCE
+
+
+logger = logging.getLogger(__name__)
+
+# Two bytes are an item, at least.
+cdef Py_ssize_t READ_HERE_BYTES = 2 * COMMAS
+
+
+# Its receipt holds it until the log has answered, and then nobody does.
+@cython.freelist(256)
+@cython.no_gc
+cdef class PendingPublish:
+    """A PUBLISH that waits for the log: what is called when the log has answered."""
+
+    def __call__(self, completion):
+        self.shell._stored(self, completion)
+
+
+cdef class Shell:
+    """The base of `gateway.mqtt.listening.listener.MqttServer`, which authenticates, refuses and stops.
+
+    It has `authenticate(connection, packet)`, `read_elsewhere(connection, packet, route)`,
+    `publish_wills(until)`, `end(protocol, now)`, and `opened`, `closed` and `beyond_share` for
+    protocols.
+    """
+
+    def __init__(self, Hub router, ingest, loop):
+        self.router = router
+        router.in_turns = True
+        self.ingest = ingest
+        if isinstance(ingest.submitter, FixAppender):
+            self._appender = ingest.submitter
+        self.time = loop.time
+        self.stalled = {}  # protocols not read because of `saturated`
+        self._call_soon = loop.call_soon
+        self._call_later = loop.call_later
+        self._in_flight_max = router.settings.all_publishes_in_flight_max
+        self._in_flight_bytes_max = router.settings.all_publish_bytes_in_flight_max
+
+    # --- PUBLISH --------------------------------------------------------------------------------
+
+    cdef int _publish(self, Link connection, Publish packet, double now) except -1:
+        """Store a message; it is acknowledged when the log has it."""
+        cdef TopicRoute route = connection.route
+        cdef Receipt receipt
+        cdef list completions
+        self.router.counters["publishes"] += 1
+        if route is None or route.topic != packet.topic:
+            route = connection.route = self.ingest.route(connection.session.identity, packet.topic)
+        if (
+            len(packet.payload) > READ_HERE_BYTES
+            and self.read_elsewhere(connection, packet, route)
+        ):
+            return 0
+        if self._appender is not None:
+            if not connection.number:
+                self._publishers += 1
+                connection.number = self._publishers
+            self._appender.sender = connection.number
+        if self._appender is not None and packet.dup and self._appender.doubts_repeats:
+            self._appender.repeated = True
+        elif self._appender is not None and route.form:
+            receipt = self._append(route, packet.payload, now)
+            if receipt is not None:
+                self._wait(connection, packet, 0, receipt)
+                return 0
+        try:
+            code, completions = self.ingest.submit(
+                connection.session.identity, route, packet.payload, packet.properties
+            )
+        except QuotaExceeded as error:
+            self.beyond_quota(connection, packet, error.retry_after_s, now)
+            return 0
+        finally:
+            if self._appender is not None:
+                self._appender.repeated = False
+        self.answer_when_stored(connection, packet, code, completions, now)
+        return 0
+
+    def answer_when_stored(
+        self, Link connection, Publish packet, int code, list completions, double now
+    ):
+        """Acknowledge a packet when the log has all that it held."""
+        if not completions:
+            connection.acknowledge(packet, code, now)
+        elif len(completions) == 1:
+            self._wait(connection, packet, code, completions[0])
+        else:
+            self._wait(connection, packet, code, AllOf(completions))
+
+    cdef Receipt _append(self, TopicRoute route, bytes payload, double now):
+        """Append an ordinary fix; None to have it looked at more closely.
+
+        Some of them are, so that the interceptors of Submitter.submit_location see them too: as
+        many as are recorded. All are counted there.
+        """
+        cdef FixKey key
+        cdef bytes record
+        cdef Receipt receipt
+        if now - self._sampled >= SAMPLE_S:
+            self._sampled = now
+            count_calls(self._appender.telemetry, SUBMIT_LOCATION, self._unrecorded)
+            self._unrecorded = 0
+            return None
+        record = route.record(payload, wall_clock_ms(), &key)
+        if record is None:
+            return None
+        receipt = self._appender.known(&key)
+        if receipt is None and self._appender.is_in_doubt(&key):
+            return None
+        self._unrecorded += 1
+        if receipt is not None:
+            return receipt
+        return self._appender.append_new(
+            key.key,
+            route._device,
+            PyBytes_AS_STRING(record),
+            PyBytes_GET_SIZE(record),
+            POSITIONS if route.form == FORM_POSITION else OWNTRACKS,
+            None,
+        )
+
+    def beyond_quota(self, Link connection, Publish packet, double retry_after_s, double now):
+        """A user sends more than it may."""
+        self.router.counters["publishes_beyond_quota"] += 1
+        if connection.version == 5 and packet.qos:
+            connection.acknowledge(packet, ReasonCode.QUOTA_EXCEEDED, now)
+        else:
+            # There is no word for it: the client waits for its turn.
+            self.hold(connection, packet, retry_after_s)
+
+    def hold(self, Link connection, Publish packet, double seconds):
+        """Look at a packet, and at whatever follows it on its connection, later."""
+        timer = self._call_later(min(seconds, HELD_S_MAX), self.look_again, connection)
+        connection.held = (timer, packet)
+
+    def look_again(self, Link connection):
+        """It is time for the packet that was held."""
+        cdef MqttProtocol protocol = connection.owner
+        cdef double now = self.time()
+        if connection.state != STATE_CONNECTED or protocol is None or self.draining:
+            self.give_up_held(connection)
+            return
+        _, packet = connection.held
+        connection.held = None
+        self._publish(connection, <Publish> packet, now)
+        protocol.process(now)
+
+    def give_up_held(self, Link connection):
+        """The connection ends: what is not acknowledged comes again."""
+        if connection.held is not None:
+            timer, packet = connection.held
+            timer.cancel()
+            connection.held = None
+            connection.fail(<Publish> packet, self.time())
+
+    cdef int _wait(self, Link connection, Publish packet, int code, completion) except -1:
+        """Acknowledge a packet when the log has answered."""
+        cdef PendingPublish pending = PendingPublish.__new__(PendingPublish)
+        pending.shell = self
+        pending.connection = connection
+        pending.packet = packet
+        pending.code = code
+        self.in_flight += 1
+        self.in_flight_bytes += len(packet.payload)
+        if connection.publishes is not None:
+            connection.publishes.hold(len(packet.payload) + PUBLISH_BYTES)
+        if isinstance(completion, Receipt):
+            (<Receipt> completion).add_done_callback(pending)
+        else:
+            completion.add_done_callback(pending)
+        if (
+            self.in_flight >= self._in_flight_max
+            or self.in_flight_bytes >= self._in_flight_bytes_max
+        ):
+            self.saturated = True
+        return 0
+
+    cdef int _stored(self, PendingPublish pending, completion) except -1:
+        self.in_flight -= 1
+        self.in_flight_bytes -= len(pending.packet.payload)
+        if pending.connection.publishes is not None:
+            self._give_back(pending.connection.publishes, pending.packet)
+        if self.saturated:
+            self.relieve()
+        if has_failed(completion):
+            self.router.counters["appends_failed"] += 1
+            # Without an acknowledgement the client sends it again on its next connection.
+            pending.connection.fail(pending.packet, self.time())
+        else:
+            pending.connection.acknowledge(pending.packet, pending.code, self.time())
+        self.wake()
+        return 0
+
+    cdef int _give_back(self, Account account, Publish packet) except -1:
+        """A user has less under way: read again from clients that had to wait for that."""
+        cdef MqttProtocol protocol
+        account.give_back(len(packet.payload) + PUBLISH_BYTES)
+        if account.waiting is not None and account.held <= account.pool.each // 2:
+            waiting, account.waiting = account.waiting, None
+            for protocol in waiting:
+                (<Link> protocol.connection)._change()
+        return 0
+
+    def relieve(self):
+        """Read again from those who had to wait for the log, if it has caught up enough."""
+        cdef MqttProtocol protocol
+        if (
+            self.draining
+            or self.in_flight > self._in_flight_max // 2
+            or self.in_flight_bytes > self._in_flight_bytes_max // 2
+        ):
+            return
+        self.saturated = False
+        stalled, self.stalled = self.stalled, {}
+        for protocol in stalled:
+            (<Link> protocol.connection)._change()
+        self.wake()
+
+    # --- effects --------------------------------------------------------------------------------
+
+    cpdef wake(self):
+        """Have the effects of this turn of the loop carried out at its end."""
+        if not self._flush_scheduled and (
+            self.router.changed or self.router.wills or self.router.work
+        ):
+            self._flush_scheduled = True
+            self._call_soon(self.flush)
+
+    def flush(self):
+        """Carry out what connections want since the last turn of the loop."""
+        cdef Link connection
+        cdef MqttProtocol protocol
+        cdef double now = self.time()
+        cdef double until = now + FLUSH_S
+        cdef list changed = self.router.changed
+        cdef Py_ssize_t index
+        self._flush_scheduled = False
+        self.router.steps_left = STEPS_A_TURN
+        self.router.changed = []
+        for index, connection in enumerate(changed):
+            if index and self.time() > until:
+                # The others in the next turn, before whatever comes now.
+                self.router.changed = changed[index:] + self.router.changed
+                break
+            protocol = connection.owner
+            if protocol is not None:
+                protocol.flush(now)
+        if self.router.wills:
+            self.publish_wills(until)
+        if self.router.work:
+            self._work(until)
+        self.wake()
+
+    cdef int _work(self, double until) except -1:
+        """Go on with what takes several turns, one step of each after the other, at least one."""
+        work = self.router.work
+        while work:
+            each = work.popleft()
+            try:
+                next(each)
+                work.append(each)
+            except StopIteration:
+                pass
+            except Exception:
+                logger.exception("what takes several turns could not be done")
+            if self.time() > until:
+                break
+        return 0
+
+
+cdef class MqttProtocol:
+    """Moves bytes between one socket and its Connection; an asyncio.Protocol by its methods."""
+
+    def __init__(self, Shell server, connection_class):
+        self.server = server
+        self.connection = connection_class(server.router, self, server.time())
+
+    def connection_made(self, transport):
+        self.transport = transport
+        transport.set_write_buffer_limits(WRITE_BUFFER_BYTES)
+        if self.address is None:
+            peer = transport.get_extra_info("peername")
+            self.address = str(peer[0]) if isinstance(peer, tuple) and peer else ""
+        self.server.opened(self)
+
+    def data_received(self, bytes data):
+        cdef double now = self.server.time()
+        cdef Link connection = self.connection
+        cdef Py_ssize_t left
+        connection.receive_data(data, now)
+        self.process(now)
+        # What is not read from now on is whole, or waits for its turn.
+        left = 0 if connection.unread else connection._decoder.left()
+        if left > UNCOUNTED_BYTES or self._incomplete:
+            self._count_incomplete(left)
+
+    def eof_received(self):
+        return None
+
+    def connection_lost(self, exc):
+        self.transport = None
+        self._count_incomplete(0)
+        self._count_unread(0)
+        self.server.give_up_held(self.connection)
+        self.connection.lost(self.server.time())
+        (<Link> self.connection).owner = None  # no cycle that only the collector could end
+        self.server.closed(self)
+
+    def pause_writing(self):
+        self.connection.pause_writing(self.server.time())
+        self._adapt_reading()
+        self._count_unread(self.transport.get_write_buffer_size())
+
+    def resume_writing(self):
+        cdef double now = self.server.time()
+        self._count_unread(0)
+        self.connection.resume_writing(now)
+        self.process(now)
+
+    cpdef process(self, double now):
+        """Look at what has arrived, as far as there is room for it."""
+        cdef Shell server = self.server
+        cdef Link connection = self.connection
+        self.waits = False
+        connection.looks_left = LOOKS
+        while not self.waits and not server.saturated and not is_crowded(connection):
+            event = connection.next_event(now)
+            if type(event) is Publish:
+                server._publish(connection, <Publish> event, now)
+            elif event is not None:
+                server.authenticate(connection, event)
+            elif connection.looks_left > 0:
+                break
+            if connection.looks_left <= 0:
+                connection.looks_left = LOOKS
+                if server.time() - now > TURN_S:
+                    # Whatever else it has sent: others are served before.
+                    self.waits = True
+                    connection._change()
+        self._adapt_reading()
+        server.wake()
+
+    def flush(self, double now):
+        """Carry out what the connection wants since the last turn of the loop."""
+        cdef Link connection = self.connection
+        cdef bytes data = connection.take_outgoing(now)
+        if self.transport is None:
+            return
+        if data:
+            self.transport.write(data)
+        if connection.closing is not None or connection.abort:
+            self.server.end(self, now)
+        elif connection.unread:
+            self.process(now)
+
+    cdef int _adapt_reading(self) except -1:
+        cdef Link connection = self.connection
+        cdef bint saturated = self.server.saturated
+        cdef bint crowded = is_crowded(connection)
+        cdef bint pause = (
+            saturated
+            or crowded
+            or self.waits
+            or connection.under_way
+            or connection.blocked
+            or connection.held is not None
+            or connection.paused_since is not None
+            or connection.state == STATE_AUTHENTICATING
+        )
+        if pause == connection.unread and not saturated and not crowded:
+            return 0
+        if (
+            self.transport is None
+            or self.transport.is_closing()
+            or connection.state == STATE_CLOSED
+        ):
+            return 0
+        if saturated:
+            self.server.stalled[self] = None
+        if crowded:
+            if connection.publishes.waiting is None:
+                connection.publishes.waiting = {}
+            connection.publishes.waiting[self] = None
+        if pause == connection.unread:
+            return 0
+        connection.unread = pause
+        if pause:
+            self.transport.pause_reading()
+        else:
+            self.transport.resume_reading()
+        return 0
+
+    cdef str _party(self):
+        cdef Session session = (<Link> self.connection).session
+        if session is None:
+            return self.server.party_of_unknown(self.transport, self.address or "")
+        return session.identity.user
+
+    cdef int _count_incomplete(self, Py_ssize_t left) except -1:
+        """Have the client's user, or its address, hold so much of a packet that is not whole."""
+        shares = self.server.router.accounts.incomplete
+        if self._incomplete:
+            shares.give_back(self._incomplete_of, self._incomplete)
+            self._incomplete = 0
+        if left <= UNCOUNTED_BYTES or (<Link> self.connection).state == STATE_CLOSED:
+            return 0
+        self._incomplete_of = self._party()
+        if shares.take(self._incomplete_of, left):
+            self._incomplete = left
+        else:
+            self.server.beyond_share(self, "incomplete", "too much of yours has not come whole")
+        return 0
+
+    cdef int _count_unread(self, Py_ssize_t size) except -1:
+        """Have the client's user hold so much that was written and not taken."""
+        shares = self.server.router.accounts.unread
+        if self._unread:
+            shares.give_back(self._unread_of, self._unread)
+            self._unread = 0
+        if not size:
+            return 0
+        self._unread_of = self._party()
+        if shares.take(self._unread_of, size):
+            self._unread = size
+        else:
+            self.server.beyond_share(self, "unread", "too much was written that you do not read")
+        return 0
+
+    def peer(self):
+        """The client's address, for log lines."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        port = f":{name[1]}" if name and name[0] == self.address else ""
+        return f"{self.address}{port}" if self.address else "?"
+
+
+cdef inline bint is_crowded(Link connection):
+    """Tell whether the client's user has as much under way as it may."""
+    return connection.publishes is not None and connection.publishes.is_full()
+
+
+cdef bint has_failed(completion) except -1:
+    if isinstance(completion, Receipt):
+        return (<Receipt> completion)._error is not None
+    return completion.cancelled() or completion.exception() is not None
+
+
+class AllOf:
+    """Several completions as one, which fails with the first that does."""
+
+    def __init__(self, completions):
+        self._completions = completions
+
+    def add_done_callback(self, callback):
+        """Call `callback` once, with the first that failed or with the last."""
+        missing = len(self._completions)
+
+        def done(completion):
+            nonlocal missing
+            if missing <= 0:
+                return
+            missing = 0 if has_failed(completion) else missing - 1
+            if not missing:
+                callback(completion)
+
+        for each in self._completions:
+            each.add_done_callback(done)

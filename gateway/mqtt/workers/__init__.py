@@ -1,0 +1,1 @@
+"""Several workers on one machine act as one MQTT server."""

@@ -1,0 +1,89 @@
+"""Sessions on their way here: what is published for their clients meanwhile is kept."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from gateway.mqtt.interfaces import Identity
+from gateway.mqtt.journal.stored import SessionKey, StoredSession
+from gateway.mqtt.packets.codec import string_is_valid
+from gateway.mqtt.packets.topics import split_share
+from gateway.mqtt.sessions.session import Delivery, Message, Session
+from gateway.users import auth
+
+if TYPE_CHECKING:
+    from gateway.mqtt.sessions.router import Router
+
+
+class _Arriving(Session):
+    """Has the subscriptions of a session that another worker is about to hand over.
+
+    What crosses before that worker has been told is for it to bring.
+    """
+
+    def __init__(
+        self, router: Router, client_id: str, identity: Identity, crosses: Callable[[], bool]
+    ) -> None:
+        super().__init__(client_id, identity, router.settings)
+        self._crosses = crosses
+        self.is_due = False
+
+    def deliver(
+        self,
+        message: Message,
+        qos: int,
+        retain: bool,
+        identifiers: list[int] | None,
+        now: float,
+    ) -> bool:
+        """Have a message wait behind what the other worker has."""
+        if not qos or (self._crosses() and not self.is_due):
+            return False
+        return self.enqueue(Delivery(message, qos, retain, identifiers))
+
+
+class ArrivingSessions:
+    """Of one router; `crosses()` says whether another worker has brought the message of now."""
+
+    def __init__(self, router: Router, crosses: Callable[[], bool]) -> None:
+        self._router = router
+        self._crosses = crosses
+        self._sessions: dict[SessionKey, _Arriving] = {}
+
+    def expect(self, key: SessionKey, stored: StoredSession) -> None:
+        """Keep what is published for a client from now on, until `take` or `forget`."""
+        self.forget(key)
+        router = self._router
+        identity = router.rights.now(auth.Identity(key[0], stored.device, stored.admin))
+        if identity is None:
+            return
+        session = self._sessions[key] = _Arriving(router, key[1], identity, self._crosses)
+        for each in stored.subscriptions:
+            # A member of a group that is elsewhere gets what is for the group meanwhile.
+            share, topic_filter = split_share(each.filter)
+            if share is not None or not string_is_valid(topic_filter):
+                continue
+            granted = router.rules.granted_filters(identity, topic_filter)
+            if granted:
+                router.begin_subscription(session, each.request(), each.identifier, granted)
+
+    def due(self, key: SessionKey) -> None:
+        """What crosses from now on is not brought by the other worker any more."""
+        session = self._sessions.get(key)
+        if session is not None:
+            session.is_due = True
+
+    def take(self, key: SessionKey) -> list[Delivery]:
+        """What has come for a client that is about to be connected."""
+        session = self._sessions.pop(key, None)
+        if session is None:
+            return []
+        for subscription in session.subscriptions.values():
+            self._router.drop(subscription)
+        session.ended = True
+        return list(session.queue or ())
+
+    def forget(self, key: SessionKey) -> None:
+        """The session is not coming."""
+        self.take(key)

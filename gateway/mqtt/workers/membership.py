@@ -1,0 +1,175 @@
+"""The parts of an MQTT server that is one of several workers: its channel and its questions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, Protocol
+
+from gateway.fixes.device_times import DeviceTimes
+from gateway.fixes.known_fixes import fix_key
+from gateway.fixes.receipts import Receipt
+from gateway.fixes.submit import Submitter
+from gateway.mqtt.journal.journal import Journal
+from gateway.mqtt.listening.listener import MqttServer
+from gateway.mqtt.requests import RelayUnavailable, Requests
+from gateway.mqtt.sessions.claims import SessionClaims
+from gateway.mqtt.workers.neighbours import Channel, Neighbours
+from gateway.mqtt.workers.worker_hub import WorkerHub
+from waylog.messages import Fix
+
+
+class AskingChannel(Channel, Protocol):
+    """A channel that also takes questions."""
+
+    async def request(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any: ...
+
+
+class LocalChannel:
+    """The channel of the worker in whose process the workers meet."""
+
+    is_open = True
+
+    def __init__(self, worker_hub: WorkerHub) -> None:
+        self._worker_hub = worker_hub
+        self._requests = Requests(self.send)
+        self._inbox = _Inbox(self)
+        self.on_frame: Callable[[str, list[Any]], None] | None = None
+
+    def send(self, *frame: Any) -> None:
+        """Say something to the others."""
+        kind, *arguments = frame
+        self._worker_hub.on_frame(self._inbox, kind, arguments)
+
+    async def request(
+        self, kind: str, *arguments: Any, late: Callable[[Any], object] | None = None
+    ) -> Any:
+        """Ask something, as Requests.ask does; raises RelayUnavailable."""
+        return await self._requests.ask(kind, *arguments, late=late)
+
+    def take(self, kind: str, arguments: list[Any]) -> None:
+        """For the other end: something was said to this worker."""
+        if kind == "answer":
+            self._requests.answered(*arguments)
+        elif self.on_frame is not None:
+            self.on_frame(kind, arguments)
+
+
+class _Inbox:
+    """The other end of a LocalChannel."""
+
+    def __init__(self, channel: LocalChannel) -> None:
+        self._channel = channel
+
+    def send(self, *frame: Any) -> None:
+        """Say something to this worker."""
+        kind, *arguments = frame
+        self._channel.take(kind, arguments)
+
+
+class DoubtingSubmitter(Submitter):
+    """Knows only the fixes that came by this worker: of what clients repeat it asks the others.
+
+    `is_stored(device, fix_id)` raises RelayUnavailable. So does `look_up(device, fix_id)`, which
+    says whether the views have a fix, and the greatest time of all of its device. A worker that has
+    it asks about every fix that may have come by another one: the first that a device sends over a
+    connection, and those that are not newer than what is known of the device.
+    """
+
+    def __init__(
+        self,
+        *arguments: Any,
+        is_stored: Callable[[str, str], Awaitable[bool]],
+        look_up: Callable[[str, str], Awaitable[tuple[bool, int | None]]] | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(*arguments, **options)
+        self.doubts_repeats = True
+        self._is_stored = is_stored
+        self._look_up = look_up
+        if look_up is not None:
+            self.known_fixes.watch(DeviceTimes())
+            self.doubts_late = True
+        # Fixes of a device over a connection that are being looked up.
+        self._looking_up: Counter[tuple[str, int]] = Counter()
+        self._asking: set[asyncio.Task[None]] = set()
+
+    def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
+        """Append a fix, unless a client repeats it and another worker has appended it."""
+        known = self.receipt_of(fix_key(fix.device, fix.id)) is not None
+        if known or not (self.repeated or self.may_be_elsewhere(fix)):
+            return super().submit_location(fix, traceparent)
+        receipt = Receipt()
+        repeated, sender = self.repeated, self.sender
+        if not repeated:
+            self._looking_up[fix.device, sender] += 1
+        task = asyncio.get_running_loop().create_task(
+            self._ask(fix, traceparent, receipt)
+            if repeated
+            else self._ask_views(fix, traceparent, receipt, sender)
+        )
+        self._asking.add(task)
+        task.add_done_callback(self._asking.discard)
+        return receipt
+
+    async def _ask(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
+        # Without an answer a fix that is there twice is better than one that is not there.
+        with contextlib.suppress(RelayUnavailable):
+            if await self._is_stored(fix.device, fix.id):
+                self.known_fixes.add(fix_key(fix.device, fix.id))
+        self._append_asked(fix, traceparent, receipt)
+
+    async def _ask_views(
+        self, fix: Fix, traceparent: bytes | None, receipt: Receipt, sender: int
+    ) -> None:
+        assert self._look_up is not None
+        place = (fix.device, sender)
+        try:
+            known, newest = await self._look_up(fix.device, fix.id)
+            if known:
+                self.known_fixes.add(fix_key(fix.device, fix.id))
+            # While others are on their way, what follows waits behind them.
+            if self._looking_up[place] == 1:
+                self.trust(fix.device, sender, max(newest or fix.time, fix.time))
+        except RelayUnavailable:
+            pass
+        finally:
+            self._looking_up[place] -= 1
+            if not self._looking_up[place]:
+                del self._looking_up[place]
+        self._append_asked(fix, traceparent, receipt)
+
+    def _append_asked(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:
+        appended = super().submit_location(fix, traceparent)
+        appended.add_done_callback(partial(_finish, receipt))
+
+
+def _finish(receipt: Receipt, appended: Receipt) -> None:
+    receipt.finish(appended.exception())
+
+
+def join(
+    server: MqttServer, journal: Journal, channel: AskingChannel, submitter: Submitter
+) -> Neighbours:
+    """Make a server one of several workers; `opened` of what is returned follows."""
+    loop = asyncio.get_running_loop()
+
+    def receipt_of(device: str, fix_id: str) -> Receipt | None:
+        return submitter.receipt_of(fix_key(device, fix_id))
+
+    server.claim = SessionClaims(server.router, journal, channel.request, loop.time).claim
+    journal.writes_all = False
+    return Neighbours(
+        server.router,
+        journal,
+        channel,
+        clock=loop.time,
+        schedule=loop.call_soon,
+        wake=server.wake,
+        in_flight=receipt_of,
+    )

@@ -1,0 +1,254 @@
+"""Between the gateway that reads the log's views and workers that only speak MQTT.
+
+Each worker says which devices its clients want to hear of; the gateway passes on those addresses
+and no others, so that an address costs one reader, not one for each worker. A worker also asks here
+what is retained. What workers say to each other goes the same way (gateway.mqtt.workers.worker_hub). Frames
+on a Unix socket: a length of four bytes, then MessagePack.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any, Final, Protocol
+
+import msgspec
+
+from gateway.mqtt.sessions.session import Message
+from gateway.mqtt.workers.worker_hub import WorkerHub
+
+logger = logging.getLogger(__name__)
+
+_FRAME_BYTES_MAX: Final = 64 * 1024 * 1024
+#: A worker that takes nothing for so long is cut; it asks for all it missed when it is back.
+_UNREAD_BYTES_MAX: Final = 64 * 1024 * 1024
+_RETAINED_MAX: Final = 20_000
+_RETAINED_A_TURN: Final = 100
+EVERYBODY: Final = ""
+#: The last level of what the platform publishes.
+_OF_THE_PLATFORM: Final = ("address", "info", "event", "+", "#")
+
+_decode = msgspec.msgpack.Decoder(list[Any]).decode
+_encode = msgspec.msgpack.Encoder().encode
+
+
+#: Topic, payload, and what `Message.told` says.
+Found = tuple[str, bytes, tuple[int, bytes] | None]
+
+
+def watched(topic_filter: str) -> str | None:
+    """Name those whose addresses a filter may match: `user/device`, `user/`, or EVERYBODY."""
+    levels = topic_filter.split("/")
+    if levels[0] not in ("devices", "owntracks", "+", "#"):
+        return None
+    wild = [level in ("+", "#") for level in levels[:3]]
+    if len(levels) == 1 or wild[1]:
+        return EVERYBODY
+    if len(levels) == 2:
+        return None
+    if wild[2]:
+        return f"{levels[1]}/"
+    if len(levels) == 3 or (levels[3] not in _OF_THE_PLATFORM):
+        return None
+    return f"{levels[1]}/{levels[2]}"
+
+
+class FrameProtocol(asyncio.Protocol):
+    """Cuts frames; `on_frame(protocol, frame)` gets each."""
+
+    def __init__(
+        self,
+        on_frame: Callable[[FrameProtocol, list[Any]], None],
+        on_lost: Callable[[FrameProtocol], None],
+    ) -> None:
+        self._on_frame = on_frame
+        self._on_lost = on_lost
+        self._buffer = bytearray()
+        self.transport: asyncio.WriteTransport | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]  # of a stream socket
+
+    def data_received(self, data: bytes) -> None:
+        self._buffer += data
+        position = 0
+        while len(self._buffer) - position >= 4:
+            size = int.from_bytes(self._buffer[position : position + 4], "big")
+            if size > _FRAME_BYTES_MAX:
+                self.close()
+                return
+            end = position + 4 + size
+            if len(self._buffer) < end:
+                break
+            frame = bytes(self._buffer[position + 4 : end])
+            position = end
+            self._on_frame(self, _decode(frame))
+        del self._buffer[:position]
+
+    def send(self, *frame: Any) -> None:
+        """Send one frame."""
+        if self.transport is None:
+            return
+        data = _encode(frame)
+        self.transport.write(len(data).to_bytes(4, "big") + data)
+        if self.transport.get_write_buffer_size() > _UNREAD_BYTES_MAX:
+            self.close()
+
+    def close(self) -> None:
+        """Cut the connection."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.transport = None
+        self._on_lost(self)
+
+
+def _remove(path: Path) -> None:
+    # Of a process that was killed.
+    path.unlink(missing_ok=True)
+
+
+def _protect(path: Path) -> None:
+    path.chmod(0o600)
+
+
+class RetainedSource(Protocol):
+    """Makes the messages that subscribers get first."""
+
+    def retained(self, topic_filter: str) -> Iterable[Message | None]: ...
+
+
+class AddressView(Protocol):
+    """The newest address of each device, as the log has it."""
+
+    def newest_raw(self, device: str) -> bytes | None: ...
+
+
+class Relay:
+    """The gateway's side, a channel of its pusher. What workers say to each other goes to
+    `worker_hub`.
+    """
+
+    def __init__(
+        self,
+        source: RetainedSource,
+        addresses: AddressView,
+        worker_hub: WorkerHub,
+    ) -> None:
+        self._source = source
+        self._addresses = addresses
+        self._worker_hub = worker_hub
+        self._server: asyncio.AbstractServer | None = None
+        # The watchers of each device; nearly always one worker watches one device.
+        self._watchers: dict[str, dict[FrameProtocol, None]] = {}
+        self._workers: dict[FrameProtocol, set[str]] = {}
+        self._waiting: dict[FrameProtocol, list[tuple[str, bytes]]] = {}
+
+    async def start(self, path: Path) -> None:
+        """Listen at `path`; only this user may connect."""
+        _remove(path)
+        self._server = await asyncio.get_running_loop().create_unix_server(
+            lambda: FrameProtocol(self._on_frame, self._on_lost), str(path)
+        )
+        _protect(path)
+
+    async def close(self) -> None:
+        """Stop listening."""
+        if self._server is not None:
+            self._server.close()
+        for worker in list(self._workers):
+            worker.close()
+
+    def __len__(self) -> int:
+        """The number of workers."""
+        return len(self._workers)
+
+    def address_changed(self, device: str, value: bytes) -> None:
+        """For the pusher: pass a new address on to those who want it."""
+        user = device.partition("/")[0]
+        for name in (device, f"{user}/", EVERYBODY):
+            for worker in self._watchers.get(name, ()):
+                self._pass_on(worker, device, value)
+
+    def arrived(self, device: str, transition: bytes) -> None:
+        """For the pusher: pass on that a device has come to a favourite place."""
+        user = device.partition("/")[0]
+        workers = {
+            worker
+            for name in (f"{user}/places", f"{user}/", EVERYBODY)
+            for worker in self._watchers.get(name, ())
+        }
+        for worker in workers:
+            worker.send("arrived", device, transition)
+
+    def _pass_on(self, worker: FrameProtocol, device: str, value: bytes) -> None:
+        if not self._waiting:
+            asyncio.get_running_loop().call_soon(self._send_waiting)
+        self._waiting.setdefault(worker, []).append((device, value))
+
+    def _send_waiting(self) -> None:
+        waiting, self._waiting = self._waiting, {}
+        for worker, news in waiting.items():
+            worker.send("addresses", news)
+
+    def _on_frame(self, worker: FrameProtocol, frame: list[Any]) -> None:
+        kind, *arguments = frame
+        if kind == "watch":
+            self._watch(worker, *arguments)
+        elif kind == "retained":
+            number, topic_filter = arguments
+            self._collect(worker, number, iter(self._source.retained(topic_filter)), [])
+        else:
+            self._worker_hub.on_frame(worker, kind, arguments)
+
+    def _collect(
+        self,
+        worker: FrameProtocol,
+        number: int,
+        messages: Iterator[Message | None],
+        found: list[Found],
+    ) -> None:
+        """Answer with what is retained; a long search takes several turns of the loop."""
+        for _ in range(_RETAINED_A_TURN):
+            try:
+                message = next(messages)
+            except StopIteration:
+                worker.send("answer", number, found)
+                return
+            if message is None:
+                break
+            found.append((message.topic, message.payload, message.told))
+            if len(found) == _RETAINED_MAX:
+                worker.send("answer", number, found)
+                return
+        asyncio.get_running_loop().call_soon(self._collect, worker, number, messages, found)
+
+    def _watch(self, worker: FrameProtocol, names: list[tuple[str, bool]], again: bool) -> None:
+        watching = self._workers.setdefault(worker, set())
+        for name, wanted in names:
+            if not wanted:
+                watching.discard(name)
+                self._forget(name, worker)
+                continue
+            watching.add(name)
+            self._watchers.setdefault(name, {})[worker] = None
+            # Who was away has missed what came meanwhile.
+            value = self._addresses.newest_raw(name) if again else None
+            if value is not None:
+                self._pass_on(worker, name, value)
+
+    def _forget(self, name: str, worker: FrameProtocol) -> None:
+        watchers = self._watchers.get(name)
+        if watchers is not None:
+            watchers.pop(worker, None)
+            if not watchers:
+                del self._watchers[name]
+
+    def _on_lost(self, worker: FrameProtocol) -> None:
+        for name in self._workers.pop(worker, ()):
+            self._forget(name, worker)
+        self._waiting.pop(worker, None)
+        self._worker_hub.leave(worker)

@@ -1,0 +1,70 @@
+"""Arrivals and favourite places, as the platform tells OwnTracks apps of them.
+
+https://owntracks.org/booklet/tech/json/: `transition`, and `cmd` with action `setWaypoints`.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Any, Final
+
+from gateway.notices.arrivals import RADIUS_M, Arrival
+
+#: Regions that a phone watches; iOS takes 20 of all apps' together.
+WAYPOINTS_MAX: Final = 10
+# Android knows a region by its `tst`: seconds between 2017 and 2020, made of the place's id.
+_FIRST_TST: Final = 1_500_000_000
+_TST_SPAN: Final = 100_000_000
+
+
+def name_of(place: dict[str, Any]) -> str:
+    """The name that a person gives a place."""
+    label = place.get("label")
+    text = place.get("name") or (label.capitalize() if label else None) or place.get("address")
+    return str(text or "a favourite place")
+
+
+def tst_of(place: dict[str, Any]) -> int:
+    """The creation time that stands for a place."""
+    return _FIRST_TST + zlib.crc32(str(place.get("place_id")).encode()) % _TST_SPAN
+
+
+def transition(arrival: Arrival, tid: str) -> dict[str, Any]:
+    """An arrival, which both apps show as a notification."""
+    return {
+        "_type": "transition",
+        "event": "enter",
+        "desc": name_of(arrival.place),
+        "tid": tid,
+        "tst": arrival.time // 1000,
+        "wtst": tst_of(arrival.place),
+        "lat": arrival.lat,
+        "lon": arrival.lon,
+        "acc": round(RADIUS_M),
+        "t": "c",
+    }
+
+
+def set_waypoints(places: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The command that makes favourite places regions of the app; None without places."""
+    if not places:
+        return None
+    return {
+        "_type": "cmd",
+        "action": "setWaypoints",
+        "waypoints": {
+            "_type": "waypoints",
+            "waypoints": [
+                {
+                    "_type": "waypoint",
+                    "desc": name_of(place),
+                    "lat": place["lat"],
+                    "lon": place["lon"],
+                    "rad": round(RADIUS_M),
+                    "tst": tst_of(place),
+                }
+                for place in places[:WAYPOINTS_MAX]
+            ],
+        },
+    }

@@ -1,0 +1,423 @@
+"""One gateway process: puts the parts together, serves, and takes them apart."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Coroutine
+from contextlib import AsyncExitStack
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from gateway.bodies.parsing import Parsing
+from gateway.fixes.erasure_reader import open_erasures
+from gateway.fixes.known_fixes import KnownFixes, device_key, fix_key, use_secret
+from gateway.fixes.siphash import KEY_BYTES
+from gateway.fixes.submit import Submitter
+from gateway.friends.friend_filter import FRIEND_FILTER_SECRET, FriendFilter
+from gateway.friends.telling import Telling
+from gateway.http.listener import HttpServer, start_http
+from gateway.http.requests.entrances import Entrances
+from gateway.http.requests.services import Services
+from gateway.limits.addresses import Addresses, TrustedProxies
+from gateway.limits.bounds import HttpLimits
+from gateway.limits.guesses import open_guesses
+from gateway.limits.refusals import RefusalRecords
+from gateway.mqtt.listening.options import MqttOptions, within_machine
+from gateway.mqtt.listening.scram import mechanisms_over
+from gateway.mqtt.workers.membership import DoubtingSubmitter, LocalChannel, join
+from gateway.mqtt.workers.worker_hub import WorkerHub
+from gateway.notices.arrivals import Arrival
+from gateway.notices.notices import Notices, OncePerMachine, event_of
+from gateway.notices.push import Pusher
+from gateway.notices.web_push import WebPush
+from gateway.observability.metrics import GatewayMetrics
+from gateway.observability.metrics_access import MetricsAccess
+from gateway.observability.readiness import WATCH_S, Readiness, reader_trouble, storage_trouble
+from gateway.process.lifecycle import Started, serve_until_stopped
+from gateway.tracks.archive import Archive
+from gateway.users.admission import DEVICES_PER_USER, Admission, open_admission
+from gateway.users.auth import Authenticator
+from gateway.users.card_book import CardBook
+from gateway.users.database import UserStore
+from gateway.users.permissions import Permissions
+from gateway.viewers.viewers import Viewers
+from gateway.views.pipeline import GroupLag, Pipeline
+from gateway.views.places import START_S, Places
+from gateway.views.snapshots.view_keeper import ViewKeeper
+from gateway.views.views import AddressView, LocationView
+from waylog.config import Endpoint
+from waylog.kafka.batch_producer import open_producer
+from waylog.network.connection_pool import ConnectionPool
+from waylog.network.peer_parties import PeerParties
+from waylog.network.served_hosts import ServedHosts
+from waylog.observability.telemetry import KafkaTelemetry, now_ms
+from waylog.process.background import Rounds, spawn
+from waylog.process.file_limit import room_for_connections
+from waylog.process.garbage import look_for_garbage_less_often
+from waylog.sealing.sealing import LogProducer, sealed_if_configured
+
+if TYPE_CHECKING:
+    from gateway.mqtt.listening.listener import MqttServer
+
+logger = logging.getLogger(__name__)
+
+#: At 20,000 fixes a second phones may come again with the same one for 50 s at least: after a storm
+#: it took the last of 100,000 half of that. 16 to 32 bytes each, where there are so many.
+_KNOWN_FIXES_MAX: Final = 2_000_000
+#: The secret's name, of the hash that makes keys of fixes.
+_KEYS_SECRET: Final = "fix keys"  # noqa: S105
+
+
+@dataclass(frozen=True)
+class GatewaySettings:
+    """The settings of `waylog gateway`."""
+
+    bootstrap_servers: str
+    http: Endpoint
+    mqtt: Endpoint | None
+    users: Path
+    open_mode: bool = False
+    places: str | None = None
+    history: str | None = None
+    geo_url: str | None = None
+    hosts: tuple[str, ...] = ()
+    metrics_access: MetricsAccess = field(default_factory=MetricsAccess)
+    demo_token: Path | None = None
+    share_ports: bool = False
+    client_id: str = "gateway"
+    resolver_group: str = "resolver"
+    view_tail_records: int = 50_000
+    #: The folder in which last positions and ids of fixes outlive the process; None: none.
+    views: Path | None = None
+    append_timeout_s: float = HttpLimits.append_timeout_s
+    trusted_proxies: tuple[str, ...] = ()
+    proxy_protocol: bool = False
+    push_contact: str | None = None
+    #: Different devices that an ordinary user may send for.
+    devices_per_user: int = DEVICES_PER_USER
+    viewers_per_user: int = HttpLimits.viewers_per_user_max
+    viewers_per_address: int = HttpLimits.viewers_per_address_max
+    mqtt_options: MqttOptions = field(default_factory=MqttOptions)
+    #: Socket for workers that only speak MQTT; None: there are none.
+    relay: Path | None = None
+
+
+async def serve(settings: GatewaySettings) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the log can never be appended to again (1)."""
+
+    async def start(telemetry: KafkaTelemetry, stack: AsyncExitStack) -> Started:
+        gateway = _Gateway(settings, telemetry, stack, asyncio.get_running_loop())
+        await gateway.start()
+        users = "everybody" if settings.open_mode else settings.users
+        where = f"http={gateway.http_endpoint} mqtt={gateway.mqtt_endpoint} users={users}"
+        return Started(gateway.producer, where)
+
+    return await serve_until_stopped(settings.bootstrap_servers, settings.client_id, start)
+
+
+class _Gateway:
+    """The parts, in the order in which they depend on each other."""
+
+    def __init__(
+        self,
+        settings: GatewaySettings,
+        telemetry: KafkaTelemetry,
+        stack: AsyncExitStack,
+        loop: asyncio.AbstractEventLoop,
+    ) -> None:
+        self._settings = settings
+        self._stack = stack
+        self._loop = loop
+        self.http_endpoint: Endpoint | None = None
+        self.mqtt_endpoint: Endpoint | None = None
+        self.mqtt: MqttServer | None = None
+        self.parsing = Parsing()
+        self.metrics = GatewayMetrics()
+        store = self.users = UserStore(settings.users)
+        stack.callback(store.close)
+        self.permissions = Permissions(store, open_mode=settings.open_mode)
+        self.admission = (
+            # Nobody is who they say: nothing is counted.
+            Admission.in_memory()
+            if settings.open_mode
+            else open_admission(settings.users, store, settings.devices_per_user)
+        )
+        stack.callback(self.admission.close)
+        self._limits = HttpLimits(append_timeout_s=settings.append_timeout_s)
+        #: Of HTTP and MQTT together.
+        self.addresses = Addresses(self._limits)
+        parties = PeerParties().open()
+        stack.callback(parties.close)
+        self.connections = ConnectionPool(room_for_connections(), parties.of)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
+        self.guesses = open_guesses(settings.users, store, self._limits)
+        stack.callback(self.guesses.close)
+        self.refusals = RefusalRecords()
+        self.authenticator = Authenticator(
+            store, open_mode=settings.open_mode, guesses=self.guesses
+        )
+        stack.callback(self.authenticator.close)
+        self.producer: LogProducer = sealed_if_configured(
+            open_producer(settings.bootstrap_servers, settings.client_id, loop),
+            settings.bootstrap_servers,
+            loop,
+        )
+        stack.push_async_callback(self.producer.close)
+        # Before the first key is made: what is kept of them is of use to the next process.
+        use_secret(store.rights.secret(_KEYS_SECRET, KEY_BYTES))
+        self.readiness = Readiness()
+        self.readiness.add("appending", lambda: self.producer.trouble)
+        self.readiness.add("storage", storage_trouble(settings.users.parent))
+        known_fixes = KnownFixes(_KNOWN_FIXES_MAX)
+        self.location_view = LocationView(known_fixes)
+        self.address_view = AddressView()
+        self.pusher = Pusher()
+        self.address_view.on_address(self.pusher.address_changed)
+        self.places = Places(settings.places)
+        self.friend_filter = FriendFilter(self.places, store.rights.secret(FRIEND_FILTER_SECRET))
+        self.places.on_change(self.friend_filter.homes_changed)
+        self.viewers = Viewers(
+            (self.location_view, self.address_view),
+            self.metrics,
+            self.permissions,
+            Telling(self.friend_filter),
+            of_user_max=settings.viewers_per_user,
+            of_address_max=settings.viewers_per_address,
+        )
+        self.permissions.subscribe(lambda _: self.authenticator.recheck())
+        self.permissions.subscribe(self.viewers.rights_changed)
+        self.location_view.watch(self.viewers)
+        self.address_view.watch(self.viewers)
+        #: The channel by which other workers reach this one.
+        self.channel: LocalChannel | None = None
+        self.worker_hub: WorkerHub | None = None
+        if settings.relay is None:
+            self.submitter = Submitter(
+                self.producer, telemetry, loop, known_fixes=known_fixes, metrics=self.metrics
+            )
+        else:
+            self.worker_hub = WorkerHub(loop.call_later, self._is_known, self._newest_time)
+            self.channel = LocalChannel(self.worker_hub)
+            self.submitter = DoubtingSubmitter(
+                self.producer,
+                telemetry,
+                loop,
+                known_fixes=known_fixes,
+                metrics=self.metrics,
+                is_stored=partial(self.channel.request, "known"),
+            )
+        self.archive = Archive(settings.history, settings.places)
+        stack.push_async_callback(self.archive.close)
+        once = OncePerMachine(settings.users.with_name(f"{settings.users.name}.notices"))
+        stack.callback(once.close)
+        self.notices = Notices(self.places, self.location_view, once)
+        self.notices.tell(self.pusher.arrived)
+        self.notices.tell_once(self._record_arrival)
+        self.web_push = WebPush(store, settings.push_contact)
+        stack.push_async_callback(self.web_push.close)
+        self.notices.tell_once(self.web_push.arrived)
+        self.address_view.on_address(self.notices.address_changed)
+        lag = GroupLag(settings.bootstrap_servers, settings.client_id, settings.resolver_group)
+        self.pipeline = Pipeline(self.location_view, self.address_view, self.metrics, lag)
+        stack.push_async_callback(self.pipeline.close)
+
+    async def start(self) -> None:
+        """Listen as soon as the views know what they knew before and what came since.
+
+        Before that a repeated fix could not be told from a new one.
+        """
+        # Friends are told of nobody's position before it is known where people live.
+        looking = asyncio.create_task(self.places.look_up())
+        self._stack.callback(looking.cancel)
+        settings = self._settings
+        self.erasures = await self._stack.enter_async_context(
+            open_erasures(settings.bootstrap_servers, settings.client_id)
+        )
+        self.erasures.subscribe(self.submitter.on_erasures)
+        keeper = self.keeper = ViewKeeper(
+            self._settings.bootstrap_servers,
+            self._settings.client_id,
+            self.location_view,
+            self.address_view,
+            folder=self._settings.views,
+            tail=self._settings.view_tail_records,
+        )
+        self._stack.push_async_callback(keeper.close)
+        await keeper.start()
+        for topic, reader in keeper.live.items():
+            self.readiness.add(topic, reader_trouble(reader))
+        self._beside(Rounds("readiness").run(WATCH_S, self.readiness.look), "readiness")
+        logger.info(
+            "views have caught up: %d devices, %d fixes known",
+            len(self.location_view),
+            len(self.location_view.known_fixes),
+        )
+        look_for_garbage_less_often()
+        await asyncio.wait({looking}, timeout=START_S)
+        self._register_gauges()
+        if not self._settings.open_mode:
+            self._beside(self.permissions.watch(), "looking for changed rights")
+        self._beside(self.places.watch(), "looking for new places")
+        self._beside(self.viewers.tell_withheld(), "telling friends what was withheld")
+        await self._start_mqtt()
+        server = await self._start_http()
+        self.http_endpoint = server.endpoint
+        self._stack.push_async_callback(server.close)
+
+    def _beside(self, work: Coroutine[Any, Any, None], name: str) -> None:
+        self._stack.callback(spawn(work, name).cancel)
+
+    async def _start_http(self) -> HttpServer:
+        settings = self._settings
+        services = Services(
+            submitter=self.submitter,
+            authenticator=self.authenticator,
+            permissions=self.permissions,
+            address_view=self.address_view,
+            location_view=self.location_view,
+            viewers=self.viewers,
+            metrics=self.metrics,
+            pipeline=self.pipeline,
+            places=self.places,
+            friend_filter=self.friend_filter,
+            notices=self.notices,
+            web_push=self.web_push,
+            archive=self.archive,
+            admission=self.admission,
+            cards=CardBook(self.users),
+            users=self.users,
+            bootstrap_servers=settings.bootstrap_servers,
+            geo_url=settings.geo_url,
+            hosts=ServedHosts(settings.http.host, settings.hosts),
+            metrics_access=settings.metrics_access,
+            entrances=self._entrances(),
+            readiness=self.readiness,
+            limits=self._limits,
+            proxies=self._proxies,
+            shared_addresses=self.addresses,
+            connections=self.connections,
+            guesses=self.guesses,
+            refusals=self.refusals,
+            proxy_protocol=settings.proxy_protocol,
+            mqtt=self.mqtt,
+            parsing=self.parsing,
+        )
+        return await start_http(
+            settings.http, services, settings.client_id, reuse_port=settings.share_ports
+        )
+
+    def _entrances(self) -> Entrances:
+        tls, demo = self._settings.mqtt_options.tls, self._settings.demo_token
+        program = Path(sys.executable).with_name("waylog")
+        return Entrances(
+            command=str(program) if program.exists() else None,
+            mqtt_port=None if self.mqtt_endpoint is None else self.mqtt_endpoint.port,
+            mqtts_port=None if tls is None else tls.port,
+            demo_token=None if demo is None else str(demo.absolute()),
+        )
+
+    async def _start_mqtt(self) -> None:
+        if self._settings.mqtt is None:
+            return
+        from gateway.mqtt.journal.kafka_journal import ensure_mapped_topics, open_journal
+        from gateway.mqtt.listening.certificates import listen_with_tls
+        from gateway.mqtt.listening.listener import start_mqtt
+        from gateway.mqtt.workers.relay import Relay
+        from gateway.notices.waypoint_source import WaypointSource
+
+        options = self._settings.mqtt_options
+        await ensure_mapped_topics(self._settings.bootstrap_servers, options.mapping)
+        journal = await self._stack.enter_async_context(
+            open_journal(
+                self._settings.bootstrap_servers,
+                self._settings.client_id,
+                self.producer,
+                self.erasures,
+                shared=self._settings.share_ports,
+                seat=options.seat,
+            )
+        )
+        server = self.mqtt = await start_mqtt(
+            self._settings.mqtt,
+            submitter=self.submitter,
+            authenticator=self.authenticator,
+            address_view=self.address_view,
+            location_view=self.location_view,
+            pusher=self.pusher,
+            settings=within_machine(options.settings),
+            journal=journal,
+            mapping=options.mapping,
+            mechanisms=mechanisms_over(self.users, open_mode=self._settings.open_mode),
+            admission=self.admission,
+            addresses=self.addresses,
+            connections=self.connections,
+            guesses=self.guesses,
+            refusals=self.refusals,
+            proxies=self._proxies if self._settings.proxy_protocol else None,
+            permissions=self.permissions,
+            telling=Telling(self.friend_filter),
+            parsing=self.parsing,
+            reuse_port=self._settings.share_ports,
+        )
+        self.mqtt_endpoint = server.endpoint
+        self.metrics.mqtt = server.counters
+        for name, documentation in server.GAUGES.items():
+            self.metrics.gauge(f"mqtt_{name}", documentation, partial(server.gauge, name))
+        waypoints = WaypointSource(
+            server.router, self.places, self.location_view, self._loop.time, server.wake
+        )
+        server.router.sources.append(waypoints)
+        self.places.on_change(waypoints.changed)
+        self.places.on_change(server.homes_changed)
+        self.permissions.subscribe(server.rights_changed)
+        self._stack.push_async_callback(server.close)
+        if self._settings.relay is not None and self.worker_hub is not None and self.channel:
+            neighbours = join(server, journal, self.channel, self.submitter)
+            self.channel.on_frame = neighbours.on_frame
+            neighbours.opened()
+            relay = Relay(server.channel, self.address_view, self.worker_hub)
+            self.pusher.register(relay)
+            self._stack.push_async_callback(relay.close)
+            await relay.start(self._settings.relay)
+        await listen_with_tls(server, options, self._stack, reuse_port=self._settings.share_ports)
+
+    def _forget(self, device: str, erased_ms: int) -> None:
+        self.location_view.forget(device, erased_ms)
+        self.admission.forget(device)
+
+    def _record_arrival(self, arrival: Arrival) -> None:
+        self.submitter.submit_event(event_of(arrival, now_ms()))
+
+    def _is_known(self, device: str, fix_id: str) -> bool:
+        return fix_key(device, fix_id) in self.location_view.known_fixes
+
+    def _newest_time(self, device: str) -> int | None:
+        times = self.location_view.known_fixes.times
+        return None if times is None else times.time_of(device_key(device))
+
+    def _register_gauges(self) -> None:
+        gauge = self.metrics.gauge
+        gauge("in_flight", "Fixes that wait for the log.", lambda: self.submitter.in_flight)
+        gauge("viewers", "Live viewers.", lambda: len(self.viewers))
+        gauge("devices", "Devices known.", lambda: len(self.location_view))
+        gauge("known_fixes", "Ids remembered.", lambda: len(self.location_view.known_fixes))
+        gauge(
+            "view_unread_records",
+            "Records of before the start that are still to be read.",
+            lambda: self.keeper.unread,
+        )
+        for view in (self.location_view, self.address_view):
+            gauge(
+                f"{view.topic}_view_delay_seconds",
+                f"Age of the newest record of topic {view.topic} when it was taken.",
+                lambda view=view: view.delay_ms / 1000,  # type: ignore[misc]
+            )
+            gauge(
+                f"{view.topic}_view_records",
+                f"Records of topic {view.topic} taken.",
+                lambda view=view: view.records,  # type: ignore[misc]
+            )

@@ -1,0 +1,82 @@
+"""The life of a process of this package: start, run until it is told to stop, end."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+from collections.abc import Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Final, NamedTuple
+
+from waylog.observability.telemetry import KafkaLogHandler, KafkaTelemetry
+from waylog.process.background import end_on_failure
+from waylog.process.file_limit import raise_file_limit
+from waylog.process.notify import notify_ready
+from waylog.sealing.sealing import LogProducer
+
+logger = logging.getLogger(__name__)
+
+_WATCH_S: Final = 0.5
+
+
+class Started(NamedTuple):
+    """A process that serves."""
+
+    producer: LogProducer
+    where: str  # what it listens on, for the line that says it is ready
+
+
+async def serve_until_stopped(
+    bootstrap_servers: str,
+    client_id: str,
+    start: Callable[[KafkaTelemetry, AsyncExitStack], Awaitable[Started]],
+    *,
+    name: str = "gateway",
+) -> int:
+    """Run until SIGTERM or SIGINT (0), or until the process cannot go on (1).
+
+    What `start` puts on the stack is taken apart in the end, also when it is stopped half-way.
+    """
+    loop = asyncio.get_running_loop()
+    stop = asyncio.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop.set)
+    raise_file_limit()
+    unexpected: list[Exception] = []
+
+    def end(error: Exception) -> None:
+        unexpected.append(error)
+        stop.set()
+
+    end_on_failure(loop, end)
+    async with AsyncExitStack() as stack:
+        telemetry = KafkaTelemetry(bootstrap_servers, client_id)
+        handler = KafkaLogHandler(telemetry)
+        logging.getLogger().addHandler(handler)
+        stack.callback(telemetry.close)
+        stack.callback(logging.getLogger().removeHandler, handler)
+        starting = asyncio.ensure_future(start(telemetry, stack))
+        stopping = asyncio.ensure_future(stop.wait())
+        await asyncio.wait((starting, stopping), return_when=asyncio.FIRST_COMPLETED)
+        if not starting.done():
+            starting.cancel()
+            await asyncio.wait((starting,))
+            return 1 if unexpected else 0
+        stopping.cancel()
+        producer, where = starting.result()
+        notify_ready()
+        logger.info("%s ready %s", name, where)
+        while not stop.is_set():
+            if producer.fatal is not None:
+                # The supervisor starts another process, with a producer that can.
+                logger.critical("stopping: %s", producer.fatal)
+                return 1
+            try:
+                async with asyncio.timeout(_WATCH_S):
+                    await stop.wait()
+            except TimeoutError:
+                continue
+        logger.info("stopping")
+    # The supervisor starts another process where this one has lost a part.
+    return 1 if unexpected else 0

@@ -1,0 +1,1 @@
+"""Ways of devices over any time, out of the history in Parquet."""

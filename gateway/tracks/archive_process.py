@@ -1,0 +1,162 @@
+"""`python -m gateway.tracks.archive_process HISTORY PLACES`: answers questions about what is in Parquet.
+
+A line of JSON on standard input is a question (gateway.tracks.archive.Question), with a track's the points
+follow that memory has; the answer is a line of JSON (AnswerHead) and as many bytes as it says: a
+track in its format, or JSON. Ends with its input.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from gateway.tracks.archive import AnswerHead, ArchiveRefused, ArchiveUnavailable, Question
+from gateway.tracks.track_encoders import encode_track
+from gateway.tracks.track_points import points_of, unpacked
+from waylog.process.garbage import look_for_garbage_less_often
+
+if TYPE_CHECKING:
+    from waylog.history.history_reader import HistoryReader
+    from waylog.history.storage import Storage
+
+#: Which files there are is looked up again after so long.
+_FRESH_S: Final = 5.0
+
+
+class _Table(NamedTuple):
+    """A table of the places job: rows of devices with a beginning and an end."""
+
+    begin: str
+    end: str
+    more: tuple[str, ...]
+
+    @property
+    def columns(self) -> list[str]:
+        return [self.begin, self.end, *self.more]
+
+
+_TABLES: Final = {
+    "visits": _Table(
+        "arrival", "departure", ("place_id", "lat", "lon", "dwell_s", "silent_s", "fixes")
+    ),
+    "trips": _Table("start", "end", ("origin", "destination", "distance_m")),
+}
+
+
+class Reader:
+    """Answers questions; `history` or `places` may be empty."""
+
+    def __init__(self, history: str, places: str) -> None:
+        self._history_url = history
+        self._places_url = places
+        self._history: HistoryReader | None = None
+        self._looked = 0.0
+
+    def answer(self, question: Question, recent: bytes) -> bytes:
+        """Raises ArchiveUnavailable and ArchiveRefused."""
+        if question.kind == "track":
+            return self._track(question, recent)
+        return self._rows(question)
+
+    def _track(self, question: Question, recent: bytes) -> bytes:
+        from waylog.config import ConfigError
+        from waylog.history.history_reader import HistoryReader, HistoryUnreadable, TrackTooLong
+
+        try:
+            if self._history is None:
+                self._history = HistoryReader(self._history_url)
+                self._looked = time.monotonic()
+            elif time.monotonic() - self._looked > _FRESH_S:
+                self._history.refresh()
+                self._looked = time.monotonic()
+            table = self._history.track_table(
+                question.device, question.from_ms, question.to_ms, rows_max=question.limit
+            )
+        except TrackTooLong as error:
+            raise ArchiveRefused(
+                f"more than {question.limit} points: ask for a shorter time, with from and to"
+            ) from error
+        except (ConfigError, HistoryUnreadable, OSError) as error:
+            raise ArchiveUnavailable(str(error)) from error
+        tracks = points_of(table), unpacked(recent)
+        return encode_track(question.format, question.device, tracks, question.circles)
+
+    def _rows(self, question: Question) -> bytes:
+        from waylog.config import ConfigError
+        from waylog.history.storage import Storage
+
+        try:
+            table = _TABLES[question.kind]
+            storage = Storage(self._places_url)
+            found: list[dict[str, Any]] = []
+            for path in sorted(storage.list_files(question.kind)):
+                if path.endswith(".parquet"):
+                    found += _rows_in(storage, path, table, question)
+                if len(found) > question.limit:
+                    raise ArchiveRefused(f"too many {question.kind}: ask for a shorter time")
+        except (ConfigError, OSError) as error:
+            raise ArchiveUnavailable(str(error)) from error
+        found.sort(key=lambda row: int(row[table.begin]))
+        return msgspec.json.encode(found)
+
+
+def _rows_in(storage: Storage, path: str, kind: _Table, question: Question) -> list[dict[str, Any]]:
+    import pyarrow.compute as pc
+    import pyarrow.parquet as pq
+
+    with storage.open_input(path) as stream:
+        parquet = pq.ParquetFile(stream)
+        column = parquet.schema_arrow.get_field_index("device")
+        groups = []
+        for group in range(parquet.num_row_groups):
+            statistics = parquet.metadata.row_group(group).column(column).statistics
+            known = statistics is not None and statistics.has_min_max
+            if not known or statistics.min <= question.device <= statistics.max:
+                groups.append(group)
+        if not groups:
+            return []
+        table = parquet.read_row_groups(groups, ["device", *kind.columns], use_threads=False)
+    own = pc.and_(
+        pc.equal(table["device"], question.device),
+        pc.and_(
+            pc.greater_equal(table[kind.end], question.from_ms),
+            pc.less_equal(table[kind.begin], question.to_ms),
+        ),
+    )
+    rows: list[dict[str, Any]] = table.filter(own).select(kind.columns).to_pylist()
+    return rows
+
+
+def main(history: str, places: str) -> None:
+    """Answer until there are no more questions."""
+    # Ctrl-C reaches the whole process group; the gateway says when to end.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    reader = Reader(history, places)
+    # A year's track is a hundred thousand objects that end together.
+    look_for_garbage_less_often()
+    questions, output = sys.stdin.buffer, sys.stdout.buffer
+    while line := questions.readline():
+        content = b""
+        try:
+            question = msgspec.json.decode(line, type=Question)
+            content = reader.answer(question, questions.read(question.recent))
+            head = AnswerHead(bytes=len(content))
+        except ArchiveRefused as error:
+            head = AnswerHead(error=str(error), refused=True)
+        except ArchiveUnavailable as error:
+            head = AnswerHead(error=str(error) or type(error).__name__)
+        except Exception as error:  # whatever a file holds must not end the process
+            head = AnswerHead(error=f"{type(error).__name__}: {error}")
+        output.write(msgspec.json.encode(head) + b"\n" + content)
+        output.flush()
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], sys.argv[2])
+    # Arrow's threads that still start while the interpreter ends abort the process.
+    os._exit(0)

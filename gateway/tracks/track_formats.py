@@ -1,0 +1,20 @@
+"""The formats of `GET /v1/devices/{device}/track`."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class TrackFormat(NamedTuple):
+    """The headers of a format's answer; `gateway.tracks.track_encoders` writes it."""
+
+    content_type: str
+    suffix: str
+
+
+FORMATS: Final = {
+    "geojson": TrackFormat("application/geo+json", "geojson"),
+    "gpx": TrackFormat("application/gpx+xml", "gpx"),
+    "kml": TrackFormat("application/vnd.google-earth.kml+xml", "kml"),
+    "csv": TrackFormat("text/csv", "csv"),
+}

@@ -1,0 +1,110 @@
+"""Points of tracks as arrays: all points of a year at once, in place of one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from gateway.friends.friend_filter import HOME_MS
+from gateway.friends.home_blur import RADIUS_M, Circle
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+MEASURED: Final = ("altitude", "accuracy", "speed", "course")
+
+#: As `gateway.views.track_store.pack_point` packs one; what was not measured is NaN.
+POINT: Final = np.dtype(
+    [("time", "<i8"), ("lat", "<i4"), ("lon", "<i4"), *((name, "<f4") for name in MEASURED)]
+)
+
+Points = NDArray[np.void]
+
+
+def unpacked(packed: bytes) -> Points:
+    """Packed points; none of them is copied."""
+    return np.frombuffer(packed, POINT)
+
+
+def points_of(table: pa.Table) -> Points:
+    """Rows of a table with `time` in ms, `lat` and `lon` in degrees, and what was measured."""
+    points = np.empty(table.num_rows, POINT)
+    points["time"] = table["time"].to_numpy()
+    for name in ("lat", "lon"):
+        points[name] = np.rint(table[name].to_numpy() * 1e7)
+    for name in MEASURED:
+        # What is not known is NaN, here and there.
+        points[name] = table[name].to_numpy()
+    return points
+
+
+def merged(*tracks: Points) -> Points:
+    """The points of several tracks by time; one that is in several once, as the last has it."""
+    points = np.concatenate(tracks)
+    times = points["time"]
+    if (times[1:] > times[:-1]).all():
+        return points
+    points = points[np.lexsort((points["lon"], points["lat"], points["time"]))]
+    is_last = np.ones(len(points), bool)
+    same = np.ones(max(len(points) - 1, 0), bool)
+    for name in ("time", "lat", "lon"):
+        same &= points[name][1:] == points[name][:-1]
+    is_last[:-1] = ~same
+    return points[is_last]
+
+
+def as_told(points: Points, circles: Sequence[Circle]) -> Points:
+    """A way as friends are told it: to the metre, and with its parts at homes in the middle of
+    their circles, once each, to a quarter of an hour (see gateway.friends.friend_filter).
+    """
+    points = points.copy()
+    for name in ("lat", "lon"):
+        points[name] = np.rint(points[name] / 100) * 100
+    if not circles or not len(points):
+        return points
+    lat, lon = points["lat"] / 1e7, points["lon"] / 1e7
+    inside = np.full(len(points), -1)
+    for number, circle in reversed(list(enumerate(circles))):
+        inside[circle.has_each(lat, lon)] = number
+    begins = np.ones(len(points), bool)
+    begins[1:] = inside[1:] != inside[:-1]
+    shown = points.copy()
+    for number, circle in enumerate(circles):
+        own = inside == number
+        shown["lat"][own], shown["lon"][own] = round(circle.lat * 1e7), round(circle.lon * 1e7)
+        for name in MEASURED:
+            shown[name][own] = RADIUS_M if name == "accuracy" else np.nan
+    times = points["time"]
+    rounded = times - times % HOME_MS
+    # Not before the point in front of it: a way has its points in order.
+    rounded[1:] = np.maximum(rounded[1:], times[:-1])
+    shown["time"][inside >= 0] = rounded[inside >= 0]
+    return shown[(inside < 0) | begins]
+
+
+def degrees(points: Points, name: str) -> list[float]:
+    """`lat` or `lon`."""
+    values: list[float] = (points[name] / 1e7).tolist()
+    return values
+
+
+def measured(points: Points, name: str) -> list[float | None]:
+    """Measured values, to three decimals; None where nothing was measured."""
+    values = np.round(points[name].astype(np.float64), 3)
+    unknown = np.isnan(values)
+    if unknown.all():
+        return [None] * len(values)
+    known = values.astype(np.object_)
+    known[unknown] = None
+    found: list[float | None] = known.tolist()
+    return found
+
+
+def iso_times(points: Points) -> list[str]:
+    """Times as 2025-11-01T11:00:05.120Z (RFC 3339)."""
+    text = np.datetime_as_string(points["time"].astype("M8[ms]"), unit="ms", timezone="UTC")
+    times: list[str] = text.tolist()
+    return times

@@ -1,0 +1,1 @@
+"""Users, credentials, rights and quotas."""

@@ -1,0 +1,215 @@
+"""The one gate: what an identity sends passes here, by whichever way it came in.
+
+HTTP in every format, WebSocket, MQTT and the Kafka REST interface ask the same three things before
+anything is appended: may this user send at all, is the device one of those it may send for, and is
+there room in its quota of fixes a minute. Quotas and devices are counted over all ways together,
+and over all gateway workers of the machine. What was let in is stored: a quota refuses before, and
+never afterwards.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from gateway.formats import Parsed
+from gateway.limits.token_buckets import TokenBuckets
+from gateway.users.rights import USUAL_RIGHTS, Rights
+from gateway.users.sender_devices import SenderDevices
+from waylog.messages import Fix, Rejected, encode
+
+if TYPE_CHECKING:
+    from gateway.users.database import UserStore
+
+#: Different devices of a user of whom nothing else is said.
+DEVICES_PER_USER: Final = 1_000
+#: Devices of a user that register themselves.
+REGISTRATIONS_PER_MINUTE: Final = 10
+
+
+_DEVICES_A_STEP: Final = 50
+_FIXES_A_STEP: Final = 200
+
+_SECRET: Final = "devices of senders"  # noqa: S105 the secret's name
+
+
+class Sender(Protocol):
+    """The part of an identity that is needed here."""
+
+    @property
+    def user(self) -> str: ...
+    @property
+    def admin(self) -> bool: ...
+
+
+class NotAdmitted(Exception):
+    """Nothing of it is taken; the text is for the person who sent it."""
+
+
+class SendingNotAllowed(NotAdmitted):
+    """The user may look, and not send."""
+
+    def __init__(self) -> None:
+        super().__init__("this user may look, but not send")
+
+
+class QuotaExceeded(NotAdmitted):
+    """Not now: the same may be sent again after `retry_after_s`."""
+
+    def __init__(self, reason: str, retry_after_s: float) -> None:
+        super().__init__(reason)
+        self.retry_after_s = retry_after_s
+
+    @property
+    def retry_after(self) -> str:
+        """For the header: whole seconds."""
+        return str(max(1, math.ceil(self.retry_after_s)))
+
+
+class Admission:
+    """Of one gateway process. `buckets` and `devices` are shared with the other workers.
+
+    `devices_per_user` bounds the devices of ordinary users who have no bound of their own; None is
+    without bound, as for administrators.
+    """
+
+    def __init__(
+        self,
+        buckets: TokenBuckets,
+        devices: SenderDevices,
+        devices_per_user: int | None = DEVICES_PER_USER,
+    ) -> None:
+        self._buckets = buckets
+        self._devices = devices
+        self._devices_per_user = devices_per_user
+
+    @classmethod
+    def in_memory(cls, devices_per_user: int | None = None) -> Admission:
+        """Counts for this process alone."""
+        return cls(TokenBuckets(), SenderDevices(None, b"waylog"), devices_per_user)
+
+    def close(self) -> None:
+        """Close the files."""
+        self._buckets.close()
+        self._devices.close()
+
+    def forget(self, device: str) -> None:
+        """A device has been erased."""
+        self._devices.forget(device)
+
+    def is_metered(self, sender: Sender) -> bool:
+        """Tell whether fixes of this user are counted, or not taken at all: `admit` has to be asked
+        for each. Of all others only the devices are.
+        """
+        rights = _rights_of(sender)
+        return rights.fixes_per_minute is not None or not rights.may_send
+
+    def devices_max(self, sender: Sender) -> int | None:
+        """The number of different devices a user may send for; None is without bound."""
+        own = _rights_of(sender).devices_max
+        return own if own is not None or sender.admin else self._devices_per_user
+
+    def admits_device(self, sender: Sender, device: str) -> bool:
+        """Tell whether a user may send for a device, which is then one of its devices."""
+        devices_max = self.devices_max(sender)
+        return devices_max is None or self._devices.admits(sender.user, device, devices_max)
+
+    def take(self, sender: Sender, fixes: int) -> None:
+        """Count fixes. Raises SendingNotAllowed, and QuotaExceeded, which counts none."""
+        rights = _rights_of(sender)
+        if not rights.may_send:
+            raise SendingNotAllowed
+        per_minute = rights.fixes_per_minute
+        if per_minute is None or not fixes:
+            return
+        wait_s = self._buckets.take(sender.user, per_minute, fixes)
+        if wait_s:
+            raise QuotaExceeded(f"{sender.user} may send {per_minute} fixes a minute", wait_s)
+
+    def take_registration(self, sender: Sender) -> None:
+        """Count a device that registers itself: it costs all others a look at the database of
+        users. Raises QuotaExceeded.
+        """
+        # No name of a user begins so.
+        name = f"\0registrations\0{sender.user}"
+        wait_s = self._buckets.take(name, REGISTRATIONS_PER_MINUTE, 1)
+        if wait_s:
+            reason = f"{sender.user} may register {REGISTRATIONS_PER_MINUTE} devices a minute"
+            raise QuotaExceeded(reason, wait_s)
+
+    def admit(self, sender: Sender, parsed: Parsed) -> int:
+        """Let in what a message held; raises as `take` does.
+
+        Fixes of devices beyond the number that the user may have will never be accepted: they
+        become rejected ones, to be kept, so that the app goes on with the rest. Returns how many.
+        """
+        before = len(parsed.fixes)
+        for _ in self.admit_in_steps(sender, parsed):
+            pass
+        return before - len(parsed.fixes)
+
+    def admit_in_steps(self, sender: Sender, parsed: Parsed) -> Iterator[None]:
+        """The same for a message that may hold much: no step takes long."""
+        if not _rights_of(sender).may_send:
+            raise SendingNotAllowed
+        beyond: set[str] = set()
+        if self.devices_max(sender) is not None:
+            # In their order: of new ones the first has the place that is left.
+            devices = dict.fromkeys(fix.device for fix in parsed.fixes)
+            for number, device in enumerate(devices, 1):
+                if not self.admits_device(sender, device):
+                    beyond.add(device)
+                if not number % _DEVICES_A_STEP:
+                    yield
+        if not beyond:
+            self.take(sender, len(parsed.fixes))
+            return
+        self.take(sender, sum(fix.device not in beyond for fix in parsed.fixes))
+        reason = f"this user may have {self.devices_max(sender)} devices"
+        yield from _reject(parsed, beyond, reason)
+
+
+def open_admission(
+    users: Path, store: UserStore, devices_per_user: int | None = DEVICES_PER_USER
+) -> Admission:
+    """The gate with its files beside the database of users. Raises OSError, sqlite3.Error."""
+    return Admission(
+        TokenBuckets(users.with_name(f"{users.name}.quotas")),
+        SenderDevices(users.with_name(f"{users.name}.devices"), store.rights.secret(_SECRET)),
+        devices_per_user,
+    )
+
+
+def _rights_of(sender: Sender) -> Rights:
+    rights: Rights = getattr(sender, "rights", USUAL_RIGHTS)
+    return rights
+
+
+def _reject(parsed: Parsed, devices: set[str], reason: str) -> Iterator[None]:
+    rejected_before = set(parsed.rejected_at)
+    places = (each for each in itertools.count() if each not in rejected_before)
+    names = parsed.client_ids or itertools.repeat(None)
+    kept: list[tuple[Fix, str | None]] = []
+    for fix, name, place in zip(parsed.fixes, names, places, strict=False):
+        if fix.device not in devices:
+            kept.append((fix, name))
+            continue
+        parsed.rejected.append(
+            Rejected(
+                reason=reason,
+                source=fix.source or "",
+                time=fix.received,
+                raw=encode(fix),
+                device=fix.device,
+                user=fix.user,
+            )
+        )
+        parsed.rejected_at.append(place)
+        if not len(parsed.rejected) % _FIXES_A_STEP:
+            yield
+    parsed.fixes = [fix for fix, _ in kept]
+    if parsed.client_ids:
+        parsed.client_ids = [name for _, name in kept]

@@ -1,0 +1,301 @@
+"""Rights of users beyond what is their own anyway, and the secrets they share with us.
+
+Kept in the database of users, beside the accounts. Changes are numbered (gateway.users.rights_versions),
+which is how they reach open connections within two seconds (gateway.users.permissions).
+"""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import sqlite3
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from gateway.formats.secretbox import key_bytes
+from gateway.users import rights_versions
+
+logger = logging.getLogger(__name__)
+
+SCHEMA: Final = """
+CREATE TABLE IF NOT EXISTS profiles (
+    user TEXT PRIMARY KEY REFERENCES users (name),
+    may_send INTEGER NOT NULL DEFAULT 1,
+    fixes_per_minute INTEGER,
+    devices_max INTEGER,
+    encryption_key TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS friendships (
+    user TEXT NOT NULL REFERENCES users (name),
+    friend TEXT NOT NULL REFERENCES users (name),
+    since INTEGER NOT NULL DEFAULT 0,
+    PRIMARY KEY (user, friend)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS friendships_of_friend ON friendships (friend);
+CREATE TABLE IF NOT EXISTS topic_grants (
+    user TEXT NOT NULL REFERENCES users (name),
+    access TEXT NOT NULL CHECK (access IN ('publish', 'subscribe')),
+    filter TEXT NOT NULL,
+    PRIMARY KEY (user, access, filter)
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS cards (
+    device TEXT PRIMARY KEY,
+    name TEXT,
+    face TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS push_subscriptions (
+    endpoint TEXT PRIMARY KEY,
+    user TEXT NOT NULL REFERENCES users (name),
+    p256dh TEXT NOT NULL,
+    auth TEXT NOT NULL,
+    created INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE INDEX IF NOT EXISTS push_subscriptions_of_user ON push_subscriptions (user);
+CREATE TABLE IF NOT EXISTS secrets (
+    name TEXT PRIMARY KEY,
+    value BLOB NOT NULL
+) STRICT, WITHOUT ROWID;
+"""
+
+_GRANTS_MAX: Final = 100
+#: Of base64: a picture of 192 x 192 pixels is less than half of it.
+FACE_CHARACTERS_MAX: Final = 128 * 1024
+
+
+@dataclass(frozen=True)
+class Rights:
+    """Of one user."""
+
+    may_send: bool = True  # False: the user only looks
+    fixes_per_minute: int | None = None  # over all of its devices, in one gateway process
+    devices_max: int | None = None  # different devices it may send for
+    #: Passphrase or hexadecimal key, see gateway.formats.secretbox.
+    encryption_key: str | None = field(default=None, repr=False)
+    #: Users whose devices this one may see, and since when (ms).
+    friends: Mapping[str, int] = field(default_factory=dict, hash=False)
+    publish: tuple[str, ...] = ()  # MQTT topic filters beyond the user's own topics
+    subscribe: tuple[str, ...] = ()
+
+
+#: What everybody has of whom nothing else is said.
+USUAL_RIGHTS: Final = Rights()
+
+
+class RightsTable:
+    """Reads and changes rights; `lock` guards the connection, which is that of a UserStore."""
+
+    def __init__(self, connection: sqlite3.Connection, lock: threading.Lock) -> None:
+        self._connection = connection
+        self._lock = lock
+        connection.executescript(SCHEMA)
+        with lock, connection:
+            connection.execute("BEGIN IMMEDIATE")
+            _date_friendships(connection)
+        connection.executescript(rights_versions.SCHEMA)
+
+    def of(self, user: str) -> Rights:
+        """The rights of a user; the usual ones if it has no others, or does not exist."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT may_send, fixes_per_minute, devices_max, encryption_key "
+                "FROM profiles WHERE user = ?",
+                (user,),
+            ).fetchone()
+            friends = self._connection.execute(
+                "SELECT f.user, f.since FROM friendships f JOIN users u ON u.name = f.user "
+                "WHERE f.friend = ? AND u.revoked IS NULL",
+                (user,),
+            ).fetchall()
+            grants = self._connection.execute(
+                "SELECT access, filter FROM topic_grants WHERE user = ? ORDER BY filter", (user,)
+            ).fetchall()
+        if row is None and not friends and not grants:
+            return USUAL_RIGHTS
+        may_send, fixes_per_minute, devices_max, key = row or (1, None, None, None)
+        return Rights(
+            bool(may_send),
+            fixes_per_minute,
+            devices_max,
+            key,
+            dict(friends),
+            tuple(text for access, text in grants if access == "publish"),
+            tuple(text for access, text in grants if access == "subscribe"),
+        )
+
+    def set_sending(self, user: str, allowed: bool) -> None:
+        """Tell whether a user may send, or only look. Raises sqlite3.IntegrityError for nobody."""
+        self._set(user, "may_send", int(allowed))
+
+    def set_quota(self, user: str, fixes_per_minute: int | None, devices_max: int | None) -> None:
+        """Bound what a user sends; None is without bound. Raises ValueError."""
+        for bound in (fixes_per_minute, devices_max):
+            if bound is not None and not 0 < bound < 2**31:
+                raise ValueError("a quota is a number from 1 on")
+        self._set(user, "fixes_per_minute", fixes_per_minute)
+        self._set(user, "devices_max", devices_max)
+
+    def set_encryption_key(self, user: str, key: str | None) -> None:
+        """The key of a user's encrypted payloads; None takes it away. Raises ValueError."""
+        if key is not None:
+            key_bytes(key)
+        self._set(user, "encryption_key", key)
+
+    def befriend(self, user: str, friend: str, since: int | None = None) -> None:
+        """Let `friend` see the devices of `user`, as they are from a time (ms) on: from now on,
+        or for as long as it does already, when none is given. Raises ValueError.
+        """
+        if user == friend:
+            raise ValueError("everybody sees their own devices")
+        known = "NOTHING" if since is None else "UPDATE SET since = excluded.since"
+        self._write(
+            "INSERT INTO friendships (user, friend, since) VALUES (?, ?, ?) "  # noqa: S608
+            f"ON CONFLICT (user, friend) DO {known}",
+            *(user, friend, _now_ms() if since is None else since),
+        )
+
+    def unfriend(self, user: str, friend: str) -> None:
+        """Let `friend` no longer see the devices of `user`."""
+        self._write("DELETE FROM friendships WHERE user = ? AND friend = ?", user, friend)
+
+    def friends_of(self, user: str) -> list[str]:
+        """The users who may see the devices of `user`."""
+        with self._lock:
+            rows = self._connection.execute(
+                "SELECT friend FROM friendships WHERE user = ? ORDER BY friend", (user,)
+            ).fetchall()
+        return [name for (name,) in rows]
+
+    def grant(self, user: str, access: str, topic_filter: str) -> None:
+        """Let a user publish or subscribe to MQTT topics that are not its own. ValueError."""
+        if not 0 < len(topic_filter) <= 1024 or "\0" in topic_filter:
+            raise ValueError("a topic filter has 1 to 1024 characters")
+        rights = self.of(user)
+        if len(rights.publish) + len(rights.subscribe) >= _GRANTS_MAX:
+            raise ValueError(f"a user has at most {_GRANTS_MAX} grants")
+        self._write(
+            "INSERT OR IGNORE INTO topic_grants (user, access, filter) VALUES (?, ?, ?)",
+            *(user, access, topic_filter),
+        )
+
+    def withdraw(self, user: str, access: str, topic_filter: str) -> None:
+        """Undo `grant`."""
+        self._write(
+            "DELETE FROM topic_grants WHERE user = ? AND access = ? AND filter = ?",
+            *(user, access, topic_filter),
+        )
+
+    def set_card(self, device: str, name: str | None, face: str | None) -> None:
+        """Keep the name and the face of a device (`user/device`): base64 of a PNG or JPEG.
+
+        Raises ValueError.
+        """
+        if face is not None and len(face) > FACE_CHARACTERS_MAX:
+            raise ValueError(f"a face has at most {FACE_CHARACTERS_MAX * 3 // 4 // 1024} KB")
+        self._write(
+            "INSERT OR REPLACE INTO cards (device, name, face) VALUES (?, ?, ?)",
+            *(device, name, face),
+        )
+
+    def card(self, device: str) -> dict[str, str] | None:
+        """Name and face of a device, as far as they are set; None if neither is."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT name, face FROM cards WHERE device = ?", (device,)
+            ).fetchone()
+        if row is None:
+            return None
+        return {key: value for key, value in zip(("name", "face"), row, strict=True) if value}
+
+    def add_push_subscription(
+        self, user: str, endpoint: str, p256dh: str, auth: str, subscriptions_max: int
+    ) -> None:
+        """Remember where a browser of a user takes notifications; the oldest beyond a number go."""
+        now = time.time_ns()
+        self._write(
+            "INSERT OR REPLACE INTO push_subscriptions (endpoint, user, p256dh, auth, created) "
+            "VALUES (?, ?, ?, ?, ?)",
+            *(endpoint, user, p256dh, auth, now),
+        )
+        self._write(
+            "DELETE FROM push_subscriptions WHERE user = ? AND endpoint NOT IN "
+            "(SELECT endpoint FROM push_subscriptions WHERE user = ? "
+            "ORDER BY created DESC LIMIT ?)",
+            *(user, user, subscriptions_max),
+        )
+
+    def push_subscriptions(self, user: str) -> list[tuple[str, str, str]]:
+        """Endpoint and keys of each browser of a user."""
+        with self._lock:
+            return self._connection.execute(
+                "SELECT endpoint, p256dh, auth FROM push_subscriptions WHERE user = ?", (user,)
+            ).fetchall()
+
+    def remove_push_subscription(self, endpoint: str, user: str | None = None) -> None:
+        """Forget a browser, if it is that of `user`, where one is given."""
+        self._write(
+            "DELETE FROM push_subscriptions WHERE endpoint = ? AND user = ifnull(?, user)",
+            *(endpoint, user),
+        )
+
+    def secret(self, name: str, length: int = 32) -> bytes:
+        """A secret of the platform's own, made when it is first asked for; all workers get it."""
+        with self._lock:
+            row = self._connection.execute(
+                "SELECT value FROM secrets WHERE name = ?", (name,)
+            ).fetchone()
+            if row is None:
+                self._connection.execute(
+                    "INSERT OR IGNORE INTO secrets (name, value) VALUES (?, ?)",
+                    (name, secrets.token_bytes(length)),
+                )
+                row = self._connection.execute(
+                    "SELECT value FROM secrets WHERE name = ?", (name,)
+                ).fetchone()
+        return bytes(row[0])
+
+    def forget(self, user: str) -> None:
+        """Take away everything that is said here of a user."""
+        for statement in (
+            "DELETE FROM profiles WHERE user = :user",
+            "DELETE FROM friendships WHERE user = :user OR friend = :user",
+            "DELETE FROM topic_grants WHERE user = :user",
+            "DELETE FROM push_subscriptions WHERE user = :user",
+            "DELETE FROM cards WHERE substr(device, 1, length(:user) + 1) = :user || '/'",
+        ):
+            with self._lock:
+                self._connection.execute(statement, {"user": user})
+
+    def _set(self, user: str, column: str, value: str | int | None) -> None:
+        self._write(
+            f"INSERT INTO profiles (user, {column}) VALUES (?, ?) "  # noqa: S608
+            f"ON CONFLICT (user) DO UPDATE SET {column} = excluded.{column}",
+            *(user, value),
+        )
+
+    def _write(self, statement: str, *values: str | int | None) -> None:
+        with self._lock:
+            self._connection.execute(statement, values)
+
+
+def _now_ms() -> int:
+    return time.time_ns() // 1_000_000
+
+
+def _date_friendships(connection: sqlite3.Connection) -> None:
+    """Bring a database up to date that did not say since when people are friends.
+
+    Nobody knows when those friendships began: they begin now, so that nobody is shown too much.
+    """
+    columns = {row[1] for row in connection.execute("PRAGMA table_info (friendships)")}
+    if "since" not in columns:
+        connection.execute("ALTER TABLE friendships ADD COLUMN since INTEGER NOT NULL DEFAULT 0")
+        dated = connection.execute("UPDATE friendships SET since = ?", (_now_ms(),)).rowcount
+        if dated:
+            logger.warning(
+                "%d friendships of an earlier version begin now: friends see what comes from now "
+                "on; `waylog user friend USER FRIEND --since TIME` lets one begin earlier",
+                dated,
+            )

@@ -1,0 +1,123 @@
+"""The actions of `waylog user` that say what somebody may do: key, friend, limit, allow, admin."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import secrets
+import sys
+from typing import Any
+
+from gateway.formats.values import time_ms
+from gateway.users.database import UnknownUser, UserStore
+
+ACTIONS = ("key", "friend", "limit", "allow", "admin")
+
+
+def add_actions(actions: Any) -> list[argparse.ArgumentParser]:
+    """Add the parsers of all of them; returns them."""
+    key = actions.add_parser("key", help="set the key of a user's encrypted payloads")
+    key.add_argument("name", metavar="NAME")
+    how = key.add_mutually_exclusive_group()
+    how.add_argument("--key-stdin", action="store_true", help="read it from the standard input")
+    how.add_argument("--remove", action="store_true", help="payloads are no longer encrypted")
+    friend = actions.add_parser("friend", help="let another user see the devices of a user")
+    friend.add_argument("name", metavar="NAME")
+    friend.add_argument("friend", metavar="FRIEND", help="who may see them")
+    how_long = friend.add_mutually_exclusive_group()
+    how_long.add_argument("--remove", action="store_true")
+    how_long.add_argument(
+        "--since",
+        type=_time,
+        metavar="TIME",
+        help="also where they have been since then, e.g. 2026-05-31 (default: from now on)",
+    )
+    limit = actions.add_parser("limit", help="bound what a user may send")
+    limit.add_argument("name", metavar="NAME")
+    limit.add_argument("--fixes-per-minute", type=int, metavar="N")
+    limit.add_argument("--devices", type=int, metavar="N", help="different devices")
+    sending = limit.add_mutually_exclusive_group()
+    sending.add_argument("--look-only", action="store_true", help="the user may not send at all")
+    sending.add_argument("--may-send", action="store_true", help="undo --look-only")
+    allow = actions.add_parser("allow", help="let a user use MQTT topics that are not its own")
+    allow.add_argument("name", metavar="NAME")
+    allow.add_argument("access", choices=("publish", "subscribe"))
+    allow.add_argument("filter", metavar="FILTER", help="topic filter; + and # are wildcards")
+    allow.add_argument("--remove", action="store_true")
+    admin = actions.add_parser("admin", help="make a user an administrator")
+    admin.add_argument("name", metavar="NAME")
+    admin.add_argument("--remove", action="store_true", help="an ordinary user again")
+    return [key, friend, limit, allow, admin]
+
+
+def _time(text: str) -> int:
+    time = time_ms(text)
+    if time is None:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a time: ISO 8601 is expected")
+    return time
+
+
+def run_action(store: UserStore, arguments: argparse.Namespace) -> None:
+    """Run one of them. Raises UnknownUser, ValueError."""
+    if not store.exists(arguments.name):
+        raise UnknownUser(arguments.name)
+    actions = {
+        "key": _key,
+        "friend": _friend,
+        "limit": _limit,
+        "allow": _allow,
+        "admin": _admin,
+    }
+    done = actions[arguments.action](store, arguments)
+    if arguments.json:
+        print(json.dumps({"user": arguments.name} | done))
+
+
+def _key(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    if arguments.remove:
+        store.rights.set_encryption_key(arguments.name, None)
+        return {"key": None}
+    given = arguments.key_stdin
+    # OwnTracks takes at most 32 characters.
+    key = sys.stdin.readline().rstrip("\r\n") if given else secrets.token_urlsafe(24)
+    store.rights.set_encryption_key(arguments.name, key)
+    if given:
+        return {}
+    if not arguments.json:
+        print(f"key of {arguments.name}, for the app's settings:", file=sys.stderr)
+        print(key)
+    return {"key": key}
+
+
+def _friend(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    if not store.exists(arguments.friend):
+        raise UnknownUser(arguments.friend)
+    if arguments.remove:
+        store.rights.unfriend(arguments.name, arguments.friend)
+    else:
+        store.rights.befriend(arguments.name, arguments.friend, arguments.since)
+    return {"friends": store.rights.friends_of(arguments.name)}
+
+
+def _limit(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    store.rights.set_quota(arguments.name, arguments.fixes_per_minute, arguments.devices)
+    if arguments.look_only or arguments.may_send:
+        store.rights.set_sending(arguments.name, arguments.may_send)
+    rights = store.rights.of(arguments.name)
+    return {
+        "fixes_per_minute": rights.fixes_per_minute,
+        "devices": rights.devices_max,
+        "may_send": rights.may_send,
+    }
+
+
+def _allow(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    change = store.rights.withdraw if arguments.remove else store.rights.grant
+    change(arguments.name, arguments.access, arguments.filter)
+    rights = store.rights.of(arguments.name)
+    return {"publish": rights.publish, "subscribe": rights.subscribe}
+
+
+def _admin(store: UserStore, arguments: argparse.Namespace) -> dict[str, Any]:
+    store.set_admin(arguments.name, not arguments.remove)
+    return {"admin": not arguments.remove}

@@ -1,0 +1,1 @@
+"""Live viewers: what each is told, now and after an interruption."""

@@ -1,0 +1,479 @@
+"""Live viewers, what each may see, and what waits for each: state without sockets."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sqlite3
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Sequence, Set
+from dataclasses import dataclass
+from functools import partial
+from typing import Final, Protocol
+
+from gateway.friends.telling import Telling
+from gateway.limits.bounds import HttpLimits
+from gateway.observability.metrics import GatewayMetrics
+from gateway.users.auth import Identity
+from gateway.users.permissions import Permissions, Sight, friends_since, may_look_back, sight_of
+from gateway.viewers.cursors import Cursor, encode_cursor, written
+from gateway.viewers.live_events import Batch, Feed, LiveEvent
+from gateway.views.views import ViewEvent
+from waylog.kafka.topics import ADDRESS, LOCATION
+
+logger = logging.getLogger(__name__)
+
+#: Events that wait for one viewer in order; beyond it only the newest of each device waits.
+ORDERED_EVENTS_MAX: Final = 10_000
+#: The same in bytes of values; those are shared by all viewers.
+ORDERED_BYTES_MAX: Final = 4 * 1024 * 1024
+#: Events that a viewer looks at in one step, and bytes that it takes, about.
+STEP_EVENTS: Final = 500
+STEP_BYTES: Final = 32 * 1024
+VIEWERS_MAX: Final = 10_000
+_NO_CALL: Final = 0
+
+
+class View(Protocol):
+    """The part of a view that says how far it is."""
+
+    topic: str
+    positions: dict[int, int]
+
+
+@dataclass(frozen=True)
+class BoundingBox:
+    """Degrees; a box over the antimeridian has west > east."""
+
+    west: float
+    south: float
+    east: float
+    north: float
+
+    @classmethod
+    def of(cls, numbers: Iterable[float]) -> BoundingBox:
+        """From [west, south, east, north]; raises ValueError."""
+        west, south, east, north = (float(number) for number in numbers)
+        if not (-180 <= west <= 180 and -180 <= east <= 180 and -90 <= south <= north <= 90):
+            raise ValueError("bbox is [west, south, east, north] in degrees")
+        return cls(west, south, east, north)
+
+    def contains(self, lat: float, lon: float) -> bool:
+        """Tell whether a position is inside."""
+        if not self.south <= lat <= self.north:
+            return False
+        if self.west <= self.east:
+            return self.west <= lon <= self.east
+        return lon >= self.west or lon <= self.east
+
+
+@dataclass
+class Filter:
+    """The part of what a viewer may see that it wants."""
+
+    devices: frozenset[str] | None = None
+    topics: frozenset[str] = frozenset((LOCATION, ADDRESS))
+    box: BoundingBox | None = None
+    own_only: bool = False  # not what friends show, nor what administrators see
+
+
+class Viewer:
+    """One viewer: what waits for it, and what it is shown of that.
+
+    Batches wait in order up to a bound, those of all viewers of a feed being the same objects; a
+    viewer that is slower gets the newest of each device instead, and learns how many events it did
+    not get (at most: what it would not have been shown counts, too). What waits is looked at when
+    it is taken, with the rights of then, so that a viewer that takes nothing costs nothing.
+    """
+
+    def __init__(
+        self,
+        wanted: Filter,
+        positions: Cursor,
+        identity: Identity,
+        feeds: Callable[[], Iterable[Feed]] = tuple,
+    ) -> None:
+        self.wanted = wanted
+        #: The viewer's identity, with the rights of now: `Viewers.rights_changed` keeps them.
+        self.identity = identity
+        #: What has been taken of what was missed: the id of the last event it was given.
+        self.cursor: Cursor = dict(positions)
+        self.skipped = 0
+        #: Something waits, or `closed`.
+        self.wake = asyncio.Event()
+        #: The number of the last event of before.
+        self.begins_after = 0
+        #: The gateway stops: the connection is to be ended.
+        self.closed = False
+        self._feeds = feeds
+        self._waiting: deque[Batch] = deque()
+        # Where in the first of those that wait.
+        self._place = 0
+        self._waiting_events = 0
+        self._waiting_bytes = 0
+        # From which event on nothing waits any more, and how many there have been.
+        self._behind_since: int | None = None
+        self._behind = 0
+
+    def offer(self, batch: Batch) -> None:
+        """Have a batch wait; costs the same for any number of events."""
+        if not self.wanted.topics:
+            return
+        if self._behind_since is not None:
+            self._behind += len(batch.events)
+        else:
+            self._waiting.append(batch)
+            self._waiting_events += len(batch.events)
+            self._waiting_bytes += batch.value_bytes
+            if self._waiting_events > ORDERED_EVENTS_MAX or self._waiting_bytes > ORDERED_BYTES_MAX:
+                self._fall_behind()
+        self.wake.set()
+
+    def _fall_behind(self) -> None:
+        first, place = self._waiting[0], self._place
+        self._behind_since = min(
+            each.events[place if each is first else 0].number
+            for each in self._waiting
+            if each.call == first.call
+        )
+        self._behind = self._waiting_events - self._place
+        self._forget_waiting()
+
+    def _forget_waiting(self) -> None:
+        self._waiting.clear()
+        self._place = self._waiting_events = self._waiting_bytes = 0
+
+    def _catch_up(self, since: int) -> None:
+        """Have the newest of each device wait, in the order of the log."""
+        newest = [live for feed in self._feeds() for live in feed.newest_since(since)]
+        newest.sort(key=_number)
+        self.skipped += max(0, self._behind - len(newest))
+        self._behind_since, self._behind = None, 0
+        if newest:
+            size = sum(len(live.event.value) for live in newest)
+            self._waiting.append(Batch(newest, size, _NO_CALL))
+            self._waiting_events, self._waiting_bytes = len(newest), size
+
+    def take(self, events_max: int = STEP_EVENTS, bytes_max: int = STEP_BYTES) -> list[LiveEvent]:
+        """Take what the viewer is shown of what waits, in the log's order as far as it was kept.
+
+        Looks at so many at a time; `wake` stays set while there is more.
+        """
+        if self._behind_since is not None:
+            self._catch_up(self._behind_since)
+        taken: list[LiveEvent] = []
+        size = looked_at = 0
+        while self._waiting and looked_at < events_max and size < bytes_max:
+            events = self._first()
+            live = events[self._place]
+            looked_at += 1
+            self._place += 1
+            shown = self._shown(live)
+            if shown is not None:
+                taken.append(shown)
+                size += len(shown.event.value)
+            if self._place == len(events):
+                batch = self._waiting.popleft()
+                self._waiting_events -= len(events)
+                self._waiting_bytes -= batch.value_bytes
+                self._place = 0
+        if not self._waiting:
+            self._forget_waiting()
+            if not self.closed:
+                self.wake.clear()
+        return taken
+
+    def _first(self) -> list[LiveEvent]:
+        """The first batch; what came at one time of several users is put in order."""
+        waiting = self._waiting
+        first = waiting[0]
+        while self._place == 0 and len(waiting) > 1 and waiting[1].call == first.call:
+            other = waiting[1]
+            waiting.popleft()
+            first = waiting[0] = Batch(
+                sorted([*first.events, *other.events], key=_number),
+                first.value_bytes + other.value_bytes,
+                first.call,
+            )
+        return first.events
+
+    def _shown(self, live: LiveEvent) -> LiveEvent | None:
+        event = live.event
+        if not self._wants(event):
+            return None
+        identity = self.identity
+        sight = sight_of(identity, event.device)
+        if sight is Sight.NOTHING:
+            return None
+        if sight is Sight.TOLD:
+            owner = event.device.partition("/")[0]
+            if live.told is None or live.told_ms < (friends_since(identity, owner) or 0):
+                return None
+            live = live.told
+        return live if self._is_inside(live.event) else None
+
+    def shown_of_before(self, events: Iterable[ViewEvent], telling: Telling) -> list[ViewEvent]:
+        """Give what this viewer is shown of what it has missed; `telling` is one's catching up."""
+        shown: list[ViewEvent] = []
+        identity = self.identity
+        for event in events:
+            if not self._wants(event) or not may_look_back(identity, event.device):
+                continue
+            if sight_of(identity, event.device) is Sight.TOLD:
+                told = telling.event(event)
+                owner = event.device.partition("/")[0]
+                if told is None or told.time < (friends_since(identity, owner) or 0):
+                    continue
+                event = told.what  # noqa: PLW2901
+            if self._is_inside(event):
+                shown.append(event)
+        return shown
+
+    def _wants(self, event: ViewEvent) -> bool:
+        wanted = self.wanted
+        if event.topic not in wanted.topics:
+            return False
+        if wanted.devices is not None and event.device not in wanted.devices:
+            return False
+        return not wanted.own_only or event.device.partition("/")[0] == self.identity.user
+
+    def _is_inside(self, event: ViewEvent) -> bool:
+        # Of what is told: a small box would else find out where somebody is who is told inexactly.
+        box = self.wanted.box
+        return box is None or box.contains(event.lat, event.lon)
+
+    def take_skipped(self) -> int:
+        """The number of events that were left out since the last call."""
+        skipped, self.skipped = self.skipped, 0
+        return skipped
+
+    def advance(self, event: ViewEvent) -> str:
+        """Next offsets after an event of before that is given to the viewer now, encoded."""
+        key = (event.topic, event.partition)
+        if event.offset >= self.cursor.get(key, 0):
+            self.cursor[key] = event.offset + 1
+        return encode_cursor(self.cursor)
+
+
+def _number(live: LiveEvent) -> int:
+    return live.number
+
+
+class TooManyViewers(Exception):
+    """No more live viewers: the text says of whom there are too many."""
+
+
+class Viewers:
+    """All live viewers of this process; fed by the views.
+
+    `of_user_max` and `of_address_max` bound those of one user, and those from one address.
+    """
+
+    def __init__(
+        self,
+        views: Sequence[View],
+        metrics: GatewayMetrics,
+        permissions: Permissions,
+        telling: Telling,
+        viewers_max: int = VIEWERS_MAX,
+        of_user_max: int = HttpLimits.viewers_per_user_max,
+        of_address_max: int = HttpLimits.viewers_per_address_max,
+    ) -> None:
+        self._views = views
+        self._metrics = metrics
+        self._permissions = permissions
+        self._telling = telling
+        self._viewers_max = viewers_max
+        self._of_user_max = of_user_max
+        self._of_address_max = of_address_max
+        #: With the parties that each counts for.
+        self._viewers: dict[Viewer, tuple[str, ...]] = {}
+        self._counts: Counter[str] = Counter()
+        # By whose devices they may see, so that a fix costs nothing for those who may not.
+        self._of_all: set[Viewer] = set()
+        self._of_user: dict[str, set[Viewer]] = {}
+        self._feed_of_all = Feed()
+        self._feeds: dict[str, Feed] = {}
+        # The stream of all events: how many, and the next offsets after the last as they are said.
+        self._number = 0
+        self._calls = 0
+        self._cursor: dict[tuple[str, int], str] = {}
+
+    def __len__(self) -> int:
+        return len(self._viewers)
+
+    @property
+    def watching(self) -> bool:
+        """Tell whether there is anybody."""
+        return bool(self._viewers)
+
+    @property
+    def positions(self) -> Cursor:
+        """Next offsets after what viewers have been offered."""
+        return {
+            (view.topic, partition): offset
+            for view in self._views
+            for partition, offset in view.positions.items()
+        }
+
+    def on_events(self, events: list[ViewEvent]) -> None:
+        """For the views' `watch`."""
+        self._calls += 1
+        of_user: dict[str, list[LiveEvent]] = {}
+        of_all: list[LiveEvent] = []
+        cursor = self._cursor
+        for event in events:
+            cursor[event.topic, event.partition] = written(
+                event.topic, event.partition, event.offset + 1
+            )
+            user = event.device.partition("/")[0]
+            feed = self._feeds.get(user)
+            if feed is None and not self._of_all:
+                continue
+            self._number += 1
+            live = LiveEvent(event, self._number, ".".join(cursor.values()))
+            if self._of_all:
+                of_all.append(live)
+                self._feed_of_all.add(live)
+            if feed is not None:
+                if feed.friends:
+                    self._tell(live)
+                feed.add(live)
+                of_user.setdefault(user, []).append(live)
+        self._offer(self._of_all, of_all)
+        for user, own in of_user.items():
+            self._offer(self._of_user[user], own)
+
+    def _offer(self, viewers: Iterable[Viewer], events: list[LiveEvent]) -> None:
+        if events:
+            batch = Batch(events, sum(len(live.event.value) for live in events), self._calls)
+            for viewer in viewers:
+                viewer.offer(batch)
+
+    def _tell(self, live: LiveEvent) -> None:
+        told = self._telling.event(live.event)
+        if told is not None:
+            live.told = LiveEvent(told.what, live.number, live.cursor)
+            live.told_ms = told.time
+
+    async def tell_withheld(self) -> None:
+        """Tell friends, of each device the newest, what came before homes were known, as soon as
+        they are.
+        """
+        await self._telling.filter.wait_until_ready()
+        for user, feed in list(self._feeds.items()):
+            for number, live in enumerate(feed.untold() if feed.friends else (), 1):
+                if not number % STEP_EVENTS:
+                    await asyncio.sleep(0)
+                if self._feeds.get(user) is feed and feed.has(live):
+                    self._tell_late(live, user, feed)
+            await asyncio.sleep(0)
+
+    def _tell_late(self, untold: LiveEvent, user: str, feed: Feed) -> None:
+        self._number += 1
+        live = LiveEvent(untold.event, self._number, ".".join(self._cursor.values()))
+        self._tell(live)
+        if live.told is None:
+            return
+        feed.add(live)
+        self._calls += 1
+        batch = Batch([live], len(live.event.value), self._calls)
+        for viewer in self._of_user[user]:
+            if viewer.identity.user != user and viewer.begins_after < untold.number:
+                viewer.offer(batch)
+
+    def add(self, wanted: Filter, identity: Identity, address: str | None = None) -> Viewer:
+        """A new viewer, from now on; `address` is its party, if those are counted.
+
+        Raises TooManyViewers.
+        """
+        parties = [f"user {identity.user}"] + ([f"address {address}"] if address else [])
+        if len(self._viewers) >= self._viewers_max:
+            raise TooManyViewers("too many live viewers")
+        if self._counts[parties[0]] >= self._of_user_max:
+            raise TooManyViewers(f"{self._of_user_max} live viewers of this user are open already")
+        if address and self._counts[parties[1]] >= self._of_address_max:
+            raise TooManyViewers(
+                f"{self._of_address_max} live viewers from your address are open already"
+            )
+        if not self._viewers:
+            # Nobody has looked at what came meanwhile.
+            self._cursor = {key: written(*key, at) for key, at in self.positions.items()}
+        viewer = Viewer(wanted, self.positions, identity)
+        viewer._feeds = partial(self._feeds_of, viewer)
+        viewer.begins_after = self._number
+        self._viewers[viewer] = tuple(parties)
+        self._counts.update(parties)
+        self._begin(viewer, _watched_users(identity))
+        return viewer
+
+    def _feeds_of(self, viewer: Viewer) -> list[Feed]:
+        users = _watched_users(viewer.identity)
+        if users is None:
+            return [self._feed_of_all]
+        return [self._feeds[user] for user in users]
+
+    def _begin(self, viewer: Viewer, users: Iterable[str] | None) -> None:
+        if users is None:
+            self._of_all.add(viewer)
+        for user in users or ():
+            self._of_user.setdefault(user, set()).add(viewer)
+            feed = self._feeds.setdefault(user, Feed())
+            feed.friends += user != viewer.identity.user
+
+    def _end(self, viewer: Viewer, users: Iterable[str] | None) -> None:
+        if users is None:
+            self._of_all.discard(viewer)
+            if not self._of_all:
+                self._feed_of_all = Feed()
+        for user in users or ():
+            others = self._of_user[user]
+            others.discard(viewer)
+            self._feeds[user].friends -= user != viewer.identity.user
+            if not others:
+                del self._of_user[user], self._feeds[user]
+
+    def close(self) -> None:
+        """End all connections of viewers, and take no more."""
+        self._viewers_max = 0
+        for viewer in self._viewers:
+            viewer.closed = True
+            viewer.wake.set()
+
+    def rights_changed(self, users: Set[str]) -> None:
+        """For Permissions: show what may be seen now, and end what rests on nothing any more."""
+        for viewer in [each for each in self._viewers if each.identity.user in users]:
+            try:
+                identity = self._permissions.now(viewer.identity)
+            except sqlite3.Error as error:
+                logger.error("the rights of a viewer cannot be read: %s", error)
+                identity = None
+            if identity is None:
+                viewer.closed = True
+                viewer.wake.set()
+                continue
+            before, after = _watched_users(viewer.identity), _watched_users(identity)
+            viewer.identity = identity
+            if before != after:
+                # A feed that is watched on goes on: its events may not have been told yet.
+                self._begin(viewer, None if after is None else after - (before or frozenset()))
+                self._end(viewer, None if before is None else before - (after or frozenset()))
+
+    def remove(self, viewer: Viewer) -> None:
+        """It has gone."""
+        parties = self._viewers.pop(viewer, None)
+        if parties is None:
+            return
+        for party in parties:
+            self._counts[party] -= 1
+            if not self._counts[party]:
+                del self._counts[party]
+        self._end(viewer, _watched_users(viewer.identity))
+        self._metrics.skipped += viewer.skipped
+
+
+def _watched_users(identity: Identity) -> frozenset[str] | None:
+    """Whose devices somebody may see; None: everybody's."""
+    if identity.admin and identity.device is None:
+        return None
+    return frozenset((identity.user, *identity.rights.friends))

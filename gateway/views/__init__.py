@@ -1,0 +1,1 @@
+"""What the gateway knows of each device, read from the log."""

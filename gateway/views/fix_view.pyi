@@ -1,0 +1,22 @@
+from collections.abc import Callable, Sequence
+
+from gateway.fixes.known_fixes import KnownFixes
+from gateway.views.snapshots.key_view import KeyView
+from gateway.views.views import LocationView, Record, ViewEvent
+
+def take_fixes(
+    view: LocationView,
+    records: Sequence[Record],
+    known_fixes: KnownFixes,
+    events: list[ViewEvent] | None,
+    make_event: Callable[[int, int, str, float, float, bytes, int], ViewEvent],
+    positions: dict[int, int],
+    recent: bool = True,
+) -> None: ...
+def take_keys(
+    view: KeyView,
+    records: Sequence[Record],
+    known_fixes: KnownFixes,
+    positions: dict[int, int],
+    recent: bool = True,
+) -> None: ...

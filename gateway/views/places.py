@@ -1,0 +1,181 @@
+"""Favourite places, as the job `waylog places run` leaves them: one Parquet file."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from gateway.views.places_file import FILE_NAME
+
+logger = logging.getLogger(__name__)
+
+_LOOK_S: Final = 10.0
+#: Places on HDFS or S3 are read again so often: the job that finds them runs every few minutes.
+REMOTE_S: Final = 300.0
+_RETRY_S: Final = 30.0
+_READING_S: Final = 60.0
+#: So long a start waits for places to be read.
+START_S: Final = 3.0
+
+
+class PlacesUnavailable(Exception):
+    """The places exist and cannot be read now; the text says why."""
+
+
+class Places:
+    """Reads places; keeps them until the file changes, or elsewhere than on this machine for
+    REMOTE_S.
+
+    `url` is a folder or the URL of one; None if no places are kept. `homes_only`: of homes alone,
+    and of those where they are.
+    """
+
+    def __init__(self, url: str | None, *, homes_only: bool = False) -> None:
+        self._homes_only = homes_only
+        self._url = url
+        self._path = None if url is None else _local_path(url)
+        self._read_again_at = 0.0
+        self._remote_error: str | None = None
+        self._unreadable = False
+        self._reading = asyncio.Lock()
+        self._version: tuple[int, int] | None = None
+        self._by_user: dict[str, list[dict[str, Any]]] = {}
+        #: Places have been looked up; there may be none.
+        self.looked_up = url is None
+        self._subscribers: list[Callable[[], object]] = []
+
+    async def of_device(self, device: str) -> list[dict[str, Any]]:
+        """Places of a device, the most visited first. Raises PlacesUnavailable."""
+        await self.refresh()
+        return self.known(device)
+
+    async def of_user(self, user: str) -> list[dict[str, Any]]:
+        """Places of all devices of a user. Raises PlacesUnavailable."""
+        await self.refresh()
+        return list(self._by_user.get(user, ()))
+
+    def known(self, device: str) -> list[dict[str, Any]]:
+        """The same as they were read last."""
+        user, _, name = device.partition("/")
+        # A place found over all devices of a user has no device of its own.
+        return [
+            place
+            for place in self._by_user.get(user, ())
+            if place["device"] in (device, name, None)
+        ]
+
+    def homes(self, user: str) -> list[tuple[float, float]]:
+        """The homes of a user, as far as its places tell: degrees."""
+        return [
+            (place["lat"], place["lon"])
+            for place in self._by_user.get(user, ())
+            if place["label"] == "home"
+        ]
+
+    def has(self, user: str) -> bool:
+        """Tell whether a user has places."""
+        return user in self._by_user
+
+    def on_change(self, subscriber: Callable[[], object]) -> None:
+        """Call `subscriber` whenever other places have been read, and when it is known that there
+        are none.
+        """
+        self._subscribers.append(subscriber)
+
+    async def look_up(self) -> None:
+        """Read places for the first time, if they can be read now."""
+        with suppress(PlacesUnavailable):
+            await self.refresh()
+
+    async def watch(self) -> None:
+        """Read places whenever the file changes, until cancelled."""
+        while self._url is not None:
+            try:
+                await self.refresh()
+                self._unreadable = False
+            except PlacesUnavailable as error:
+                if not self._unreadable:
+                    told = "" if self.looked_up else "; until they can, friends see no positions"
+                    logger.warning("%s%s", error, told)
+                self._unreadable = True
+            await asyncio.sleep(_LOOK_S)
+
+    async def refresh(self) -> None:
+        """Read the file if it is another one. Raises PlacesUnavailable."""
+        path = self._path
+        if path is None:
+            await self._refresh_remote()
+            return
+        async with self._reading:
+            version = None
+            try:
+                status = await asyncio.to_thread(path.stat)
+                version = (status.st_mtime_ns, status.st_ino)
+            except FileNotFoundError:
+                pass
+            except OSError as error:
+                raise PlacesUnavailable(f"places cannot be read: {error.strerror}") from error
+            if self.looked_up and version in (None, self._version):
+                return
+            if version is not None:
+                self._by_user = await _read(str(path), self._homes_only)
+                self._version = version
+            self.looked_up = True
+        for subscriber in self._subscribers:
+            subscriber()
+
+    async def _refresh_remote(self) -> None:
+        if self._url is None:
+            return
+        async with self._reading:
+            now = asyncio.get_running_loop().time()
+            if now < self._read_again_at:
+                if self._remote_error is not None:
+                    raise PlacesUnavailable(self._remote_error)
+                return
+            try:
+                self._by_user = await _read(self._url, self._homes_only)
+            except PlacesUnavailable as error:
+                self._read_again_at, self._remote_error = now + _RETRY_S, str(error)
+                raise
+            self._read_again_at, self._remote_error = now + REMOTE_S, None
+            self.looked_up = True
+        for subscriber in self._subscribers:
+            subscriber()
+
+
+def _local_path(url: str) -> Path | None:
+    parts = urlsplit(url)
+    if parts.scheme not in ("", "file"):
+        return None
+    path = Path(unquote(parts.path) if parts.scheme else url)
+    return path if path.suffix == ".parquet" else path / FILE_NAME
+
+
+async def _read(where: str, homes_only: bool) -> dict[str, list[dict[str, Any]]]:
+    pipe = asyncio.subprocess.PIPE
+    reader = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "gateway.views.places_file", where),
+        *(("homes",) if homes_only else ()),
+        stdout=pipe,
+        stderr=pipe,
+    )
+    try:
+        async with asyncio.timeout(_READING_S):
+            printed, said = await reader.communicate()
+    except TimeoutError:
+        reader.kill()
+        await reader.wait()
+        raise PlacesUnavailable("places cannot be read: it takes too long") from None
+    if reader.returncode != 0:
+        reason = said.decode("utf-8", "replace").strip()[-300:]
+        raise PlacesUnavailable(f"places cannot be read: {reason}")
+    return msgspec.json.decode(printed, type=dict[str, list[dict[str, Any]]])

@@ -1,0 +1,313 @@
+"""Keeps what the views know beyond the process, and brings them up to date when it starts.
+
+A snapshot (gateway.views.snapshots.saved_views) is written every half minute in which something came, soon after
+an erasure, and at the stop. The next process of the same folder reads the log from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from gateway.views.snapshots.key_view import KeyView
+from gateway.views.snapshots.reading_plan import BEHIND_MAX, ReadingPlan, Stretches, plan
+from gateway.views.snapshots.saved_views import UNWRITTEN_BYTES_MAX, SavedViews
+from gateway.views.views import AddressView, LocationView, Record
+from waylog.history.erasures import Erasure, ErasureLog, Erasures
+from waylog.kafka.batch_reader import BatchReader, open_reader
+from waylog.kafka.clients import LogReader, LogUnreachable
+from waylog.kafka.topic_extent import TopicExtent, topic_extent
+from waylog.kafka.topics import LOCATION
+from waylog.sealing.sealing import opener
+
+logger = logging.getLogger(__name__)
+
+_SAVE_S: Final = 30.0
+#: As many keys are saved at once when they come quicker.
+_SAVE_KEYS: Final = 500_000
+_WATCH_S: Final = 0.25
+_EXPIRE_S: Final = 3600.0
+_RETRY_S: Final = 0.2
+#: Tracks of what was before are there soon after the start.
+_RECENT_S: Final = 2.0
+
+
+class ViewKeeper:
+    """The views of one process, their readers, and their folder.
+
+    Both of a gateway; of a bridge a KeyView alone.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        locations: LocationView | KeyView,
+        addresses: AddressView | None,
+        *,
+        folder: Path | None,
+        tail: int,
+        behind_max: int = BEHIND_MAX,
+        unwritten_bytes_max: int = UNWRITTEN_BYTES_MAX,
+        save_s: float = _SAVE_S,
+    ) -> None:
+        """`save_s`: seconds between two snapshots as long as something comes."""
+        self._servers = bootstrap_servers
+        self._client_id = client_id
+        self._locations = locations
+        self._addresses = addresses
+        self._erasures = Erasures() if addresses is None else addresses.erasures
+        self._views: dict[str, LocationView | KeyView | AddressView] = {locations.topic: locations}
+        if addresses is not None:
+            self._views[addresses.topic] = addresses
+        self._tail = tail
+        self._behind_max = behind_max
+        self._save_s = save_s
+        self._loop = asyncio.get_running_loop()
+        self._folder = folder
+        self._saved_views = SavedViews(
+            bootstrap_servers, locations, self._views, unwritten_bytes_max
+        )
+        self._readers: list[LogReader | BatchReader] = []
+        #: The readers of what comes from now on, by topic.
+        self.live: dict[str, LogReader | BatchReader] = {}
+        #: Set when the ids of all fixes can be asked for that the log had at the start.
+        self.all_known = asyncio.Event()
+        #: Stretches of each topic that have not been read: first offset left, end.
+        self.gaps: dict[str, Stretches] = {topic: {} for topic in self._views}
+        self._erasure_log: ErasureLog | None = None
+        self._urgent = False
+        self._changed = False
+        self._stopping = asyncio.Event()
+        self._saving: asyncio.Task[None] | None = None
+        self._saved = self._expired = self._loop.time()
+
+    @property
+    def unread(self) -> int:
+        """Records of before the start that have not been read so far."""
+        return sum(end - offset for gaps in self.gaps.values() for offset, end in gaps.values())
+
+    async def start(self) -> None:
+        """Return when the views know what they knew before and what came since."""
+        extents = {topic: await self._extent(topic) for topic in self._views}
+        if self._folder is not None:
+            self._saved_views.open(self._folder)
+        head = await self._saved_views.restore(extents)
+        plans = {
+            topic: plan(
+                *(None if head is None else head.topics.get(topic), extent),
+                *(self._tail, self._behind_max),
+            )
+            for topic, extent in extents.items()
+        }
+        self.gaps = {topic: dict(each.gaps) for topic, each in plans.items()}
+        for topic, view in self._views.items():
+            view.positions.update(plans[topic].starts)
+            # At once: what another worker has stored must soon be known as a repeat here.
+            self._read(view, plans[topic], {"fetch_min_bytes": 1} if topic == LOCATION else {})
+        for view in self._views.values():
+            await view.caught_up.wait()
+        if self._addresses is not None:
+            # Keys alone say nothing of anybody, and have no tracks.
+            self._addresses.on_erased(self._erased)
+            await self._follow_erasures()
+            await self._read_recent(plans[LOCATION].recent)
+        for topic in self._views:
+            self._read_gap(topic)
+        if not self._saved_views.is_open or not self.unread:
+            self.all_known.set()
+        if self._saved_views.is_open:
+            self._saving = self._loop.create_task(self._keep_saving())
+
+    async def close(self) -> None:
+        """Save what there is, and stop reading."""
+        self._stopping.set()
+        if self._saving is not None:
+            await self._saving
+        if self._erasure_log is not None:
+            await self._loop.run_in_executor(None, self._erasure_log.close)
+        for reader in self._readers:
+            await reader.close()
+        if self._saving is not None:
+            await self.save()
+        self._saved_views.close()
+
+    # --- the start ------------------------------------------------------------------------------
+
+    async def _extent(self, topic: str) -> TopicExtent:
+        while True:
+            try:
+                return await self._saved_views.in_thread(
+                    topic_extent, self._servers, self._client_id, topic
+                )
+            except LogUnreachable as error:
+                logger.debug("not yet: %s", error)
+                await asyncio.sleep(_RETRY_S)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    def _read(
+        self,
+        view: LocationView | KeyView | AddressView,
+        planned: ReadingPlan,
+        fetching: dict[str, Any],
+    ) -> None:
+        self.live[view.topic] = self._open(
+            *(view.topic, view.topic, view.on_records, view.on_caught_up, planned.starts),
+            **fetching,
+        )
+
+    def _open(
+        self,
+        name: str,
+        topic: str,
+        on_records: Callable[[list[Any]], None],
+        on_caught_up: Callable[[], None],
+        starts: Mapping[int, int],
+        **more: Any,
+    ) -> LogReader | BatchReader:
+        reader = open_reader(
+            self._servers,
+            f"{self._client_id}-{name}",
+            topic,
+            self._loop,
+            on_records=on_records,
+            on_caught_up=on_caught_up,
+            starts=starts,
+            opened=opener(self._servers),
+            **more,
+        )
+        reader.start()
+        self._readers.append(reader)
+        return reader
+
+    async def _read_recent(self, stretches: Stretches) -> None:
+        """Have the tracks of what the snapshot covers; not for long."""
+        if not stretches:
+            return
+        done = asyncio.Event()
+
+        def on_records(records: list[Record]) -> None:
+            self._locations.on_old_records(records, self._erasures, {}, recent=True)
+
+        self._open(
+            "recent",
+            LOCATION,
+            on_records,
+            done.set,
+            {partition: first for partition, (first, _) in stretches.items()},
+            ends={partition: end for partition, (_, end) in stretches.items()},
+        )
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_RECENT_S):
+                await done.wait()
+
+    def _read_gap(self, topic: str) -> None:
+        """Read beside everything else what is too much for the start."""
+        gaps = self.gaps[topic]
+        if not gaps:
+            return
+        logger.info(
+            "%s: %d older records are read beside everything else",
+            topic,
+            sum(end - first for first, end in gaps.values()),
+        )
+
+        view = self._views[topic]
+
+        def on_records(records: list[Record]) -> None:
+            positions: dict[int, int] = {}
+            if isinstance(view, AddressView):
+                view.on_old_records(records, positions)
+            else:
+                view.on_old_records(records, self._erasures, positions, recent=False)
+            for partition, position in positions.items():
+                if partition in gaps:
+                    end = gaps[partition][1]
+                    gaps[partition] = (min(position, end), end)
+            self._changed = True
+
+        view.reading_back = True
+
+        def on_caught_up() -> None:
+            gaps.clear()
+            view.reading_back = False
+            self._urgent = True  # the ids are asked for when they are on disk
+            logger.info("%s: all older records have been read", topic)
+
+        self._open(
+            f"older-{topic}",
+            topic,
+            on_records,
+            on_caught_up,
+            {partition: first for partition, (first, _) in gaps.items()},
+            ends={partition: end for partition, (_, end) in gaps.items()},
+            leisurely=True,
+        )
+
+    async def _follow_erasures(self) -> None:
+        """Return when those are honoured that the log has."""
+
+        def in_thread(erasure: Erasure) -> None:
+            with suppress(RuntimeError):  # the loop is closed
+                self._loop.call_soon_threadsafe(self._erased, *msgspec.structs.astuple(erasure))
+
+        self._erasure_log = ErasureLog(self._servers, in_thread)
+        while True:
+            try:
+                erasures = await self._saved_views.in_thread(self._erasure_log.wait)
+                break
+            except LogUnreachable as error:
+                logger.warning("still waiting: %s", error)
+        for device, erased_ms in erasures.known().items():
+            self._erased(device, erased_ms)
+
+    def _erased(self, device: str, erased_ms: int) -> None:
+        self._erasures.add(Erasure(device, erased_ms))
+        for view in self._views.values():
+            view.forget(device, erased_ms)
+        self._urgent = True
+
+    # --- saving ---------------------------------------------------------------------------------
+
+    async def _keep_saving(self) -> None:
+        taken = -1
+        while not self._stopping.is_set():
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_WATCH_S):
+                    await self._stopping.wait()
+            known = self._locations.known_fixes
+            now = self._loop.time()
+            records = sum(view.records for view in self._views.values())
+            due = now - self._saved >= self._save_s and (records != taken or self._changed)
+            many = known.unsaved >= _SAVE_KEYS and not self._saved_views.failing
+            if not (due or self._urgent or many):
+                continue
+            taken, self._urgent, self._changed = records, False, False
+            try:
+                await self.save()
+                if now - self._expired >= _EXPIRE_S:
+                    self._expired = now
+                    self._saved_views.first = (await self._extent(LOCATION)).first
+            except Exception:
+                # Whatever it was: the next snapshot may succeed, and the log has everything.
+                logger.exception("a snapshot of the views failed")
+                self._changed = True
+            self._saved = self._loop.time()
+
+    async def save(self) -> None:
+        """Write a snapshot: what the views know, and how far the log has been read."""
+        all_read = not any(self.gaps.values())
+        saved = await self._saved_views.save(self.gaps)
+        if saved.written:
+            self._urgent = self._urgent or saved.more
+        else:
+            self._urgent, self._changed = False, True
+        if all_read:
+            self.all_known.set()  # where nothing can be written, as far as they ever will be

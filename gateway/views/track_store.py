@@ -1,0 +1,158 @@
+"""The recent way of every device, in a bounded amount of memory."""
+
+from __future__ import annotations
+
+import builtins
+import math
+import struct
+from collections import deque
+from typing import Final
+
+from gateway.limits.shares import UserShares
+
+_POINT = struct.Struct("<qii4f")  # time, lat and lon in 1e-7 degrees, altitude ... course
+_TIME = struct.Struct("<q")
+CHUNK_BYTES: Final = 64 * _POINT.size
+#: What a chunk's objects take beside its points.
+_CHUNK_OVERHEAD: Final = 256
+_NAN: Final = math.nan
+#: Dropped chunks stay in the order of all until there are so many, and half of it.
+_DROPPED_MAX: Final = 1_000
+
+DEFAULT_BYTES_MAX: Final = 64 * 1024 * 1024
+
+_Begun = tuple[str, bytearray]
+
+
+def pack_point(
+    time: int,
+    lat: float,
+    lon: float,
+    altitude: float | None,
+    accuracy: float | None,
+    speed: float | None,
+    course: float | None,
+) -> bytes:
+    """32 bytes. Raises struct.error, OverflowError for values that are no position."""
+    return _POINT.pack(
+        time,
+        round(lat * 1e7),
+        round(lon * 1e7),
+        _NAN if altitude is None else altitude,
+        _NAN if accuracy is None else accuracy,
+        _NAN if speed is None else speed,
+        _NAN if course is None else course,
+    )
+
+
+class TrackStore:
+    """Points packed into chunks of one device each.
+
+    At the bound the user with most chunks gives back the oldest of them; where nobody has many, the
+    one begun longest ago goes, whoever's it is: a fleet shares the bound fairly, since the chunks
+    of each device age at the speed at which it sends.
+    """
+
+    def __init__(self, bytes_max: int = DEFAULT_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        #: Chunks of each device, oldest first: what is appended in place is told to `grew`.
+        self.chunks: dict[str, list[bytearray]] = {}
+        # All chunks in the order in which they were begun; those that were dropped are empty.
+        self._begun: deque[_Begun] = deque()
+        self._dropped = 0
+        self._of_user: dict[str, list[_Begun]] = {}
+        self._shares = UserShares()
+
+    @property
+    def bytes(self) -> int:
+        """Of packed points and of what keeps them."""
+        return self._bytes
+
+    def append(
+        self,
+        device: str,
+        time: int,
+        lat: float,
+        lon: float,
+        altitude: float | None = None,
+        accuracy: float | None = None,
+        speed: float | None = None,
+        course: float | None = None,
+    ) -> None:
+        """Add a point. Raises struct.error, OverflowError for values that are no position."""
+        self.append_packed(device, pack_point(time, lat, lon, altitude, accuracy, speed, course))
+
+    def append_packed(self, device: str, packed: builtins.bytes) -> None:
+        """Add a point as `pack_point` makes it."""
+        chunks = self.chunks.get(device)
+        if chunks is None:
+            chunks = self.chunks[device] = []
+        if chunks and len(chunks[-1]) < CHUNK_BYTES:
+            chunks[-1] += packed
+            self.grew(_POINT.size)
+            return
+        begun = (device, bytearray(packed))
+        chunks.append(begun[1])
+        self._begun.append(begun)
+        user = device.partition("/")[0]
+        self._of_user.setdefault(user, []).append(begun)
+        self._shares.change(user, 1)
+        self.grew(_POINT.size + _CHUNK_OVERHEAD)
+
+    def grew(self, size: int) -> None:
+        """Count bytes that are in chunks now, and stay within the bound."""
+        self._bytes += size
+        while self._bytes > self._bytes_max and self.chunks:
+            self._drop_one()
+
+    def packed(self, device: str, from_ms: int, to_ms: int) -> builtins.bytes:
+        """Packed points with from_ms <= time <= to_ms, in no order, some perhaps twice."""
+        found = bytearray()
+        for chunk in self.chunks.get(device, ()):
+            for begin in range(0, len(chunk), _POINT.size):
+                (time,) = _TIME.unpack_from(chunk, begin)
+                if from_ms <= time <= to_ms:
+                    found += chunk[begin : begin + _POINT.size]
+        return bytes(found)
+
+    def forget(self, device: str) -> None:
+        """Drop all points of a device."""
+        chunks = self.chunks.pop(device, None)
+        if chunks is None:
+            return
+        for chunk in chunks:
+            self._empty(device, chunk)
+        user = device.partition("/")[0]
+        left = [begun for begun in self._of_user[user] if begun[1]]
+        if left:
+            self._of_user[user] = left
+        else:
+            del self._of_user[user]
+
+    def _drop_one(self) -> None:
+        user = self._shares.heaviest()
+        if user is None:
+            while not self._begun[0][1]:
+                self._begun.popleft()
+                self._dropped -= 1
+            user = self._begun[0][0].partition("/")[0]
+        # The oldest of a user is the oldest of its device.
+        own = self._of_user[user]
+        device, chunk = own.pop(0)
+        if not own:
+            del self._of_user[user]
+        chunks = self.chunks[device]
+        chunks.pop(0)
+        if not chunks:
+            del self.chunks[device]
+        self._empty(device, chunk)
+
+    def _empty(self, device: str, chunk: bytearray) -> None:
+        self._bytes -= len(chunk) + _CHUNK_OVERHEAD
+        chunk.clear()
+        self._shares.change(device.partition("/")[0], -1)
+        self._dropped += 1
+        if self._dropped > max(_DROPPED_MAX, len(self._begun) // 2):
+            self._begun = deque(begun for begun in self._begun if begun[1])
+            self._dropped = 0

@@ -1,0 +1,47 @@
+"""The favourite places that each device in HTTP mode has been sent last."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import Final
+
+from gateway.limits.shares import UserShares
+
+DEVICES_MAX: Final = 50_000
+
+
+class WaypointsSent:
+    """Versions by device; where there are too many, the user with most forgets its oldest."""
+
+    def __init__(self, devices_max: int = DEVICES_MAX) -> None:
+        self._devices_max = devices_max
+        self._users: OrderedDict[str, OrderedDict[str, int]] = OrderedDict()
+        self._shares = UserShares()
+
+    def __len__(self) -> int:
+        return self._shares.weight
+
+    def is_last(self, device: str, version: int) -> bool:
+        """Tell whether a device has been sent this version last; if not, it is sent it now."""
+        user = device.partition("/")[0]
+        own = self._users.get(user)
+        if own is None:
+            own = self._users[user] = OrderedDict()
+        else:
+            self._users.move_to_end(user)
+        known = own.get(device)
+        own[device] = version
+        own.move_to_end(device)
+        if known is None:
+            self._shares.change(user, 1)
+            if len(self) > self._devices_max:
+                self._forget_one()
+        return known == version
+
+    def _forget_one(self) -> None:
+        user = self._shares.heaviest() or next(iter(self._users))
+        own = self._users[user]
+        own.popitem(last=False)
+        self._shares.change(user, -1)
+        if not own:
+            del self._users[user]

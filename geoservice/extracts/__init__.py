@@ -1,0 +1,1 @@
+"""Extracts of OpenStreetMap: download and update."""

@@ -1,0 +1,1 @@
+"""Other geocoders, asked where our index has no answer."""

@@ -1,0 +1,159 @@
+"""What a fallback has answered, kept in the log: nobody is asked twice about a place.
+
+One compacted topic for all processes and all services. A process reads it from the beginning, and
+goes on reading: what another resolver has asked need not be asked again. Its key is the service and
+the cell, some 100 m wide, so that a newer answer replaces an older one; answers expire after 30
+days, which is as long as the terms of most services allow to keep them.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from geoservice.reverse.geocoder import Place
+from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
+from waylog.kafka.topic_reader import next_messages
+from waylog.kafka.topics import Topic
+from waylog.observability.telemetry import now_ms
+
+logger = logging.getLogger(__name__)
+
+GEOCODED: Final = "geocoded"
+RETENTION_MS: Final = 30 * 24 * 60 * 60 * 1000
+
+_TOPIC: Final = Topic(
+    GEOCODED,
+    1,
+    {
+        "cleanup.policy": "compact,delete",
+        "retention.ms": str(RETENTION_MS),
+        "segment.bytes": str(16 * 1024 * 1024),
+    },
+)
+_BATCH_RECORDS: Final = 1000
+_WAIT_S: Final = 0.2
+_QUEUED_MAX: Final = 1000
+_CLOSE_S: Final = 2.0
+
+Cell = tuple[int, int]
+
+
+class Answer(msgspec.Struct, omit_defaults=True):
+    """A record of topic `geocoded`."""
+
+    service: str
+    row: int  # of the cell, see fallback.py
+    column: int
+    time: int  # when it was answered, ms
+    place: Place | None = None  # None: the service has no answer either
+
+
+_decode = msgspec.json.Decoder(Answer).decode
+_encode = msgspec.json.Encoder().encode
+
+
+class AnswerLog:
+    """The answers of one service."""
+
+    def __init__(self, bootstrap_servers: str, service: str) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._service = service
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._producer = LibrdkafkaProducer(
+            producer_config(
+                bootstrap_servers,
+                "geocoded",
+                # An answer that cannot be kept is asked for again some day.
+                queue_buffering_max_messages=_QUEUED_MAX,
+            )
+        )
+
+    def start(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        """Read in a thread of its own; `learn` is called there."""
+        self._thread = threading.Thread(
+            target=self._run, args=(learn, loaded), name="geocoded", daemon=True
+        )
+        self._thread.start()
+
+    def put(self, cell: Cell, place: Place | None) -> None:
+        """Queue an answer for the log."""
+        answer = Answer(self._service, *cell, now_ms(), place)
+        key = f"{self._service}:{cell[0]}:{cell[1]}".encode()
+        try:
+            self._producer.produce(GEOCODED, _encode(answer), key, partition=0)
+            self._producer.poll(0)
+        except (BufferError, KafkaException):
+            logger.info("an answer of %s is not kept: the log does not keep up", self._service)
+
+    def close(self) -> None:
+        """Stop reading, and wait a moment for what is on its way to the log."""
+        self._stopping.set()
+        self._producer.flush(_CLOSE_S)
+        if self._thread is not None:
+            self._thread.join(_CLOSE_S)
+
+    def _run(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        try:
+            if self._await_topic():
+                self._read(learn, loaded)
+        except Exception:
+            logger.exception("answers of %s are not read from the log any more", self._service)
+        finally:
+            # Whoever waits for us goes on without.
+            loaded.set()
+
+    def _await_topic(self) -> bool:
+        while not self._stopping.is_set():
+            try:
+                ensure_topics(self._bootstrap_servers, [_TOPIC], timeout_s=2.0)
+                return True
+            except (LogUnreachable, KafkaException):
+                self._stopping.wait(1.0)
+        return False
+
+    def _read(self, learn: Callable[[Cell, Place | None], None], loaded: threading.Event) -> None:
+        consumer = Consumer(
+            consumer_config(
+                self._bootstrap_servers,
+                "geocoded",
+                "geocoded-none",
+                enable_partition_eof=True,
+                queued_max_messages_kbytes=1024,
+            )
+        )
+        try:
+            consumer.assign([TopicPartition(GEOCODED, 0, 0)])
+            while not self._stopping.is_set():
+                for message in next_messages(consumer, _BATCH_RECORDS, _WAIT_S):
+                    self._take(message, learn, loaded)
+        finally:
+            consumer.close()
+
+    def _take(
+        self,
+        message: Message,
+        learn: Callable[[Cell, Place | None], None],
+        loaded: threading.Event,
+    ) -> None:
+        error: Any = message.error()
+        if error is not None:
+            if error.code() == KafkaError._PARTITION_EOF and not loaded.is_set():
+                loaded.set()
+            return
+        value = message.value()
+        if value is None:
+            return
+        try:
+            answer = _decode(value)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return
+        if answer.service == self._service and answer.time > now_ms() - RETENTION_MS:
+            learn((answer.row, answer.column), answer.place)

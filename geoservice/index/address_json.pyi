@@ -1,0 +1,13 @@
+from collections.abc import Sequence
+
+from geoservice.index.streets import StreetIndex
+
+class AddressWriter:
+    def __init__(self, streets: StreetIndex) -> None: ...
+    def write(
+        self,
+        objects: Sequence[int],
+        tails: Sequence[int],
+        numbers: Sequence[int],
+        metres: Sequence[float],
+    ) -> list[bytes | None]: ...

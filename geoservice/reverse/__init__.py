@@ -1,0 +1,1 @@
+"""Reverse geocoding in process."""

@@ -1,0 +1,92 @@
+"""Addresses of many points as the members of topic `address`, written out already."""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from geoservice.index.address_json import AddressWriter
+from geoservice.index.world_layer import doubles
+from geoservice.reverse.geocoder import TOWN_DISTANCE_M_MAX, Geocoder, ReverseResult
+
+#: Places of the world kept written; each is some 250 bytes with its entry.
+_PLACES_MAX: Final = 32_000
+
+_encode = msgspec.json.Encoder().encode
+
+
+class AddressBytes:
+    """Looks points up and writes `"display_name":...,"address":{...}` and, if any, `,"distance":`.
+
+    For one thread. What it writes says the same as `Geocoder.reverse_batch`.
+    """
+
+    def __init__(self, geocoder: Geocoder) -> None:
+        self.geocoder = geocoder
+        index = geocoder.index.streets
+        self._writer = None if index is None else AddressWriter(index)
+        self._of_places: dict[int, bytes] = {}
+        self._of_towns: dict[int, bytes] = {}
+
+    def batch(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
+        """The members for each point; raises ValueError when one is not a point on earth."""
+        lats, lons = doubles(lats), doubles(lons)
+        streets = self.geocoder.streets
+        if streets is None or self._writer is None:
+            return self._of_world(lats, lons)
+        objects, tails, numbers, metres, _, _ = streets.find_batch(lats, lons)
+        written = self._writer.write(objects, tails, numbers, metres)
+        beyond = [place for place, number in enumerate(objects) if number < 0]
+        if beyond:
+            results = self.geocoder.reverse_batch(
+                array("d", [lats[place] for place in beyond]),
+                array("d", [lons[place] for place in beyond]),
+            )
+            for place, result in zip(beyond, results, strict=True):
+                written[place] = self.of_result(result)
+        return written  # type: ignore[return-value]
+
+    def _of_world(self, lats: Sequence[float], lons: Sequence[float]) -> list[bytes]:
+        """Without an object for each point: all but the distance depends on the town alone."""
+        towns, _, metres = self.geocoder.index.world.reverse_batch(lats, lons)
+        known = self._of_towns
+        written: list[bytes] = []
+        for town, far, lat, lon in zip(towns, metres, lats, lons, strict=True):
+            if town < 0 or far > TOWN_DISTANCE_M_MAX:
+                written.append(members_of(self.geocoder.reverse(lat, lon)))
+                continue
+            members = known.get(town)
+            if members is None:
+                if len(known) >= _PLACES_MAX:
+                    known.clear()
+                members = known[town] = _without_distance(self.geocoder.reverse(lat, lon))
+            written.append(b'%b,"distance":%.1f' % (members, far))
+        return written
+
+    def of_result(self, result: ReverseResult) -> bytes:
+        """The members of an answer."""
+        place = result.place
+        if place is None or place.osm_type is not None or not place.place_id:
+            return members_of(result)
+        members = self._of_places.get(place.place_id)
+        if members is None:
+            if len(self._of_places) >= _PLACES_MAX:
+                self._of_places.clear()
+            members = self._of_places[place.place_id] = _without_distance(result)
+        return _with_distance(members, result.distance)
+
+
+def members_of(result: ReverseResult) -> bytes:
+    """The members of an answer, whoever gave it."""
+    return _with_distance(_without_distance(result), result.distance)
+
+
+def _without_distance(result: ReverseResult) -> bytes:
+    return _encode({"display_name": result.display_name, "address": result.address})[1:-1]
+
+
+def _with_distance(members: bytes, distance: float | None) -> bytes:
+    return members if distance is None else b'%b,"distance":%.1f' % (members, distance)

@@ -1,0 +1,1 @@
+"""Forward search: places by name."""

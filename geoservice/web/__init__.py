@@ -1,0 +1,1 @@
+"""The geocoder over HTTP, with Nominatim's paths and answers."""

@@ -1,0 +1,70 @@
+"""The geocoder's listening socket, of whose connections everybody has a share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Final, cast
+
+from waylog.config import Endpoint
+from waylog.network.bind_addresses import bind_addresses
+from waylog.network.connection_pool import ConnectionPool
+from waylog.supervision.held_ports import is_held
+
+#: An idle one takes about 10 kB.
+CONNECTIONS_MAX: Final = 4096
+_BACKLOG: Final = 1024
+
+Accept = Callable[[], asyncio.Protocol]
+
+
+class CountedConnection(asyncio.Protocol):
+    """A connection of aiohttp's that has a place in a pool, or is closed at once."""
+
+    def __init__(self, pool: ConnectionPool, accept: Accept) -> None:
+        self._pool = pool
+        self._accept = accept
+        self._party: str | None = None
+        self._inner: asyncio.Protocol | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._party = self._pool.enter(transport)
+        if self._party is None:
+            cast(asyncio.Transport, transport).abort()
+            return
+        self._inner = self._accept()
+        self._inner.connection_made(transport)
+
+    def data_received(self, data: bytes) -> None:
+        if self._inner is not None:
+            self._inner.data_received(data)
+
+    def eof_received(self) -> bool | None:
+        return None if self._inner is None else self._inner.eof_received()
+
+    def pause_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.pause_writing()
+
+    def resume_writing(self) -> None:
+        if self._inner is not None:
+            self._inner.resume_writing()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        if self._party is not None:
+            self._pool.leave(self._party)
+            self._party = None
+        if self._inner is not None:
+            self._inner.connection_lost(exc)
+            self._inner = None
+
+
+async def listen(accept: Accept, endpoint: Endpoint, pool: ConnectionPool) -> asyncio.Server:
+    """Serve with what `accept` makes for each connection; raises OSError."""
+    return await asyncio.get_running_loop().create_server(
+        lambda: CountedConnection(pool, accept),
+        bind_addresses(endpoint),
+        endpoint.port,
+        backlog=_BACKLOG,
+        reuse_port=is_held(endpoint) or None,
+    )

@@ -1,0 +1,1 @@
+"""The embedded index of the world: country borders and towns."""

@@ -1,0 +1,1 @@
+"""Fixes as Arrow columns, read from the log and from the history."""

@@ -1,0 +1,54 @@
+"""Fixes of one device as arrays."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark.places.stay_points import EARTH_RADIUS_M
+from waylog.history.history_reader import UNITS_PER_DEGREE
+
+METRES_PER_DEGREE: Final = EARTH_RADIUS_M * np.pi / 180
+
+
+class Fixes(NamedTuple):
+    """Fixes of one device, ascending by time.
+
+    Positions are whole numbers of 1e-7 degrees, some 11 mm: half the size, and sums are exact.
+    """
+
+    time: NDArray[np.int64]  # ms
+    lat: NDArray[np.int32]  # 1e-7 degrees
+    lon: NDArray[np.int32]
+    accuracy: NDArray[np.float32]  # m, NaN where unknown
+
+    def take(self, rows: NDArray[np.int64] | slice) -> Fixes:
+        """Some of the fixes."""
+        return Fixes(self.time[rows], self.lat[rows], self.lon[rows], self.accuracy[rows])
+
+
+def to_units(degrees: NDArray[np.float64]) -> NDArray[np.int32]:
+    """Degrees as whole numbers of 1e-7."""
+    return np.rint(degrees * UNITS_PER_DEGREE).astype(np.int32)
+
+
+def to_degrees(units: NDArray[np.int64] | NDArray[np.int32]) -> NDArray[np.float64]:
+    """Whole numbers of 1e-7 degrees as degrees, the nearest double to the decimal."""
+    result: NDArray[np.float64] = units / UNITS_PER_DEGREE
+    return result
+
+
+def distances_m(
+    lat_1: NDArray[np.float64] | float,
+    lon_1: NDArray[np.float64] | float,
+    lat_2: NDArray[np.float64],
+    lon_2: NDArray[np.float64],
+) -> NDArray[np.float64]:
+    """Flat distances in m; good to 1 % up to some kilometres, and right in kind beyond."""
+    east = (lon_2 - lon_1 + 180) % 360 - 180
+    east = east * np.cos(np.radians(lat_1))
+    north = lat_2 - lat_1
+    result: NDArray[np.float64] = METRES_PER_DEGREE * np.sqrt(north * north + east * east)
+    return result

@@ -1,0 +1,159 @@
+"""Writing rows aside: what tasks do before the job gives files their final names.
+
+A file that is being written has a name without `.parquet` in a folder starting with `_`, so that no
+reader of the history takes it for a part of it.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, NamedTuple, TypeVar
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from spark.fixes.schema import DAY_MS, HISTORY_SCHEMA, date_text, id_hashes
+from waylog.history.history_reader import erased_before
+from waylog.history.storage import Storage
+
+FOLDER: Final = "_landing"
+ERASING: Final = "_erasing"
+
+RowsT = TypeVar("RowsT", pa.RecordBatch, pa.Table)
+
+#: A file covers at most so many offsets; this bounds what a task holds in memory.
+CHUNK_OFFSETS: Final = 131_072
+
+# Readable by Spark, DuckDB, pyarrow and Trino. Offsets and times grow slowly, ids never repeat.
+PARQUET_OPTIONS: Final = {
+    "compression": "zstd",
+    "compression_level": 3,
+    "use_dictionary": ["device", "user", "trigger", "source", "attributes", "kafka_partition"],
+    "column_encoding": {
+        "time": "DELTA_BINARY_PACKED",
+        "received": "DELTA_BINARY_PACKED",
+        "kafka_offset": "DELTA_BINARY_PACKED",
+    },
+}
+
+#: One row for each file that a task has written aside.
+LANDED_SCHEMA: Final = pa.schema(
+    [
+        ("path", pa.string()),
+        ("partition", pa.int32()),
+        ("date", pa.string()),
+        ("first", pa.int64()),
+        ("last", pa.int64()),
+        ("offsets", pa.binary()),
+        ("hashes", pa.binary()),
+    ]
+)
+
+
+class LandedFile(NamedTuple):
+    """Rows of one date and one range of offsets, written aside."""
+
+    path: str
+    partition: int
+    date: str  # YYYY-MM-DD, UTC, of the fix times
+    first: int  # the range that was looked at; the rows lie within
+    last: int  # inclusive
+    offsets: bytes  # int64 of every row, ascending
+    hashes: bytes  # uint64 of every row's id
+
+    @property
+    def final_path(self) -> str:
+        """The deterministic name: a repeated batch gives the same."""
+        return (
+            f"date={self.date}/location-{self.partition}-{self.first:020d}-{self.last:020d}.parquet"
+        )
+
+
+def land(
+    batches: Iterable[pa.RecordBatch], storage: Storage, start: int | None, end: int | None
+) -> Iterator[pa.RecordBatch]:
+    """Write rows of one partition, ascending by offset, aside; yields rows of LANDED_SCHEMA.
+
+    `start` and `end` are the range that was asked for; None where only the rows tell.
+    """
+    waiting: list[pa.RecordBatch] = []
+    first = start
+    erased = erased_before(storage)
+    for batch in batches:
+        rest = without_erased(batch, erased)
+        while rest.num_rows:
+            offsets = rest["kafka_offset"].to_numpy()
+            if first is None:
+                first = int(offsets[0])
+            # Cut at fixed offsets, not at as many rows as came together this time.
+            inside = int(np.searchsorted(offsets, first + CHUNK_OFFSETS))
+            if inside:
+                waiting.append(rest.slice(0, inside))
+            rest = rest.slice(inside)
+            if rest.num_rows:
+                yield from _write(waiting, storage, first, first + CHUNK_OFFSETS - 1)
+                waiting = []
+                first += CHUNK_OFFSETS
+    if waiting:
+        assert first is not None
+        last = int(waiting[-1]["kafka_offset"][-1].as_py()) if end is None else end - 1
+        yield from _write(waiting, storage, first, min(last, first + CHUNK_OFFSETS - 1))
+
+
+def without_erased(batch: RowsT, erased: Mapping[str, int]) -> RowsT:
+    """The rows but those of devices that were erased after they were received, and those of before
+    the erasure that a device has sent since.
+    """
+    if not erased:
+        return batch
+    own = pc.is_in(batch["device"], pa.array(list(erased), pa.string()))
+    if not pc.any(own).as_py():
+        return batch
+    before = np.array([erased.get(device, -(1 << 62)) for device in batch["device"].to_pylist()])
+    oldest = np.minimum(batch["received"].to_numpy(), batch["time"].to_numpy())
+    return batch.filter(pa.array(oldest > before))
+
+
+def rewrite_landed(storage: Storage, path: str, erased: Mapping[str, int]) -> int:
+    """Write a file that came in again, without what was erased; returns how many rows it lost.
+
+    Its name stays, even without rows: it says which offsets were taken in.
+    """
+    table = storage.read_parquet(path)
+    kept = without_erased(table, erased)
+    if kept.num_rows < table.num_rows:
+        aside = f"{ERASING}/{uuid.uuid4().hex}"
+        storage.create_folder(ERASING)
+        storage.write_parquet(aside, kept, **PARQUET_OPTIONS)
+        storage.rename(aside, path)
+        storage.flush_folder(path.rpartition("/")[0])
+    return int(table.num_rows - kept.num_rows)
+
+
+def _write(
+    batches: list[pa.RecordBatch], storage: Storage, first: int, last: int
+) -> Iterator[pa.RecordBatch]:
+    if not batches:
+        return
+    table = pa.Table.from_batches(batches, HISTORY_SCHEMA).combine_chunks()
+    days = np.floor_divide(table["time"].to_numpy(), DAY_MS)
+    partition = int(table["kafka_partition"][0].as_py())
+    landed = []
+    for day in np.unique(days):
+        rows = table if days.min() == days.max() else table.filter(pc.equal(pa.array(days), day))
+        path = f"{FOLDER}/{partition}-{first}-{uuid.uuid4().hex}"
+        storage.write_parquet(path, rows, **PARQUET_OPTIONS)
+        landed.append(
+            LandedFile(
+                path,
+                partition,
+                date_text(int(day)),
+                first,
+                last,
+                rows["kafka_offset"].to_numpy().tobytes(),
+                id_hashes(rows["id"].combine_chunks()).tobytes(),
+            )
+        )
+    yield pa.RecordBatch.from_pylist([file._asdict() for file in landed], schema=LANDED_SCHEMA)

@@ -1,0 +1,132 @@
+"""Fixes out of ranges of the log, and what is none into topic `error`."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final
+
+import pyarrow as pa
+from confluent_kafka import KafkaException, Message
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from spark.fixes.log_source import OffsetRange, read_range
+from spark.fixes.schema import LogRecord, Unreadable, decode_records
+from waylog.cli import CommandError
+from waylog.kafka.clients import LogUnreachable, producer_config
+from waylog.kafka.errors import said_by
+from waylog.kafka.topics import ERROR
+from waylog.messages import Rejected, encode
+from waylog.sealing.sealing import ENVIRONMENT, is_sealed, shared_key_ring
+
+logger = logging.getLogger(__name__)
+
+# Base64 of this fits into a record of the size that every broker accepts.
+_RAW_BYTES_MAX: Final = 512 * 1024
+
+
+def next_ends(
+    starts: Mapping[int, int], ends: Mapping[int, int], rows: int | None
+) -> dict[int, int]:
+    """Where a batch of at most about `rows` records ends, given where the log ends.
+
+    Partitions share the rows by what they have waiting, so that none falls behind. An end before
+    the start (the log lost its tail) leaves the partition where it is.
+    """
+    waiting = {partition: max(0, end - starts.get(partition, 0)) for partition, end in ends.items()}
+    total = sum(waiting.values())
+    result = dict(starts)
+    for partition, count in waiting.items():
+        if rows is not None and total > rows:
+            # Rounded up: a partition with one record among millions must move as well.
+            share = min(count, -(-count * rows // total))
+        else:
+            share = count
+        result[partition] = starts.get(partition, 0) + share
+    return result
+
+
+def read_fixes(servers: str, topic: str, wanted: OffsetRange) -> Iterator[pa.RecordBatch]:
+    """The fixes of a range. What is no fix goes to topic `error`, before the range counts as read.
+
+    A batch that is repeated sends its unreadable records to `error` again.
+    """
+    for messages in read_range(servers, topic, wanted):
+        batch, unreadable = decode_records(wanted.partition, [_record(each) for each in messages])
+        if unreadable:
+            refuse_sealed(servers, unreadable)
+            report_unreadable(servers, topic, wanted.partition, unreadable)
+        if batch.num_rows:
+            yield batch
+
+
+def refuse_sealed(servers: str, unreadable: Sequence[Unreadable]) -> None:
+    """Values that only lack a key are no errors: a history without them would be a hole."""
+    if shared_key_ring(servers) is None and any(is_sealed(each.value) for each in unreadable):
+        raise CommandError(
+            f"the log's values are sealed: {ENVIRONMENT} has to name the file of the master key"
+        )
+
+
+def _record(message: Message) -> LogRecord:
+    return LogRecord(message.offset(), message.key(), message.value())  # type: ignore[arg-type]
+
+
+def report_unreadable(
+    servers: str, topic: str, partition: int, unreadable: Sequence[Unreadable]
+) -> None:
+    """Keep records that are no fixes in topic `error`; raises LogUnreachable if that fails."""
+    logger.warning(
+        "%s-%d: %d unreadable records go to topic %s, the first at offset %d: %s",
+        topic,
+        partition,
+        len(unreadable),
+        ERROR,
+        unreadable[0].offset,
+        # The reason names members and types, never values.
+        unreadable[0].reason,
+    )
+    failures: list[str] = []
+    keys = shared_key_ring(servers)
+    producer = LibrdkafkaProducer(
+        producer_config(servers, "waylog-history")
+        | {"logger": logging.getLogger("spark.fixes.log_fixes.librdkafka")}
+    )
+
+    def on_delivery(error: object, _: Message) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for record in unreadable:
+        raw = record.value or b""
+        cut = f" (cut from {len(raw)} bytes)" if len(raw) > _RAW_BYTES_MAX else ""
+        rejected = Rejected(
+            reason=record.reason + cut,
+            source="history",
+            time=time.time_ns() // 1_000_000,
+            raw=raw[:_RAW_BYTES_MAX],
+            device=record.key.decode("utf-8", "replace") if record.key is not None else None,
+            headers={
+                "topic": topic,
+                "partition": str(partition),
+                "offset": str(record.offset),
+            },
+        )
+        while True:
+            try:
+                value = encode(rejected)
+                if keys is not None:
+                    value = keys.seal_value(ERROR, value, record.key)
+                producer.produce(ERROR, value, record.key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.1)
+            except KafkaException as error:
+                failures.append(said_by(error))
+                break
+    if producer.flush(60.0) or failures:
+        raise LogUnreachable(
+            f"unreadable records could not be written to topic {ERROR}: "
+            f"{failures[0] if failures else 'no answer'}"
+        )

@@ -1,0 +1,94 @@
+"""`waylog fleet`: analyses over all devices."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable
+from typing import Any
+
+from waylog.config import DataDirectory
+
+_EPILOG = """examples:
+  waylog fleet heatmap --history data/history > heat.geojson
+  waylog fleet gaps --history data/history --from 2026-01-01 --missing 100
+  waylog fleet quality --history data/history --json
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `waylog fleet`."""
+    parser.epilog = _EPILOG
+    subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    for name, summary in (
+        ("heatmap", "where the devices were, by H3 cell, as GeoJSON"),
+        ("gaps", "expected against stored fixes, by device and day"),
+        ("quality", "the data of each day"),
+    ):
+        own = subparsers.add_parser(
+            name,
+            help=summary,
+            description=summary[0].upper() + summary[1:] + ".",
+            epilog=_EPILOG,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+        )
+        add = own.add_argument
+        add("--history", metavar="URL", default=str(DataDirectory.default().history))
+        add("--from", dest="first", metavar="DATE", help="first day (UTC)")
+        add("--to", dest="last", metavar="DATE", help="last day")
+        if name == "heatmap":
+            add("--resolution", metavar="N", type=int, default=9, help="of H3, 0 to 15 (9)")
+            add(
+                "--devices-min",
+                metavar="N",
+                type=int,
+                default=1,
+                help="leave out cells that fewer devices were in, for maps that others see (1)",
+            )
+        else:
+            add("--json", action="store_true", help="one JSON object a line")
+        if name == "gaps":
+            add("--missing", metavar="N", type=int, default=1, help="only if so many miss (1)")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print one analysis."""
+    import msgspec
+
+    from spark.fleet import analyses as fleet
+    from spark.history.tools import open_history
+
+    reader = open_history(arguments.history)
+    dates = fleet.dates_between(reader, arguments.first, arguments.last)
+    if arguments.action == "heatmap":
+        cells = fleet.heat_map(reader, dates, arguments.resolution)
+        collection = fleet.heat_map_geojson(cells, arguments.devices_min)
+        sys.stdout.buffer.write(msgspec.json.encode(collection) + b"\n")
+    elif arguments.action == "gaps":
+        days = (day for day in fleet.gap_audit(reader, dates) if day.missing >= arguments.missing)
+        _print(({**day._asdict(), "missing": day.missing} for day in days), arguments.json)
+    else:
+        _print((day._asdict() for day in fleet.quality(reader, dates)), arguments.json)
+    return 0
+
+
+def _print(rows: Iterable[dict[str, Any]], json: bool) -> None:
+    if json:
+        import msgspec
+
+        for row in rows:
+            print(msgspec.json.encode(row).decode())
+        return
+    from rich.console import Console
+    from rich.table import Table
+
+    table = Table(box=None, header_style="bold")
+    for number, row in enumerate(rows):
+        if not number:
+            for name, value in row.items():
+                table.add_column(name, justify="left" if isinstance(value, str) else "right")
+        table.add_row(*(str(value) for value in row.values()))
+    if table.row_count:
+        Console().print(table)
+    else:
+        print("Nothing to tell.")

@@ -1,0 +1,1 @@
+"""The history: topic `location` as Parquet, packed, exported, erased."""

@@ -1,0 +1,125 @@
+"""The history without Spark: the same files, written by this process alone.
+
+For machines without room for a JVM. Where it stands is in `_checkpoint/arrow.json`, written after
+each batch; what was written by Spark since is recognised by its files and not written again, so the
+two can take turns.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from spark.fixes.landing import LandedFile, land
+from spark.fixes.log_fixes import next_ends, read_fixes
+from spark.fixes.log_source import LogOffsets, OffsetRange
+from spark.history.files import Committed, HistoryFiles
+from waylog.history.storage import Storage
+from waylog.kafka.clients import LogUnreachable
+from waylog.process.log_contact import LogContact
+
+logger = logging.getLogger(__name__)
+
+CHECKPOINT: Final = "_checkpoint/arrow.json"
+#: So long one question waits for the log, and so long until the next.
+_PATIENCE_S: Final = 10.0
+_PAUSE_S: Final = 1.0
+
+
+class ArrowHistory:
+    """Writes batches until it is stopped, or until the log's end (`once`)."""
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        topic: str,
+        storage: Storage,
+        files: HistoryFiles,
+        *,
+        batch_rows: int,
+        on_batch: Callable[[Committed, float], None],
+    ) -> None:
+        self._servers = bootstrap_servers
+        self._topic = topic
+        self._storage = storage
+        self._files = files
+        self._batch_rows = batch_rows
+        self._on_batch = on_batch
+        self._offsets = LogOffsets(bootstrap_servers, topic)
+
+    def run(self, stopping: threading.Event, trigger_s: float, *, once: bool) -> None:
+        """Raises LogUnreachable when the log does not answer; else, without `once`, it waits."""
+        try:
+            position = self._read_checkpoint()
+            target = None
+            contact = LogContact()
+            while not stopping.is_set():
+                started = time.monotonic()
+                try:
+                    watermarks = self._offsets.watermarks(_PATIENCE_S)
+                except LogUnreachable as error:
+                    if once:
+                        raise
+                    logger.info("%s; the history waits", error)
+                    contact.silent()
+                    stopping.wait(_PAUSE_S)
+                    continue
+                contact.heard()
+                for partition, marks in watermarks.items():
+                    # What retention has taken is gone; a new partition begins at its start.
+                    position[partition] = max(position.get(partition, 0), marks.low)
+                ends = {partition: marks.high for partition, marks in watermarks.items()}
+                if once:
+                    target = target or ends
+                    ends = target
+                batch = next_ends(position, ends, self._batch_rows)
+                if batch == position:
+                    if once:
+                        return
+                elif not self._write(position, batch, stopping):
+                    return
+                more = any(batch[partition] < ends.get(partition, 0) for partition in batch)
+                position = batch
+                if not (once or more):
+                    stopping.wait(max(0.0, trigger_s - (time.monotonic() - started)))
+        finally:
+            self._offsets.close()
+
+    def _write(
+        self, position: dict[int, int], batch: dict[int, int], stopping: threading.Event
+    ) -> bool:
+        """Land and commit one batch; False when it was given up because of a stop."""
+        started = time.monotonic()
+        landed: list[LandedFile] = []
+        for partition, end in batch.items():
+            start = position.get(partition, 0)
+            if end <= start:
+                continue
+            if stopping.is_set():
+                return False
+            fixes = read_fixes(self._servers, self._topic, OffsetRange(partition, start, end))
+            for rows in land(fixes, self._storage, start, end):
+                landed += [LandedFile(**row) for row in rows.to_pylist()]
+        committed = self._files.commit(landed)
+        self._storage.create_folder(CHECKPOINT.rpartition("/")[0])
+        self._storage.replace_bytes(
+            CHECKPOINT, msgspec.json.encode({str(key): value for key, value in batch.items()})
+        )
+        self._on_batch(committed, time.monotonic() - started)
+        return True
+
+    def _read_checkpoint(self) -> dict[int, int]:
+        content = self._storage.read_bytes(CHECKPOINT)
+        if content is None:
+            return {}
+        try:
+            return msgspec.json.decode(content, type=dict[int, int])
+        except msgspec.DecodeError as error:
+            # Its files tell what it has: reading the log again only costs time.
+            logger.warning("%s cannot be read, the log is read again: %s", CHECKPOINT, error)
+            return {}

@@ -1,0 +1,280 @@
+"""`waylog history`: keep the topic `location` as Parquet."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import signal
+from collections.abc import Callable
+from typing import Any
+
+from spark.runtime.checkpoint import check_checkpoint
+from waylog.config import (
+    DEFAULT_BOOTSTRAP_SERVERS,
+    ConfigError,
+    DataDirectory,
+    check_bootstrap_servers,
+)
+
+_EPILOG = """examples:
+  waylog history run                               write the history as fixes arrive
+  waylog history run --once                        write what there is, then end
+  waylog history run --places data/places          find favourite places as well
+
+  waylog history compact                           pack days that are over, for quick reading
+  waylog history export --user demo --format gpx -o demo.gpx
+  waylog history erase --user demo --yes --bootstrap-servers 127.0.0.1:9092
+  waylog history files --date 2026-01-31           what to give to other programs
+  waylog history publish                           as a Delta table
+
+The files are <out>/date=YYYY-MM-DD/location-<partition>-<first offset>-<last offset>.parquet, by
+UTC date of the fixes, complete and with every fix once at any moment, for any reader:
+  duckdb -c "select count(*) from 'data/history/*/*.parquet'"
+"""
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Add the options of `waylog history`."""
+    subparsers = parser.add_subparsers(dest="action", metavar="ACTION", required=True)
+    run_parser = subparsers.add_parser(
+        "run",
+        help="write fixes to Parquet",
+        description="Write the fixes of topic `location` to Parquet, each once.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    add = run_parser.add_argument
+    add("--once", action="store_true", help="write what is in the log now, then end")
+    add("--bootstrap-servers", metavar="LIST", default=DEFAULT_BOOTSTRAP_SERVERS)
+    add("--out", metavar="URL", default=str(DataDirectory.default().history), help="a folder")
+    add(
+        "--engine",
+        choices=("spark", "arrow"),
+        default="spark",
+        help="arrow: in this process alone, without a JVM; the same files",
+    )
+    add(
+        "--source",
+        choices=("python", "jvm"),
+        default="python",
+        help="jvm: Spark's Kafka connector, from --jars or --packages",
+    )
+    add("--jars", metavar="LIST", default="", help="comma-separated jars for Spark")
+    add("--packages", metavar="LIST", default="", help="comma-separated Maven coordinates")
+    add("--master", metavar="M", default="local[2]", help="Spark's master (local[2])")
+    add(
+        "--checkpoint",
+        metavar="URL",
+        help="folder of Spark's offsets (default: _checkpoint in --out)",
+    )
+    add("--trigger-seconds", metavar="S", type=float, default=5.0, help="time between batches (5)")
+    add("--starting-offsets", choices=("earliest",), default="earliest", help=argparse.SUPPRESS)
+    add("--places", metavar="URL", help="also keep favourite places there")
+    add(
+        "--places-interval",
+        metavar="S",
+        type=float,
+        default=300.0,
+        help="seconds between two computations of places (300)",
+    )
+    add(
+        "--compact-interval",
+        metavar="S",
+        type=float,
+        default=21_600.0,
+        help="seconds between two times that days which are over are packed; 0: never (21600)",
+    )
+    add(
+        "--compact-settled",
+        metavar="HOURS",
+        type=float,
+        default=24.0,
+        help="only days that have got nothing for so long (24)",
+    )
+    add("--batch-rows", metavar="N", type=int, default=250_000, help=argparse.SUPPRESS)
+    _add_compact(subparsers)
+    _add_files(subparsers)
+    _add_publish(subparsers)
+    _add_export(subparsers)
+    _add_erase(subparsers)
+
+
+def _subparser(subparsers: Any, name: str, summary: str, text: str) -> Any:
+    parser = subparsers.add_parser(
+        name,
+        help=summary,
+        description=text,
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument(
+        "--out", metavar="URL", default=str(DataDirectory.default().history), help="the history"
+    )
+    return parser
+
+
+def _add_compact(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "compact",
+        "pack days into few files, ordered for reading",
+        "Exchange the files of days that are over for few, small ones that are ordered for "
+        "reading, and the small days of a month that is over for one. What gets late fixes is "
+        "packed again. Readers that follow _manifest.json "
+        "see every fix once at any moment; those that list folders see fixes twice for a moment.",
+    ).add_argument
+    add("--before", metavar="DATE", help="days before this one, UTC (default: today)")
+    add("--all", action="store_true", help="today as well")
+    add(
+        "--settled",
+        metavar="HOURS",
+        type=float,
+        default=0.0,
+        help="only what has got nothing for so long (0)",
+    )
+    add(
+        "--files-max",
+        metavar="N",
+        type=int,
+        help="also pack a day that is not over when it has more than N small files",
+    )
+    add("--keep-days", action="store_true", help="do not join the days of a month")
+    add("--grace", metavar="S", type=float, default=0.0, help="delete old files so much later (0)")
+    add("--engine", choices=("spark", "arrow"), default="arrow", help="what spreads the days")
+    add("--master", metavar="M", default="local[2]", help="Spark's master (local[2])")
+    add("--workers", metavar="N", type=int, default=1, help="processes of --engine arrow (1)")
+    add("--json", action="store_true", help="one JSON object a day or month")
+
+
+def _add_files(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "files",
+        "list the files that count",
+        "List the files that make up the history now, one a line, for programs that do not know "
+        "its manifest.",
+    ).add_argument
+    add("--date", metavar="DATE", help="of this day (UTC) only")
+    add("--json", action="store_true", help="one JSON object a file")
+
+
+def _add_publish(subparsers: Any) -> None:
+    _subparser(
+        subparsers,
+        "publish",
+        "make the history a Delta table",
+        "Write which files count now to a Delta table in the same folder, for Spark, Trino, "
+        "DuckDB, Polars and others. No row is copied. Say it again for what has come in since; "
+        "packing and erasing bring the table up to date. Needs the extra `delta`.",
+    ).add_argument("--json", action="store_true", help="what was written as one JSON object")
+
+
+def _add_who(add: Any) -> None:
+    add("--device", metavar="D", action="append", default=[], help="user/device; may be repeated")
+    add("--user", metavar="U", action="append", default=[], help="all devices of a user")
+
+
+def _add_export(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "export",
+        "write all fixes of somebody to a file",
+        "Write the fixes of some devices as GPX, GeoJSON, KML, CSV or Parquet, day by day: a year "
+        "takes no more memory than a day.",
+    ).add_argument
+    _add_who(add)
+    add("--format", choices=("geojson", "gpx", "kml", "csv", "parquet"), default="gpx")
+    add("--from", dest="from_time", metavar="TIME", help="ISO 8601; UTC unless it says otherwise")
+    add("--to", dest="to_time", metavar="TIME", help="ISO 8601")
+    add("-o", "--file", metavar="FILE", help="instead of standard output")
+
+
+def _add_erase(subparsers: Any) -> None:
+    add = _subparser(
+        subparsers,
+        "erase",
+        "erase somebody",
+        "Erase devices: history, places and compacted topics. Topics that keep everything for a "
+        "time can not lose single records: the report says until when they have them, and which "
+        "of them nobody can read any more (`waylog up --encrypt-values`). Revoke the "
+        "user first, or what is sent meanwhile comes in again.",
+    ).add_argument
+    _add_who(add)
+    add("--places", metavar="URL", default=str(DataDirectory.default().places), help="the places")
+    add("--bootstrap-servers", metavar="LIST", help="the log; without it the log is not touched")
+    add(
+        "--patience",
+        type=float,
+        default=30.0,
+        metavar="S",
+        help="wait so long for destroyed keys to leave the log's files (default 30)",
+    )
+    add("--yes", action="store_true", help="it can not be undone, and I know")
+    add("--json", action="store_true", help="the report as one JSON object")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Do what the action says."""
+    if arguments.action == "run":
+        return _run(arguments)
+    from spark.history import tools as history_tools
+
+    action: Callable[[argparse.Namespace], int] = getattr(history_tools, arguments.action)
+    return action(arguments)
+
+
+def check(arguments: argparse.Namespace) -> None:
+    """For `history run`; see waylog.cli.CommandModule."""
+    if arguments.action != "run":
+        return
+    check_bootstrap_servers(arguments.bootstrap_servers)
+    if not (arguments.trigger_seconds > 0 and arguments.places_interval > 0):
+        raise ConfigError("--trigger-seconds and --places-interval are more than 0")
+    if not (arguments.compact_interval >= 0 and arguments.compact_settled >= 0):
+        raise ConfigError("--compact-interval and --compact-settled are at least 0")
+    if arguments.engine == "spark":
+        check_checkpoint(arguments.out, arguments.checkpoint)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Write the history until a signal, or until the end of the log with --once."""
+    from spark.history.job import HistoryJob, HistorySettings
+    from waylog.observability.telemetry import configure_logging
+    from waylog.process.notify import notify_ready
+
+    check(arguments)
+    configure_logging()
+    settings = HistorySettings(
+        bootstrap_servers=arguments.bootstrap_servers,
+        out=arguments.out,
+        once=arguments.once,
+        engine=arguments.engine,
+        source=arguments.source,
+        master=arguments.master,
+        checkpoint=arguments.checkpoint,
+        trigger_s=arguments.trigger_seconds,
+        places=arguments.places,
+        places_interval_s=arguments.places_interval,
+        compact_interval_s=arguments.compact_interval,
+        compact_settled_h=arguments.compact_settled,
+        jars=[jar for jar in arguments.jars.split(",") if jar],
+        packages=[package for package in arguments.packages.split(",") if package],
+        batch_rows=arguments.batch_rows,
+    )
+    logger = logging.getLogger("spark.history")
+
+    def on_ready() -> None:
+        logger.info("history of %s is written to %s", settings.bootstrap_servers, settings.out)
+        notify_ready()
+
+    job = HistoryJob(settings, on_ready)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: job.stop())
+    total = job.run()
+    logger.info(
+        "history stopped: %d fixes in %d files, %d sent again left out",
+        total.rows,
+        total.files,
+        total.duplicates,
+    )
+    return 0

@@ -1,0 +1,468 @@
+"""Compaction: the files of a day as they came in, into few files that are quick to read.
+
+The small days of a month that is over are packed once more, into one file. Rows are ordered by
+where their device mostly was (along a Z-order curve), then by device, then by time. So a device's
+day, or month, lies in one piece, which is what a track, a places job and delta encoding want; and
+devices that are near each other lie near each other, so that the statistics of a row group say
+which area it has. Positions are whole numbers of 1e-7 degrees.
+
+Files count from the moment that the manifest names them (waylog.history.history_reader).
+"""
+
+from __future__ import annotations
+
+import tempfile
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from spark.fixes.fixes import to_units
+from spark.fixes.landing import without_erased
+from spark.fixes.schema import HISTORY_SCHEMA
+from waylog.history.history_reader import (
+    MONTH_LENGTH,
+    RUNS_KEY,
+    CompactedDate,
+    CompactedFile,
+    HistoryFile,
+    HistoryReader,
+    OffsetSpan,
+    encode_runs,
+    merge_spans,
+)
+from waylog.history.row_groups import read_row_groups
+from waylog.history.storage import Storage
+from waylog.process.file_limit import raise_file_limit
+
+#: Rows of a compacted file: a fix as in HISTORY_SCHEMA, with positions in 1e-7 degrees.
+COMPACTED_SCHEMA: Final = pa.schema(
+    [
+        pa.field(f"{field.name}_e7", pa.int32(), nullable=False)
+        if field.name in {"lat", "lon"}
+        else field
+        for field in HISTORY_SCHEMA
+    ]
+)
+
+# A row group is what is read for one device: small ones cost little to read, but each has its
+# entries in the footer. So a day has some sixty, within these bounds.
+_GROUPS: Final = 64
+_GROUP_ROWS_MIN: Final = 2_048
+_GROUP_ROWS_MAX: Final = 65_536
+
+#: A file is closed when it has reached this size.
+FILE_BYTES: Final = 256 << 20
+
+#: Rows that are sorted at once, in memory.
+SORT_ROWS: Final = 500_000
+
+# Which of these encodings is smaller depends on how a fleet sends and names its fixes; each file's
+# first rows decide. The level of compression that pays for each column beside.
+_NUMBER_ENCODINGS: Final = ("DELTA_BINARY_PACKED", "BYTE_STREAM_SPLIT")
+_TEXT_ENCODINGS: Final = ("DELTA_LENGTH_BYTE_ARRAY", "DELTA_BYTE_ARRAY")
+_CHOICES: Final = {
+    # A search for repetitions only disturbs ids that have none.
+    "id": (_TEXT_ENCODINGS, 1),
+    "lat_e7": (_NUMBER_ENCODINGS, 9),
+    "lon_e7": (_NUMBER_ENCODINGS, 9),
+    "time": (_NUMBER_ENCODINGS, 15),
+    "received": (_NUMBER_ENCODINGS, 15),
+    "kafka_offset": (_NUMBER_ENCODINGS, 9),
+}
+_LEVEL: Final = 9
+_DICTIONARY: Final = (
+    *("device", "user", "trigger", "source", "attributes", "kafka_partition"),
+    *("accuracy", "altitude", "vertical_accuracy", "speed", "course", "battery"),
+)
+_FOLDER: Final = "_compacting"
+
+
+class CompactionTask(NamedTuple):
+    """One period of a history."""
+
+    history: str
+    period: str
+    files: list[HistoryFile]
+    days: dict[str, list[OffsetSpan]]  # of all rows of a date in these files
+    sort_rows: int = SORT_ROWS
+    file_bytes: int = FILE_BYTES
+
+
+class CompactionResult(NamedTuple):
+    """What is to be put into the manifest."""
+
+    period: str
+    sources: list[HistoryFile]
+    compacted: CompactedDate
+    rows_before: int
+    bytes_before: int
+
+
+def plan_period(reader: HistoryReader, period: str) -> CompactionTask:
+    """All files of a period that count now, into one task; of a month, those of its dates too."""
+    days: dict[str, list[OffsetSpan]] = defaultdict(list)
+    files: list[HistoryFile] = []
+    for own in (each for each in reader.periods() if each.startswith(period)):
+        files += reader.files(own)
+        for date, spans in reader.compacted_spans(own).items():
+            days[date] += spans
+        for file in reader.files(own):
+            if file.span is not None:
+                days[file.date].append(file.span)
+    merged = {date: merge_spans(spans) for date, spans in sorted(days.items())}
+    return CompactionTask(reader.storage.url, period, files, merged)
+
+
+def compact_period(task: CompactionTask) -> CompactionResult:
+    """Write the compacted files of a period, under their final names; for a task.
+
+    They do not count before the manifest names them.
+    """
+    storage = Storage(task.history)
+    raise_file_limit()  # each chunk is a file while rows are spread over them
+    with tempfile.TemporaryDirectory(prefix="waylog-compact-") as folder:
+        parts = _Chunks(storage, task, Path(folder))
+        parts.measure()
+        writer = _Writer(storage, task, parts.rows)
+        try:
+            for chunk in parts.chunks():
+                writer.write(chunk)
+                del chunk  # before the next one is read
+        finally:
+            writer.close()
+    if parts.rows - parts.doubled != writer.rows:
+        # Never exchange files for others that have less.
+        raise RuntimeError(
+            f"{task.period}: {parts.rows} rows were read and {writer.rows} written: nothing changed"
+        )
+    month = len(task.period) == MONTH_LENGTH
+    spans = merge_spans([span for own in task.days.values() for span in own])
+    return CompactionResult(
+        task.period,
+        task.files,
+        CompactedDate(writer.files, spans, task.days if month else {}),
+        parts.rows,
+        sum(file.bytes for file in task.files),
+    )
+
+
+class _Chunks:
+    """The rows of a period in their order, some at a time."""
+
+    def __init__(self, storage: Storage, task: CompactionTask, folder: Path) -> None:
+        self._storage = storage
+        self._task = task
+        self._folder = folder
+        self._counts = _DeviceCounts()
+        self.rows = 0
+        self.doubled = 0
+
+    def chunks(self) -> Iterator[pa.Table]:
+        devices, ranks = self._counts.order()
+        # Devices share a chunk while their rows fit; a device is never cut.
+        chunk_of = np.zeros(len(devices), np.int64)
+        filled = number = 0
+        for index, rows in enumerate(self._counts.rows[ranks].tolist()):
+            if filled and filled + rows > self._task.sort_rows:
+                number, filled = number + 1, 0
+            chunk_of[index] = number
+            filled += rows
+        order = {device: index for index, device in enumerate(devices)}
+        if number == 0:
+            yield self._sorted(pa.Table.from_batches(self._read(), COMPACTED_SCHEMA), order)
+            return
+        self._spread(order, chunk_of, number + 1)
+        for chunk in range(number + 1):
+            path = self._folder / f"{chunk}.arrow"
+            yield self._sorted(_read_stream(path), order)
+            path.unlink()
+
+    def measure(self) -> None:
+        """Look how many rows there are, whose, and where."""
+        for batch in self._read(["device", "lat_e7", "lon_e7"]):
+            self._counts.add(batch)
+            self.rows += batch.num_rows
+
+    def _read(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Rows of all files in the order of the history, as COMPACTED_SCHEMA or some of it."""
+        names = list(COMPACTED_SCHEMA.names if columns is None else columns)
+        schema = pa.schema([COMPACTED_SCHEMA.field(name) for name in names])
+        for file in self._task.files:
+            with self._storage.open_input(file.path) as stream:
+                parquet = pq.ParquetFile(stream)
+                there = set(parquet.schema_arrow.names)
+                wanted = [
+                    name if name in there else name.removesuffix("_e7")
+                    for name in names
+                    if name in there or name.removesuffix("_e7") in there
+                ]
+                for batch in read_row_groups(parquet, wanted):
+                    yield _compacted(batch, schema)
+
+    def _spread(self, order: dict[str, int], chunk_of: NDArray[np.int64], chunks: int) -> None:
+        streams = [pa.OSFile(str(self._folder / f"{chunk}.arrow"), "wb") for chunk in range(chunks)]
+        options = pa.ipc.IpcWriteOptions(compression="lz4")
+        writers = [
+            pa.ipc.new_stream(stream, COMPACTED_SCHEMA, options=options) for stream in streams
+        ]
+        try:
+            for batch in self._read():
+                position = _positions(batch["device"], order)
+                owner = np.where(position < 0, -1, chunk_of[np.maximum(position, 0)])
+                for chunk in np.unique(owner[owner >= 0]).tolist():
+                    writers[chunk].write_batch(batch.filter(pa.array(owner == chunk)))
+        finally:
+            for writer, stream in zip(writers, streams, strict=True):
+                writer.close()
+                stream.close()
+
+    def _sorted(self, table: pa.Table, order: dict[str, int]) -> pa.Table:
+        if not table.num_rows:
+            return table
+        position = _positions(table["device"].combine_chunks(), order)
+        time = table["time"].to_numpy()
+        rows = np.lexsort((table["kafka_offset"].to_numpy(), time, position))
+        rows = rows[np.searchsorted(position[rows], 0) :]
+        places = pa.array(rows)
+        # Column by column, and each let go: two copies of all would be most of the memory here.
+        columns = []
+        while table.num_columns:
+            columns.append(table.column(0).combine_chunks().take(places))
+            table = table.remove_column(0)
+        table = pa.Table.from_arrays(columns, schema=COMPACTED_SCHEMA)
+        # A fix that was sent again long after the first time: as in the log, the first one counts.
+        ids = table["id"].combine_chunks()
+        again = np.zeros(len(rows), np.bool_)
+        again[1:] = (
+            (position[rows][1:] == position[rows][:-1])
+            & (time[rows][1:] == time[rows][:-1])
+            & pc.equal(ids[1:], ids[:-1]).to_numpy(zero_copy_only=False)
+        )
+        if again.any():
+            self.doubled += int(again.sum())
+            table = table.filter(pa.array(~again))
+        return table
+
+
+class _DeviceCounts:
+    """Rows of each device and where they are."""
+
+    def __init__(self) -> None:
+        self._index: dict[str, int] = {}
+        self.rows = np.zeros(0, np.int64)
+        self._lat = np.zeros(0, np.int64)
+        self._lon = np.zeros(0, np.int64)
+
+    def add(self, batch: pa.RecordBatch) -> None:
+        device = pc.dictionary_encode(batch["device"])
+        names = device.dictionary.to_pylist()
+        for name in names:
+            self._index.setdefault(name, len(self._index))
+        missing = len(self._index) - len(self.rows)
+        if missing:
+            self.rows, self._lat, self._lon = (
+                np.concatenate([column, np.zeros(missing, np.int64)])
+                for column in (self.rows, self._lat, self._lon)
+            )
+        own = np.array([self._index[name] for name in names])
+        codes = device.indices.to_numpy()
+        count = len(names)
+        self.rows[own] += np.bincount(codes, minlength=count)
+        for total, name in ((self._lat, "lat_e7"), (self._lon, "lon_e7")):
+            # Below 2**53: a mean for ordering needs no more.
+            total[own] += np.bincount(codes, batch[name].to_numpy(), count).astype(np.int64)
+
+    def order(self) -> tuple[list[str], NDArray[np.int64]]:
+        """The devices in the order of the file, and their numbers here."""
+        names = list(self._index)
+        curve = z_order(self._lat // self.rows, self._lon // self.rows)
+        by_name = np.argsort(np.array(names, object), kind="stable")
+        order = by_name[np.argsort(curve[by_name], kind="stable")]
+        return [names[index] for index in order.tolist()], order
+
+
+def z_order(lat: NDArray[np.int64], lon: NDArray[np.int64]) -> NDArray[np.uint64]:
+    """The place on a Z-order curve of positions in 1e-7 degrees, in cells of some 100 m."""
+    # 2**21 cells over 360 degrees, 19 m at the equator, of which the last bits hardly matter.
+    north = ((lat + 900_000_000) >> 11).astype(np.uint64)
+    east = ((lon + 1_800_000_000) >> 11).astype(np.uint64)
+    return _spaced(north) << np.uint64(1) | _spaced(east)
+
+
+def _spaced(values: NDArray[np.uint64]) -> NDArray[np.uint64]:
+    """The bits of numbers below 2**32 with a zero between each two."""
+    for shift, mask in (
+        (16, 0x0000FFFF0000FFFF),
+        (8, 0x00FF00FF00FF00FF),
+        (4, 0x0F0F0F0F0F0F0F0F),
+        (2, 0x3333333333333333),
+        (1, 0x5555555555555555),
+    ):
+        values = (values | values << np.uint64(shift)) & np.uint64(mask)
+    return values
+
+
+def _read_stream(path: Path) -> pa.Table:
+    with pa.OSFile(str(path)) as stream, pa.ipc.open_stream(stream) as reader:
+        return reader.read_all()
+
+
+def _positions(device: pa.Array, order: dict[str, int]) -> NDArray[np.int64]:
+    """The place of each row's device in the file; -1 for one that is left out."""
+    encoded = pc.dictionary_encode(device)
+    places = np.array([order.get(name, -1) for name in encoded.dictionary.to_pylist()], np.int64)
+    result: NDArray[np.int64] = places[encoded.indices.to_numpy()]
+    return result
+
+
+def _compacted(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    columns = []
+    for field in schema:
+        if batch.schema.get_field_index(field.name) >= 0:
+            columns.append(batch[field.name].cast(field.type))
+        elif field.name.endswith("_e7"):
+            columns.append(pa.array(to_units(batch[field.name.removesuffix("_e7")].to_numpy())))
+        else:
+            # A member that was added after this file was written.
+            columns.append(pa.nulls(batch.num_rows, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=schema)
+
+
+def choose_encodings(sample: pa.Table) -> dict[str, str]:
+    """The encoding of each column that has a choice, by what the rows of a sample take."""
+    chosen = {}
+    for name, (encodings, level) in _CHOICES.items():
+        sizes = {}
+        for encoding in encodings:
+            stream = pa.BufferOutputStream()
+            pq.write_table(
+                sample.select([name]),
+                stream,
+                compression="zstd",
+                compression_level=level,
+                use_dictionary=False,
+                column_encoding={name: encoding},
+            )
+            sizes[encoding] = stream.tell()
+        chosen[name] = min(encodings, key=sizes.__getitem__)
+    return chosen
+
+
+class _Writer:
+    """Writes chunks into files of FILE_BYTES."""
+
+    def __init__(self, storage: Storage, task: CompactionTask, rows: int) -> None:
+        self._storage = storage
+        self._task = task
+        self._group_rows = min(_GROUP_ROWS_MAX, max(_GROUP_ROWS_MIN, rows // _GROUPS))
+        self._run = uuid.uuid4().hex[:12]
+        self._stream: Any = None
+        self._parquet: Any = None
+        self._path = ""
+        self._runs: list[tuple[str, int]] = []
+        self._file_rows = 0
+        self.files: list[CompactedFile] = []
+        self.rows = 0
+        storage.create_folder(_FOLDER)
+        storage.create_folder(f"date={task.period}")
+
+    def write(self, table: pa.Table) -> None:
+        """Append rows in their order."""
+        start = 0
+        while start < table.num_rows:
+            if self._parquet is None:
+                self._open(table.slice(start, self._group_rows))
+            piece = table.slice(start, self._group_rows)
+            self._parquet.write_table(piece, row_group_size=self._group_rows)
+            runs = pc.run_end_encode(piece["device"].combine_chunks())
+            ends = runs.run_ends.to_numpy()
+            for name, count in zip(
+                runs.values.to_pylist(), np.diff(ends, prepend=0).tolist(), strict=True
+            ):
+                begun = self._runs and self._runs[-1][0] == name
+                self._runs.append((name, count + (self._runs.pop()[1] if begun else 0)))
+            start += piece.num_rows
+            self._file_rows += piece.num_rows
+            self.rows += piece.num_rows
+            if self._stream.tell() >= self._task.file_bytes:
+                self.close()
+
+    def write_empty(self) -> None:
+        """Write a file without rows."""
+        self._open(COMPACTED_SCHEMA.empty_table())
+        self._parquet.write_table(COMPACTED_SCHEMA.empty_table())
+
+    def _open(self, sample: pa.Table) -> None:
+        name = f"compacted-{self._run}-{len(self.files):05d}.parquet"
+        self._path = f"date={self._task.period}/{name}"
+        self._stream = self._storage.open_output(f"{_FOLDER}/{name}.tmp")
+        self._parquet = pq.ParquetWriter(
+            self._stream,
+            COMPACTED_SCHEMA,
+            compression="zstd",
+            compression_level={
+                name: _CHOICES[name][1] if name in _CHOICES else _LEVEL
+                for name in COMPACTED_SCHEMA.names
+            },
+            use_dictionary=list(_DICTIONARY),
+            column_encoding=choose_encodings(sample),
+            # For readers that do not know our list of devices.
+            bloom_filter_options={
+                "device": {"ndv": max(64, len(sample["device"].unique())), "fpp": 0.01}
+            },
+        )
+
+    def close(self) -> None:
+        """Finish the file that is open and give it its name."""
+        if self._parquet is None:
+            return
+        self._parquet.add_key_value_metadata({RUNS_KEY: encode_runs(self._runs)})
+        self._parquet.close()
+        size = self._stream.tell()
+        self._stream.close()
+        aside = f"{_FOLDER}/{self._path.rpartition('/')[2]}.tmp"
+        self._storage.flush(aside)
+        self._storage.rename(aside, self._path)
+        self._storage.flush_folder(f"date={self._task.period}")
+        self.files.append(CompactedFile(self._path, self._file_rows, size))
+        self._parquet = None
+        self._runs, self._file_rows = [], 0
+
+
+def remove_scratch(storage: Storage) -> None:
+    """Delete what a compaction that was cut short left."""
+    storage.create_folder(_FOLDER)
+    storage.delete_folder(_FOLDER)
+
+
+def rewrite_without(
+    storage: Storage, file: HistoryFile, erased: Mapping[str, int]
+) -> tuple[CompactedFile, int]:
+    """A compacted file again, in its order, without what was erased; and the rows that it lost.
+
+    It does not count before the manifest names it.
+    """
+    # Never cut: it is not larger than it was.
+    task = CompactionTask(storage.url, file.date, [file], {}, file_bytes=1 << 62)
+    before = 0
+    with storage.open_input(file.path) as stream:
+        parquet = pq.ParquetFile(stream)
+        writer = _Writer(storage, task, parquet.metadata.num_rows)
+        for batch in read_row_groups(parquet, rows=_GROUP_ROWS_MAX):
+            before += batch.num_rows
+            kept = without_erased(batch, erased)
+            writer.write(pa.Table.from_batches([kept], COMPACTED_SCHEMA))
+    if not writer.rows:
+        # An empty file is simpler for everybody than none.
+        writer.write_empty()
+    writer.close()
+    [written] = writer.files
+    return written, before - writer.rows

@@ -1,0 +1,132 @@
+"""The history as a Delta table, for programs that read such tables: Spark, Trino, DuckDB, Polars.
+
+The table is a log beside the files (`_delta_log`) that names those that count now; no row is
+copied. A commit holds what has changed since the last one, so a reader sees the history as it was
+at one moment, before or after a packing. A file has its positions in `lat` and `lon` (as it came
+in) or in `lat_e7` and `lon_e7` (packed), and nulls in the other two.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from urllib.parse import parse_qsl, urlsplit
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from spark.fixes.schema import HISTORY_SCHEMA
+from spark.history.compaction import COMPACTED_SCHEMA
+from waylog.cli import CommandError
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from waylog.history.history_reader import HistoryReader
+    from waylog.history.storage import Storage
+
+_LOG: Final = "_delta_log"
+#: Every column may be missing in some files.
+_SCHEMA: Final = pa.schema(
+    [field.with_nullable(True) for field in pa.unify_schemas([HISTORY_SCHEMA, COMPACTED_SCHEMA])]
+)
+
+
+class Published(NamedTuple):
+    """A version of the table."""
+
+    version: int
+    files: int
+    added: int
+    removed: int
+
+
+def is_published(history: HistoryReader) -> bool:
+    """Tell whether there is a table to keep up to date."""
+    return bool(history.storage.list_files(_LOG))
+
+
+def publish(history: HistoryReader) -> Published:
+    """Make the table name the files that count now; the first time makes the table.
+
+    Raises CommandError where the table can not be written.
+    """
+    try:
+        from deltalake.exceptions import DeltaError
+    except ImportError as error:
+        raise CommandError(
+            "the Delta table needs a library: pip install 'waylog[delta]'"
+        ) from error
+    history.refresh()
+    sizes = {file.path: file.bytes for file in history.files()}
+    try:
+        return _publish(history, sizes)
+    except (DeltaError, OSError) as error:
+        raise CommandError(f"{history.storage.url}: the Delta table: {error}") from error
+
+
+def _publish(history: HistoryReader, sizes: dict[str, int]) -> Published:
+    from deltalake import DeltaTable, Schema
+    from deltalake.transaction import AddAction, RemoveAction, create_table_with_add_actions
+
+    url, options = _location(history.storage)
+    now = time.time_ns() // 1_000_000
+    table = DeltaTable(url, storage_options=options) if is_published(history) else None
+    known = _known(table)
+    added = [
+        AddAction(path, size, {}, now, True, _statistics(history, path))
+        for path, size in sizes.items()
+        if known.get(path) != size
+    ]
+    # A file that was written again under its name is added only: it replaces what the log had.
+    removed = [RemoveAction(path, True, now) for path in known if path not in sizes]
+    schema: Any = Schema.from_arrow(_SCHEMA)
+    if table is None:
+        create_table_with_add_actions(url, schema, added, name="waylog", storage_options=options)
+        table = DeltaTable(url, storage_options=options)
+    elif added or removed:
+        table.create_write_transaction([*added, *removed], "append", schema)
+        table.update_incremental()
+    return Published(table.version(), len(sizes), len(added), len(removed))
+
+
+def _location(storage: Storage) -> tuple[str, dict[str, str]]:
+    """Where the library finds the folder; raises CommandError for what it does not know."""
+    if storage.local:
+        return storage.path, {}
+    parts = urlsplit(storage.url.replace("s3a://", "s3://", 1))
+    if parts.scheme != "s3":
+        raise CommandError(f"{storage.url}: a Delta table can be on a local disk or on S3")
+    given = dict(parse_qsl(parts.query))
+    options = {}
+    if endpoint := given.get("endpoint_override"):
+        options["AWS_ENDPOINT_URL"] = f"{given.get('scheme', 'https')}://{endpoint}"
+        options["AWS_ALLOW_HTTP"] = "true"
+    return f"s3://{parts.hostname}{parts.path}", options
+
+
+def _known(table: DeltaTable | None) -> dict[str, int]:
+    """The files that the table names, with their sizes."""
+    if table is None:
+        return {}
+    actions = pa.table(table.get_add_actions(flatten=True))
+    paths, sizes = actions["path"].to_pylist(), actions["size_bytes"].to_pylist()
+    return dict(zip(paths, sizes, strict=True))
+
+
+def _statistics(history: HistoryReader, path: str) -> str:
+    """The number of rows, and the bounds of the time: what lets a reader leave a file out."""
+    with history.storage.open_input(path) as stream:
+        metadata = pq.ParquetFile(stream).metadata
+    index = metadata.schema.names.index("time")
+    bounds = [
+        metadata.row_group(group).column(index).statistics
+        for group in range(metadata.num_row_groups)
+    ]
+    said: dict[str, Any] = {"numRecords": metadata.num_rows}
+    if bounds and all(each is not None and each.has_min_max for each in bounds):
+        said["minValues"] = {"time": min(each.min for each in bounds)}
+        said["maxValues"] = {"time": max(each.max for each in bounds)}
+        said["nullCount"] = {"time": 0}
+    return msgspec.json.encode(said).decode()

@@ -1,0 +1,282 @@
+"""Erasing somebody: from the log, the history, the tables of places and what MQTT clients retain.
+
+First topic `erasure` gets a record for each device, which whoever writes and reads honours from
+then on: what is sent late, or read again, does not come back. The log's topics that keep everything
+for a time can not lose single records: where values are sealed nobody can read these any more, and
+the report says until when there are others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+import pyarrow.parquet as pq
+from confluent_kafka import OFFSET_END, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, ConfigResource  # type: ignore[attr-defined]
+
+from geoservice.fallback.answer_log import GEOCODED
+from spark.fixes.landing import rewrite_landed
+from spark.history.compaction import rewrite_without
+from spark.history.manifest import ManifestWriter
+from waylog.config import ConfigError
+from waylog.history.erasures import append_erasures, append_records
+from waylog.history.history_reader import (
+    ERASED,
+    CompactedFile,
+    ErasedDevice,
+    HistoryFile,
+    HistoryReader,
+    device_runs,
+    read_erased,
+)
+from waylog.history.storage import LOCK, Storage
+from waylog.kafka.clients import LogUnreachable, client_config
+from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.topics import (
+    ADDRESS,
+    ERROR,
+    EVENT,
+    LOCATION,
+    MQTT_STATE,
+    PLACE,
+    PLACE_EDIT,
+    VALUE_KEY,
+    segment_ms,
+)
+from waylog.sealing.sealing import owner_of_mqtt_topic, owner_of_record, owners_of_user
+from waylog.sealing.value_encryption import owner_of
+from waylog.sealing.value_keys import destroy_keys
+
+_FOREVER: Final = -1
+#: The history may be being packed.
+_PACKING_MAX_S: Final = 600.0
+#: Whose refused messages nobody knows: a device with a wrong password may be the one.
+_NOBODY: Final = ""
+#: Topics whose keys tell a user's devices; those with few records first.
+_TOPICS_OF_DEVICES: Final = (VALUE_KEY, ADDRESS, PLACE, PLACE_EDIT, EVENT, ERROR, LOCATION)
+
+
+class KeptUntil(msgspec.Struct):
+    """A topic that can not lose single records."""
+
+    topic: str
+    until: int | None  # ms; None: for ever, unless its retention is set
+    #: What was written since then can not be read any more: its key is destroyed (ms).
+    unreadable_since: int | None = None
+
+
+class ErasureReport(msgspec.Struct):
+    """What was removed, and what is left."""
+
+    devices: list[str]
+    erased: int  # when, ms
+    users: list[str] = []
+    history: bool = True  # whether there is one
+    rows: int = 0  # of the history
+    files_rewritten: int = 0
+    files_looked_at: int = 0
+    places: int = 0
+    tombstones: dict[str, int] = {}  # by topic
+    answers: bool = False  # of the fallback geocoder, all of them
+    keys: int = 0  # destroyed
+    keys_gone: bool = True  # from the log's files too, not only for its readers
+    kept: list[KeptUntil] = []
+    seconds: float = 0.0
+
+    @property
+    def before(self) -> dict[str, int]:
+        """Until when something of a device is erased (ms), as topic `erasure` has it."""
+        return dict.fromkeys([*self.devices, *self.users], self.erased)
+
+
+def devices_in_log(servers: str, user: str) -> set[str]:
+    """The devices of a user that the log has something of; raises LogUnreachable."""
+    prefix = f"{user}/"
+    found: set[str] = set()
+    seen: set[bytes] = set()
+    for topic in _TOPICS_OF_DEVICES:
+        for message in read_topic(servers, topic):
+            key = message.key()
+            if key is not None and key not in seen:
+                seen.add(key)
+                found.add(owner_of(key))
+    for message in read_topic(servers, MQTT_STATE):
+        found.add(owner_of_record(MQTT_STATE, message.key()))
+    return {owner for owner in found if owner.startswith(prefix)}
+
+
+def mark_erased(history: str, erased: Mapping[str, int], *, rewritten: bool = False) -> None:
+    """Keep what is erased from coming into a history again.
+
+    `rewritten`: the files that are there have been gone through.
+    """
+    storage = Storage(history)
+    known = {each.device: each for each in read_erased(storage)}
+    for device, before in erased.items():
+        if device not in known or known[device].before <= before:
+            known[device] = ErasedDevice(device, before, rewritten)
+    storage.open_folder()
+    storage.replace_bytes(ERASED, msgspec.json.encode(list(known.values())))
+
+
+def has_history(history: str) -> bool:
+    """Tell whether there is one, with fixes or without."""
+    storage = Storage(history)
+    begun = storage.exists(ERASED) or storage.exists(LOCK)
+    return begun or bool(HistoryReader(history).files())
+
+
+def erase_history(history: str, erased: Mapping[str, int], report: ErasureReport) -> None:
+    """Rewrite the files that have rows of some devices; others stay as they are.
+
+    Waits for a while where the history is being packed; raises ConfigError when that takes too
+    long.
+    """
+    # First, so that nothing comes in again that is removed below.
+    mark_erased(history, erased)
+    writer = _manifest_writer(history)
+    try:
+        storage = writer.storage
+        reader = HistoryReader(history)
+        exchanged: dict[str, CompactedFile] = {}
+        for file in reader.files():
+            report.files_looked_at += 1
+            if not _has(reader, file, erased):
+                continue
+            report.files_rewritten += 1
+            if file.span is not None:
+                report.rows += rewrite_landed(storage, file.path, erased)
+            else:
+                newer, removed = rewrite_without(storage, file, erased)
+                report.rows += removed
+                exchanged[file.path] = newer
+        if exchanged:
+            writer.exchange(exchanged)
+            writer.delete_superseded()
+    finally:
+        writer.close()
+    mark_erased(history, erased, rewritten=True)
+
+
+def _manifest_writer(history: str) -> ManifestWriter:
+    deadline = time.monotonic() + _PACKING_MAX_S
+    while True:
+        try:
+            return ManifestWriter(history)
+        except ConfigError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.5)
+
+
+def erase_places(history: str, url: str, devices: Sequence[str]) -> int:
+    """Take the places of some devices out of the tables; returns how many there were."""
+    from spark.places.job import write_places
+    from spark.places.schema import FILE
+    from spark.runtime.tasks import LocalEngine
+
+    places = Storage(url)
+    if not places.exists(FILE):
+        return 0
+    known = places.read_parquet(FILE, ["device"])["device"].to_pylist()
+    write_places(LocalEngine(1), history, url, erased=devices)
+    return sum(device in set(devices) for device in known)
+
+
+def _has(reader: HistoryReader, file: HistoryFile, wanted: Mapping[str, int]) -> bool:
+    with reader.storage.open_input(file.path) as stream:
+        parquet = pq.ParquetFile(stream, read_dictionary=["device"])
+        runs = device_runs(parquet)
+        if runs is not None:
+            return any(run.device in wanted for run in runs)
+        return any(
+            not wanted.keys().isdisjoint(batch["device"].dictionary.to_pylist())
+            for batch in parquet.iter_batches(columns=["device"], use_threads=False)
+        )
+
+
+def erase_topics(servers: str, report: ErasureReport, patience_s: float = 0.0) -> None:
+    """The record of the erasure, tombstones into compacted topics, the end of all keys, and how
+    long the other topics keep what they have. Waits up to `patience_s` until the keys have left the
+    log's files.
+
+    Raises LogUnreachable.
+    """
+    devices, users = set(report.devices), set(report.users)
+    records: list[tuple[str, bytes, bytes | None]] = [
+        (topic, device.encode(), None) for topic in (ADDRESS, PLACE) for device in report.devices
+    ]
+    for key in _live_keys(servers, PLACE_EDIT):
+        if owner_of(key) in devices:
+            records.append((PLACE_EDIT, key, None))
+    for key in _live_keys(servers, MQTT_STATE):
+        if _is_mqtt_state_of(key, devices, users):
+            records.append((MQTT_STATE, key, None))
+    append_erasures(servers, report.before, report.erased)
+    append_records(servers, records)
+    for topic, _, _ in records:
+        report.tombstones[topic] = report.tombstones.get(topic, 0) + 1
+    report.answers = _forget_answers(servers)
+    # Refused messages of a device may be its user's, or nobody's, as far as we could tell.
+    owners = {_NOBODY, *devices, *(device.partition("/")[0] for device in devices)}
+    for user in users:
+        owners.update(owners_of_user(user))
+    destroyed = destroy_keys(servers, sorted(owners), patience_s)
+    report.keys, report.keys_gone = destroyed.keys, destroyed.gone
+    now = time.time_ns() // 1_000_000
+    for topic in (LOCATION, EVENT, ERROR):
+        retention = _retention_ms(servers, topic)
+        if retention is not None:
+            forever = retention == _FOREVER
+            until = None if forever else now + retention + segment_ms(retention)
+            report.kept.append(KeptUntil(topic, until, destroyed.since_ms))
+
+
+def _live_keys(servers: str, topic: str) -> list[bytes]:
+    """The keys of a compacted topic that have a value."""
+    newest: dict[bytes, bool] = {}
+    for message in read_topic(servers, topic):
+        newest[message.key() or b""] = message.value() is not None
+    return [key for key, has_value in newest.items() if has_value]
+
+
+def _is_mqtt_state_of(key: bytes, devices: set[str], users: set[str]) -> bool:
+    kind, _, name = key.decode("utf-8", "replace").partition("\0")
+    if kind == "session":
+        return name.partition("\0")[0] in users
+    owner = owner_of_mqtt_topic(name)
+    return owner in devices or owner.partition("/")[0] in users
+
+
+def _forget_answers(servers: str) -> bool:
+    """Let go of what a fallback geocoder has answered: nothing says for whom it was asked.
+
+    It is a cache, and fills again. Raises LogUnreachable.
+    """
+    admin = AdminClient(client_config(servers, "waylog-erase"))
+    try:
+        found = admin.list_topics(GEOCODED, timeout=10.0).topics[GEOCODED]
+        if found.error is not None:
+            return False
+        ends = [TopicPartition(GEOCODED, partition, OFFSET_END) for partition in found.partitions]
+        for deleted in admin.delete_records(ends).values():
+            deleted.result(timeout=30)
+    except KafkaException as error:
+        raise LogUnreachable(f"topic {GEOCODED}: {error.args[0].str()}") from error
+    return True
+
+
+def _retention_ms(servers: str, topic: str) -> int | None:
+    """How long a topic keeps records; None when there is no such topic."""
+    admin = AdminClient(client_config(servers, "waylog-erase"))
+    resource = ConfigResource(ConfigResource.Type.TOPIC, topic)
+    try:
+        config = admin.describe_configs([resource])[resource].result(timeout=10)
+    except Exception as error:
+        if "UNKNOWN_TOPIC" in str(error):
+            return None
+        raise LogUnreachable(f"the retention of {topic}: {error}") from error
+    return int(config["retention.ms"].value)

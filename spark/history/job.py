@@ -1,0 +1,399 @@
+"""The history job: topic `location` to Parquet, as a Spark structured stream.
+
+Spark plans the batches, keeps their offsets in its write-ahead log and spreads them over tasks;
+tasks write files aside (spark.fixes.landing); here every batch's files get their names
+(spark.history.files), after which Spark notes the batch as done. Spark's own file sink is not used:
+it is exactly-once only for readers that know its log, and leaves broken files to all others.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from spark.fixes.landing import LandedFile
+from spark.fixes.log_source import LogOffsets, Watermarks
+from spark.history.files import RECENT_IDS, Committed, HistoryFiles
+from spark.history.upkeep import Upkeep
+from spark.runtime.checkpoint import check_checkpoint
+from spark.runtime.session import DEFAULT_MASTER, close_session, open_session_unless
+from waylog.cli import CommandError
+from waylog.history.storage import Storage
+from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.topics import LOCATION
+from waylog.private_files import tighten
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+    from spark.runtime.tasks import Engine
+
+logger = logging.getLogger(__name__)
+
+#: How long a run that shall end waits for a log that does not answer.
+_ONCE_WAIT_S: Final = 2.0
+
+# A stop waits this long for the end of a batch.
+_BATCH_END_S: Final = 3.0
+
+_RESTART_WAIT_S: Final = (1.0, 2.0, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True)
+class HistorySettings:
+    """What a history job is told."""
+
+    bootstrap_servers: str
+    out: str
+    once: bool = False
+    engine: str = "spark"  # or "arrow"
+    source: str = "python"  # or "jvm"; of Spark
+    master: str = DEFAULT_MASTER
+    checkpoint: str | None = None  # default: inside `out`, so that both live and die together
+    trigger_s: float = 5.0
+    places: str | None = None
+    places_interval_s: float = 300.0
+    compact_interval_s: float = 0.0  # 0: never
+    compact_settled_h: float = 24.0
+    jars: Sequence[str] = field(default_factory=tuple)
+    packages: Sequence[str] = field(default_factory=tuple)
+    recent_ids: int = RECENT_IDS
+    batch_rows: int = 250_000
+
+    @property
+    def checkpoint_url(self) -> str:
+        """Where Spark keeps its offsets; the two sources write them differently."""
+        check_checkpoint(self.out, self.checkpoint)
+        base = self.checkpoint or f"{Storage(self.out).spark_url}/_checkpoint"
+        return f"{base.rstrip('/')}/{self.source}"
+
+
+class HistoryJob:
+    """Runs until `stop`, or until it has written all there was (`once`)."""
+
+    def __init__(
+        self, settings: HistorySettings, on_ready: Callable[[], None] = lambda: None
+    ) -> None:
+        self._settings = settings
+        self._on_ready = on_ready
+        self._storage = Storage(settings.out)
+        self._files = HistoryFiles(self._storage, settings.recent_ids)
+        self._stopping = threading.Event()
+        self._new_rows = threading.Event()
+        self.total = Committed()
+        self._batches = 0
+        # Threads that end by themselves once a stop is asked for.
+        self._ending: list[threading.Thread] = []
+
+    def stop(self) -> None:
+        """Ask for a clean end; may be called from a signal handler."""
+        self._stopping.set()
+
+    def run(self) -> Committed:
+        """Write the history; returns what this run brought.
+
+        Raises ConfigError for settings that can not work, CommandError when the log or the history
+        is not usable.
+        """
+        if self._settings.engine == "spark":
+            # Said before anything is started.
+            logger.debug("offsets are kept in %s", self._settings.checkpoint_url)
+        self._storage.open_folder()
+        if self._storage.local:
+            tighten([Path(self._storage.path)])
+        lock = self._storage.lock()
+        try:
+            self._files.open()
+            self._check_log()
+            if self._stopping.is_set():
+                return self.total
+            self._honour_erasures()
+            if self._settings.engine == "arrow":
+                self._run_arrow()
+                return self.total
+            session = open_session_unless(
+                self._stopping,
+                "waylog history",
+                master=self._settings.master,
+                jars=self._settings.jars,
+                packages=self._settings.packages,
+                planning_only=self._settings.source == "python",
+            )
+            if session is None:
+                return self.total
+            try:
+                self._run_in(session)
+            finally:
+                close_session(session)
+        finally:
+            self._stopping.set()
+            for thread in self._ending:
+                thread.join()
+            if lock is not None:
+                lock.close()
+        return self.total
+
+    def _honour_erasures(self) -> None:
+        from spark.history.erasure_upkeep import ErasureUpkeep
+
+        settings = self._settings
+        upkeep = ErasureUpkeep(
+            settings.bootstrap_servers, settings.out, settings.places, self._stopping
+        )
+        try:
+            upkeep.begin()
+        except LogUnreachable as error:
+            raise CommandError(str(error)) from error
+        thread = threading.Thread(target=upkeep.run, name="erasures")
+        thread.start()
+        self._ending.append(thread)
+
+    def _check_log(self) -> None:
+        """Wait for the log, and make sure that it is the one this history was written from."""
+        offsets = LogOffsets(self._settings.bootstrap_servers, LOCATION)
+        deadline = time.monotonic() + _ONCE_WAIT_S
+        told = False
+        try:
+            while not self._stopping.is_set():
+                try:
+                    watermarks = offsets.watermarks(2.0)
+                except LogUnreachable as error:
+                    watermarks, reason = {}, str(error)
+                else:
+                    reason = f"there is no topic {LOCATION}"
+                if watermarks:
+                    self._compare(watermarks)
+                    return
+                if self._settings.once and time.monotonic() > deadline:
+                    raise CommandError(f"{self._settings.bootstrap_servers}: {reason}")
+                if not told:
+                    logger.warning("%s at %s; waiting", reason, self._settings.bootstrap_servers)
+                    told = True
+                self._stopping.wait(0.5)
+        finally:
+            offsets.close()
+
+    def _compare(self, watermarks: dict[int, Watermarks]) -> None:
+        for partition, offset in self._files.next_offsets().items():
+            end = watermarks[partition].high if partition in watermarks else 0
+            if offset > end:
+                raise CommandError(
+                    f"{self._settings.out} has records up to offset {offset - 1} of "
+                    f"{LOCATION}-{partition}, but the log ends at {end}: it is another log, or it "
+                    "has lost its end. Name another folder with --out, or move this one away"
+                )
+
+    def _run_in(self, session: SparkSession) -> None:
+        from spark.runtime.tasks import SparkEngine
+
+        self._run_streams(lambda: self._run_query(session), SparkEngine(session))
+
+    def _run_arrow(self) -> None:
+        from spark.history.arrow import ArrowHistory
+        from spark.runtime.tasks import LocalEngine
+
+        def run() -> None:
+            history = ArrowHistory(
+                self._settings.bootstrap_servers,
+                LOCATION,
+                self._storage,
+                self._files,
+                batch_rows=self._settings.batch_rows,
+                on_batch=self._on_committed,
+            )
+            self._on_ready()
+            history.run(self._stopping, self._settings.trigger_s, once=self._settings.once)
+
+        self._run_streams(run, LocalEngine(1))
+
+    def _run_streams(self, run: Callable[[], None], engine: Engine) -> None:
+        """Run until it ends (`once`) or a stop is asked for; what fails starts again."""
+        places = threading.Thread(
+            target=self._keep_places, args=(engine,), name="places", daemon=True
+        )
+        with_places = self._settings.places is not None
+        if with_places and not self._settings.once:
+            places.start()
+        if self._settings.compact_interval_s and not self._settings.once:
+            upkeep = Upkeep(
+                self._settings.out,
+                self._settings.compact_interval_s,
+                self._settings.compact_settled_h,
+                self._stopping,
+            )
+            packing = threading.Thread(target=upkeep.run, name="upkeep")
+            packing.start()
+            self._ending.append(packing)
+        failures = 0
+        while not self._stopping.is_set():
+            started = time.monotonic()
+            try:
+                run()
+                if self._settings.once:
+                    break
+            except Exception as error:
+                if self._stopping.is_set():
+                    break
+                if self._settings.once or isinstance(error, CommandError):
+                    raise CommandError(_reason(error)) from error
+                # A stream that ran well for a while starts again at once.
+                failures = 0 if time.monotonic() - started > 60 else failures + 1
+                wait_s = _RESTART_WAIT_S[min(failures, len(_RESTART_WAIT_S) - 1)]
+                logger.error("the stream ended, it starts again: %s", _reason(error))
+                self._stopping.wait(wait_s)
+        if with_places and self._settings.once and not self._stopping.is_set():
+            self._write_places(engine)
+
+    def _run_query(self, session: SparkSession) -> None:
+        frame = read_landed(session, self._settings, self._storage)
+        writer = (
+            frame.writeStream.queryName("history")
+            .option("checkpointLocation", self._settings.checkpoint_url)
+            .foreachBatch(self._commit_batch)
+        )
+        if self._settings.once:
+            writer = writer.trigger(availableNow=True)
+        else:
+            writer = writer.trigger(processingTime=f"{self._settings.trigger_s} seconds")
+        query = writer.start()
+        self._on_ready()
+        try:
+            _await(query, self._stopping)
+        finally:
+            if self._stopping.is_set():
+                _stop_query(query)
+
+    def _commit_batch(self, frame: DataFrame, _: int) -> None:
+        started = time.monotonic()
+        landed = [LandedFile(*row) for row in frame.collect()]
+        self._on_committed(self._files.commit(landed), time.monotonic() - started)
+
+    def _on_committed(self, committed: Committed, seconds: float) -> None:
+        self.total.rows += committed.rows
+        self.total.files += committed.files
+        self.total.duplicates += committed.duplicates
+        self.total.repeated += committed.repeated
+        if committed.rows:
+            self._new_rows.set()
+        logger.info(
+            "batch %d: %d fixes in %d files, %.2f s%s%s",
+            self._batches,
+            committed.rows,
+            committed.files,
+            seconds,
+            f", {committed.duplicates} sent again left out" if committed.duplicates else "",
+            f", {committed.repeated} written before" if committed.repeated else "",
+        )
+        self._batches += 1
+
+    def _keep_places(self, engine: Engine) -> None:
+        while not self._stopping.is_set():
+            if self._new_rows.wait(1.0):
+                self._new_rows.clear()
+                self._write_places(engine)
+                self._stopping.wait(self._settings.places_interval_s)
+
+    def _write_places(self, engine: Engine) -> None:
+        from spark.places.job import write_places
+        from spark.places.topics import publish_places, read_edits
+
+        assert self._settings.places is not None
+        servers = self._settings.bootstrap_servers
+        try:
+            edits = read_edits(servers)
+            written = write_places(engine, self._settings.out, self._settings.places, edits)
+            publish_places(servers, self._settings.places, written.changed)
+        except Exception as error:
+            if not self._stopping.is_set():
+                logger.error("places were not computed: %s", _reason(error))
+            if self._settings.once:
+                raise CommandError(_reason(error)) from error
+
+
+def read_landed(session: SparkSession, settings: HistorySettings, storage: Storage) -> DataFrame:
+    """The stream of files that tasks have written aside."""
+    if settings.source == "jvm":
+        return _read_landed_jvm(session, settings, storage)
+    from spark.history.source import LandingSource
+
+    session.dataSource.register(LandingSource)
+    reader = session.readStream.format(LandingSource.name())
+    for key, value in {
+        "bootstrapServers": settings.bootstrap_servers,
+        "topic": LOCATION,
+        "maxRows": str(settings.batch_rows),
+        "out": storage.path if storage.local else storage.url,
+    }.items():
+        reader = reader.option(key, value)
+    return reader.load()
+
+
+def _read_landed_jvm(
+    session: SparkSession, settings: HistorySettings, storage: Storage
+) -> DataFrame:
+    from pyspark.errors import AnalysisException
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from spark.fixes.landing import LANDED_SCHEMA
+    from spark.history.jvm_source import landing_function
+
+    reader = session.readStream.format("kafka")
+    for key, value in {
+        "kafka.bootstrap.servers": settings.bootstrap_servers,
+        "subscribe": LOCATION,
+        "startingOffsets": "earliest",
+        "failOnDataLoss": "false",
+        "maxOffsetsPerTrigger": str(settings.batch_rows),
+    }.items():
+        reader = reader.option(key, value)
+    try:
+        frame = reader.load()
+    except AnalysisException as error:
+        raise CommandError(
+            "--source jvm needs Spark's Kafka connector: name its jars with --jars (spark-sql-"
+            "kafka-0-10, spark-token-provider-kafka-0-10, kafka-clients, commons-pool2) or its "
+            "coordinates with --packages; --source python needs neither"
+        ) from error
+    return frame.select("partition", "offset", "key", "value").mapInArrow(
+        landing_function(settings.bootstrap_servers, LOCATION, storage),
+        from_arrow_schema(LANDED_SCHEMA),
+    )
+
+
+def _await(query: StreamingQuery, stopping: threading.Event) -> None:
+    """Wait until the query ends (raises what ended it) or a stop is asked for."""
+    while not stopping.is_set():
+        # In steps: a signal handler of Python runs between them.
+        if query.awaitTermination(1):
+            return
+
+
+def _stop_query(query: StreamingQuery) -> None:
+    try:
+        # Between two batches nothing is cut short that a restart would have to do again.
+        deadline = time.monotonic() + _BATCH_END_S
+        while query.status["isTriggerActive"] and time.monotonic() < deadline:
+            time.sleep(0.05)
+        query.stop()
+    except Exception as error:
+        # A signal to the whole process group ends the JVM before us: nothing is left to stop.
+        logger.debug("the stream was not stopped: %s", error)
+
+
+def _reason(error: BaseException) -> str:
+    """The lines of a Spark exception that say something."""
+    text = str(error)
+    lines: list[Any] = [line.strip() for line in text.splitlines() if line.strip()]
+    telling = [
+        line
+        for line in lines
+        if not line.startswith(("at ", "File ", "Traceback", "^", "JVM stacktrace", "..."))
+    ]
+    known = [line for line in telling if "Unreachable" in line or "Error: " in line]
+    return " ".join((known or telling or [type(error).__name__])[:1])[:500]

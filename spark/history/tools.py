@@ -1,0 +1,305 @@
+"""What `waylog history` does with a history that is there: compact, list, export, erase."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import time
+from contextlib import ExitStack
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import IO, TYPE_CHECKING
+
+import msgspec
+
+from waylog.cli import CommandError
+from waylog.history.history_reader import HistoryReader
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from spark.history.compaction import CompactionResult
+    from spark.history.erase import ErasureReport
+    from spark.history.manifest import ManifestWriter
+    from spark.runtime.tasks import Engine
+
+logger = logging.getLogger("spark.history")
+
+
+def compact(arguments: argparse.Namespace) -> int:
+    """Pack days, then months; each counts as soon as it is ready."""
+    from spark.history.compaction import FILE_BYTES
+    from spark.history.manifest import (
+        ManifestWriter,
+        many_small_files,
+        months_to_pack,
+        needs_compaction,
+        settled,
+    )
+    from waylog.observability.telemetry import configure_logging
+
+    configure_logging()
+    if arguments.before is not None:
+        _check_date(arguments.before)
+    today = f"{datetime.now(UTC):%Y-%m-%d}"
+    before = "9999-99-99" if arguments.all else arguments.before or today
+    reader = open_history(arguments.out)
+    manifest = ManifestWriter(arguments.out)
+    with ExitStack() as stack:
+        stack.callback(manifest.close)
+        reader.refresh()
+        packing = _Packing(arguments, stack, reader, manifest)
+        settled_s = time.time() - 3600 * arguments.settled
+        packing.run(settled(reader, needs_compaction(reader, before), settled_s))
+        if arguments.files_max is not None:
+            packing.run(many_small_files(reader, before, arguments.files_max))
+        if not arguments.keep_days:
+            reader.refresh()
+            months = months_to_pack(reader, min(before, today), FILE_BYTES)
+            packing.run(settled(reader, months, settled_s))
+        manifest.delete_superseded(arguments.grace)
+    return 0
+
+
+class _Packing:
+    """Packs periods and says what came of it."""
+
+    def __init__(
+        self,
+        arguments: argparse.Namespace,
+        stack: ExitStack,
+        reader: HistoryReader,
+        manifest: ManifestWriter,
+    ) -> None:
+        self._arguments = arguments
+        self._stack = stack
+        self._reader = reader
+        self._manifest = manifest
+        self._engine: Engine | None = None
+
+    def run(self, periods: Sequence[str]) -> None:
+        from spark.history.compaction import compact_period, plan_period
+        from spark.runtime.tasks import open_engine
+
+        workers = self._arguments.workers if self._arguments.engine == "arrow" else 8
+        for start in range(0, len(periods), workers):
+            if self._engine is None:
+                self._engine = open_engine(self._arguments, self._stack, "waylog compact")
+            tasks = [plan_period(self._reader, each) for each in periods[start : start + workers]]
+            results = self._engine.run(compact_period, tasks)
+            self._manifest.commit(results)
+            keep_published(self._reader)
+            if not self._arguments.grace:
+                # Whoever lists folders sees fixes twice until then.
+                self._manifest.delete_superseded()
+            for result in results:
+                self._tell(result)
+
+    def _tell(self, result: CompactionResult) -> None:
+        after = sum(file.bytes for file in result.compacted.files)
+        rows = sum(file.rows for file in result.compacted.files)
+        logger.info(
+            "%s: %d fixes, %d files of %d bytes into %d of %d, %.1f bytes a fix",
+            *(result.period, rows, len(result.sources), result.bytes_before),
+            *(len(result.compacted.files), after, after / max(1, rows)),
+        )
+        if self._arguments.json:
+            line = {
+                "date": result.period,
+                "rows": rows,
+                "files_before": len(result.sources),
+                "bytes_before": result.bytes_before,
+                "files": len(result.compacted.files),
+                "bytes": after,
+            }
+            print(msgspec.json.encode(line).decode())
+
+
+def publish(arguments: argparse.Namespace) -> int:
+    """Make the files that count a version of a Delta table."""
+    from spark.history.delta_table import publish as publish_table
+
+    published = publish_table(open_history(arguments.out))
+    if arguments.json:
+        print(msgspec.json.encode(published._asdict()).decode())
+    else:
+        print(
+            f"version {published.version}: {published.files} files, {published.added} added, "
+            f"{published.removed} removed"
+        )
+    return 0
+
+
+def keep_published(reader: HistoryReader) -> None:
+    """Bring the Delta table up to date, where there is one, before files go that it names."""
+    from spark.history.delta_table import is_published
+    from spark.history.delta_table import publish as publish_table
+
+    if is_published(reader):
+        publish_table(reader)
+
+
+def files(arguments: argparse.Namespace) -> int:
+    """List the files that count."""
+    if arguments.date is not None:
+        _check_date(arguments.date)
+    reader = open_history(arguments.out)
+    base = reader.storage.path if reader.storage.local else reader.storage.url
+    for file in reader.files(arguments.date):
+        path = f"{base.rstrip('/')}/{file.path}"
+        if arguments.json:
+            line = {"path": path, "date": file.date, "compacted": file.span is None}
+            print(msgspec.json.encode(line | {"bytes": file.bytes}).decode())
+        else:
+            print(path)
+    return 0
+
+
+def export(arguments: argparse.Namespace) -> int:
+    """Write all fixes of somebody to a file."""
+    from spark.history.export import WRITERS, devices_of
+    from spark.history.export import export as export_tracks
+
+    reader = open_history(arguments.out)
+    devices = list(arguments.device)
+    for user in arguments.user:
+        devices += devices_of(reader, user)
+    if not devices:
+        who = f": the history knows no device of {', '.join(arguments.user)}"
+        raise CommandError(f"nothing to export{who if arguments.user else ', name a --device'}")
+    bounds = [_time_ms(arguments.from_time, -(2**62)), _time_ms(arguments.to_time, 2**62)]
+    with ExitStack() as stack:
+        if arguments.file is None:
+            stream: IO[bytes] = sys.stdout.buffer
+        else:
+            stream = stack.enter_context(Path(arguments.file).open("wb"))
+        writer = WRITERS[arguments.format](stream)
+        count = export_tracks(reader, devices, writer, *bounds)
+        stream.flush()
+    print(f"{count} fixes of {len(devices)} devices", file=sys.stderr)
+    return 0
+
+
+def erase(arguments: argparse.Namespace) -> int:
+    """Erase devices, and say what is left."""
+    from spark.history.erase import (
+        ErasureReport,
+        erase_history,
+        erase_places,
+        erase_topics,
+        has_history,
+        mark_erased,
+    )
+    from waylog.kafka.clients import LogUnreachable
+    from waylog.kafka.reach import reach_cluster
+
+    servers = arguments.bootstrap_servers
+    history = HistoryReader(arguments.out)
+    if not servers and not has_history(arguments.out):
+        raise CommandError(
+            f"{arguments.out}: there is no history; name the log as well, by --bootstrap-servers"
+        )
+    started = time.monotonic()
+    begun = False
+    try:
+        if servers:
+            reach_cluster(servers)
+        devices = _devices_to_erase(arguments, history)
+        if not arguments.yes:
+            raise CommandError(
+                f"this can not be undone: {', '.join(devices) or ', '.join(arguments.user)}; "
+                "revoke the user first (`waylog user revoke`), then say --yes"
+            )
+        report = ErasureReport(devices, time.time_ns() // 1_000_000, arguments.user)
+        begun = True
+        # Before the log says it: a history job that runs has then nothing left to do.
+        report.history = has_history(arguments.out)
+        if report.history:
+            mark_erased(arguments.out, report.before)
+        if servers:
+            erase_topics(servers, report, arguments.patience)
+        if report.history:
+            erase_history(arguments.out, report.before, report)
+            keep_published(history)
+    except LogUnreachable as error:
+        done = "not all is erased: say it again" if begun else "nothing was erased"
+        raise CommandError(f"{error}; {done}") from error
+    report.places = erase_places(arguments.out, arguments.places, devices)
+    report.seconds = round(time.monotonic() - started, 3)
+    _print_report(report, arguments)
+    return 0
+
+
+def _devices_to_erase(arguments: argparse.Namespace, history: HistoryReader) -> list[str]:
+    """Raises CommandError, LogUnreachable."""
+    from spark.history.erase import devices_in_log
+    from spark.history.export import devices_of
+
+    devices = dict.fromkeys(arguments.device)
+    for user in arguments.user:
+        devices.update(dict.fromkeys(devices_of(history, user)))
+        if arguments.bootstrap_servers:
+            known = sorted(devices_in_log(arguments.bootstrap_servers, user))
+            devices.update(dict.fromkeys(known))
+    if not devices and not (arguments.user and arguments.bootstrap_servers):
+        raise CommandError("nothing to erase: name a --device, or a --user that the history knows")
+    return list(devices)
+
+
+def _print_report(report: ErasureReport, arguments: argparse.Namespace) -> None:
+    if arguments.json:
+        print(msgspec.json.encode(report).decode())
+        return
+    print(f"erased {', '.join(report.devices or report.users)} in {report.seconds:.1f} s:")
+    if report.history:
+        print(f"  history  {report.rows} fixes, {report.files_rewritten} files rewritten")
+    else:
+        print(f"  history  there is none at {arguments.out}")
+    print(f"  places   {report.places}")
+    for topic, count in report.tombstones.items():
+        print(f"  topic {topic}: {count} tombstones; out of the log's files within a day")
+    if report.answers:
+        print("  topic geocoded: answers of the fallback geocoder, of everybody")
+    if report.keys:
+        gone = "gone from the log's files" if report.keys_gone else "gone when it is next compacted"
+        print(f"  topic value-key: {report.keys} keys destroyed, {gone}")
+    for kept in report.kept:
+        until = "for ever" if kept.until is None else f"until {_moment(kept.until)}"
+        print(f"  topic {kept.topic}: keeps records that were written by now {until}")
+        if kept.unreadable_since is not None:
+            since = f"{datetime.fromtimestamp(kept.unreadable_since / 1000, UTC):%Y-%m-%d %H:%M}"
+            print(f"    of which nobody can read those since {since} UTC")
+    if not arguments.bootstrap_servers:
+        print("  the log was not looked at: no --bootstrap-servers")
+
+
+def _moment(time_ms: int) -> str:
+    return f"{datetime.fromtimestamp(time_ms / 1000, UTC):%Y-%m-%d %H:%M} UTC at the latest"
+
+
+def _time_ms(text: str | None, default: int) -> int:
+    if text is None:
+        return default
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise CommandError(f"{text}: a time is YYYY-MM-DD[THH:MM[:SS][+HH:MM]]") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return round(moment.timestamp() * 1000)
+
+
+def open_history(url: str) -> HistoryReader:
+    """A history that has something; raises CommandError for any other."""
+    reader = HistoryReader(url)
+    if not reader.files():
+        raise CommandError(f"{url}: there is no history; `waylog history run` writes it")
+    return reader
+
+
+def _check_date(text: str) -> None:
+    try:
+        datetime.strptime(text, "%Y-%m-%d").replace(tzinfo=UTC)
+    except ValueError:
+        raise CommandError(f"{text}: a date is YYYY-MM-DD") from None

@@ -1,0 +1,1 @@
+"""Favourite places of each device."""

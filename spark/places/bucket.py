@@ -1,0 +1,401 @@
+"""The places of one bucket of devices: what the tables of the last run and the new fixes give.
+
+Everything about a device follows from its stays; stays are only ever added, except by fixes that
+come late, which open the days again from shortly before them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any, Final, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from spark.fixes.fix_table import Part, Source, by_device, part_of, read_shard, read_source, split
+from spark.fixes.fixes import Fixes, distances_m
+from spark.fixes.schema import DAY_MS, date_text
+from spark.places.edits import PlaceEdit, apply_edits
+from spark.places.finding import DevicePlaces, find_places
+from spark.places.names import PlaceName, PlaceNames
+from spark.places.schema import (
+    PLACES_SCHEMA,
+    STATES_SCHEMA,
+    STAYS_SCHEMA,
+    TRIPS_SCHEMA,
+    VISITS_SCHEMA,
+)
+from spark.places.stay_points import STAY_TYPE, StayFinder
+from spark.places.stays import Stays
+from waylog.history.history_reader import HistoryReader
+from waylog.history.storage import Storage
+
+#: A place whose centre moved less than this since the last computation keeps its id.
+SAME_PLACE_M: Final = 100.0
+
+#: A place that moved less than this keeps its address.
+_SAME_ADDRESS_M: Final = 25.0
+
+# After a stay that ended so long before a late fix, everything is looked at again.
+_LATE_MARGIN_MS: Final = 6 * 3_600_000
+# A stay that ends in a silence longer than this does not end with a fix.
+_SILENCE_MS: Final = 900_000
+
+_COMPRESSION: Final = {"compression": "zstd", "compression_level": 3}
+
+
+class BucketTask(NamedTuple):
+    """What one task is told."""
+
+    history: str
+    out: str
+    bucket: int
+    buckets: int
+    older: str | None  # prefix of the tables of the last run
+    newer: str  # prefix of the tables to write
+    #: New fixes, by period ascending, each in the order of the history: shards of this bucket and
+    #: the periods of their parts, or files of all buckets and their periods.
+    shards: list[tuple[str, tuple[str, ...]]]
+    sources: list[tuple[str, Source]]
+    #: Devices that have new names; their places are computed anew.
+    edits: dict[str, list[PlaceEdit]]
+    renamed: list[str]
+    #: Devices of which nothing is to be left.
+    erased: list[str]
+
+
+class BucketResult(NamedTuple):
+    """What came of it."""
+
+    bucket: int
+    devices: int
+    places: int
+    rows: int  # fixes that were new
+    changed: list[str]
+
+
+def run_bucket(task: BucketTask) -> BucketResult:
+    """Bring the tables of a bucket up to date; for a task."""
+    return _Bucket(task).run()
+
+
+class _Bucket:
+    def __init__(self, task: BucketTask) -> None:
+        self._task = task
+        self._history = Storage(task.history)
+        self._out = Storage(task.out)
+        self._states: dict[str, bytes] = {}
+        self._stays: dict[str, list[NDArray[Any]]] = defaultdict(list)
+        self._late: dict[str, int] = {}
+        self._changed: set[str] = set(task.renamed)
+        self._rows = 0
+
+    def run(self) -> BucketResult:
+        older_places = self._load()
+        finder = StayFinder()
+        for parts in self._periods():
+            for device, fixes in by_device(parts):
+                self._feed(finder, device, fixes)
+        if self._late:
+            self._open_again(finder)
+        return self._write(finder, older_places)
+
+    def _load(self) -> dict[str, pa.Table]:
+        tables = {}
+        for name, schema in (
+            ("places", PLACES_SCHEMA),
+            ("visits", VISITS_SCHEMA),
+            ("trips", TRIPS_SCHEMA),
+            ("stays", STAYS_SCHEMA),
+            ("states", STATES_SCHEMA),
+        ):
+            path = f"{self._task.older}-{name}.parquet"
+            found = self._task.older is not None and self._out.exists(path)
+            tables[name] = self._out.read_parquet(path) if found else schema.empty_table()
+        self._states = dict(
+            zip(*(tables["states"][name].to_pylist() for name in ("device", "state")), strict=True)
+        )
+        stays = tables.pop("stays")
+        for device, start, stop in _runs(stays["device"].combine_chunks()):
+            rows = np.empty(stop - start, STAY_TYPE)
+            for name in STAY_TYPE.names or ():
+                rows[name] = stays[name].slice(start, stop - start).to_numpy()
+            self._stays[device].append(rows)
+        for device in self._task.erased:
+            self._states.pop(device, None)
+            self._stays.pop(device, None)
+        gone = pa.array(self._task.erased, pa.string())
+        return {
+            name: table.filter(pc.invert(pc.is_in(table["device"], gone)))
+            for name, table in tables.items()
+        }
+
+    def _periods(self) -> Iterator[list[Part]]:
+        """The new fixes of each period."""
+        for _, parts in groupby(self._parts(), key=lambda dated: dated[0]):
+            together = [part for _, part in parts]
+            self._rows += sum(len(part.time) for part in together)
+            yield together
+
+    def _parts(self) -> Iterator[tuple[str, Part]]:
+        for name, periods in self._task.shards:
+            yield from zip(periods, read_shard(self._out, name), strict=True)
+        for period, source in self._task.sources:
+            for part in read_source(self._history, source):
+                for bucket, own in split(part, self._task.buckets):
+                    if bucket == self._task.bucket:
+                        yield period, own
+
+    def _feed(self, finder: StayFinder, device: str, fixes: Fixes) -> None:
+        state = self._states.get(device)
+        if state is None:
+            finder.reset()
+        else:
+            finder.restore(state)
+            newest = finder.newest
+            if newest is not None and fixes.time[0] < newest:
+                late = self._late.get(device, int(fixes.time[0]))
+                self._late[device] = min(late, int(fixes.time[0]))
+        self._changed.add(device)
+        if device in self._late:
+            # All that is new of it will be read with what it had.
+            return
+        finder.feed(*fixes)
+        self._keep(finder, device)
+
+    def _keep(self, finder: StayFinder, device: str) -> None:
+        stays = finder.take()
+        if len(stays):
+            self._stays[device].append(stays)
+        self._states[device] = finder.state_bytes()
+
+    def _open_again(self, finder: StayFinder) -> None:
+        """Compute devices with late fixes again, from the last sure point before them."""
+        starts: dict[str, int] = {}
+        for device, late in self._late.items():
+            stays = _joined(self._stays.get(device, []))
+            sure = (stays["end"] < late - _LATE_MARGIN_MS) & (
+                stays["end"] - stays["seen"] <= _SILENCE_MS
+            )
+            last = np.flatnonzero(sure)
+            kept = stays[: int(last[-1]) + 1] if len(last) else stays[:0]
+            self._stays[device] = [kept]
+            starts[device] = int(kept["end"][-1]) if len(kept) else -(1 << 62)
+            self._states.pop(device, None)
+        reader = HistoryReader(self._task.history)
+        first = min(starts.values())
+        begin_date = None if first <= -(1 << 61) else date_text(first // DAY_MS)
+        wanted = pa.array(list(starts), pa.string())
+        for period in reader.periods(begin_date):
+            parts = []
+            for batch in reader.scan(period, devices=list(starts)):
+                rows = batch.filter(pc.is_in(batch["device"], wanted))
+                if rows.num_rows:
+                    parts.append(part_of(rows))
+            for device, fixes in by_device(parts):
+                begin = int(np.searchsorted(fixes.time, starts[device]))
+                if begin == len(fixes.time):
+                    continue
+                state = self._states.get(device)
+                if state is None:
+                    finder.reset()
+                else:
+                    finder.restore(state)
+                finder.feed(*fixes.take(slice(begin, None)))
+                self._keep(finder, device)
+
+    def _write(self, finder: StayFinder, older: dict[str, pa.Table]) -> BucketResult:
+        names = PlaceNames()
+        changed = sorted(self._changed & self._states.keys())
+        known = _rows_of(older["places"], changed)
+        places: list[dict[str, Any]] = []
+        visits: list[dict[str, Any]] = []
+        trips: list[dict[str, Any]] = []
+        for device in changed:
+            finder.restore(self._states[device])
+            stays = _joined([*self._stays.get(device, []), finder.take_open()])
+            found = find_places(device, Stays.of(stays), names.local_offsets)
+            ids = keep_ids(found, known.get(device, []))
+            places += _place_rows(
+                device, found, ids, known.get(device, []), self._task.edits.get(device, []), names
+            )
+            visits += _visit_rows(device, found, ids)
+            trips += _trip_rows(device, found, ids)
+        gone = pa.array(changed, pa.string())
+        tables = {
+            "places": _merged(older["places"], gone, places, PLACES_SCHEMA),
+            "visits": _merged(older["visits"], gone, visits, VISITS_SCHEMA),
+            "trips": _merged(older["trips"], gone, trips, TRIPS_SCHEMA),
+            "stays": self._stays_table(),
+            "states": pa.table(
+                [
+                    pa.array(sorted(self._states), pa.string()),
+                    pa.array([self._states[device] for device in sorted(self._states)]),
+                ],
+                schema=STATES_SCHEMA,
+            ),
+        }
+        for name, table in tables.items():
+            self._out.write_parquet(f"{self._task.newer}-{name}.parquet", table, **_COMPRESSION)
+        return BucketResult(
+            self._task.bucket,
+            len(self._states),
+            tables["places"].num_rows,
+            self._rows,
+            changed,
+        )
+
+    def _stays_table(self) -> pa.Table:
+        devices = sorted(device for device, stays in self._stays.items() if stays)
+        each = [_joined(self._stays[device]) for device in devices]
+        rows = np.concatenate(each) if each else np.empty(0, STAY_TYPE)
+        counts = [len(stays) for stays in each]
+        device = pa.array(devices, pa.string()).take(
+            pa.array(np.repeat(np.arange(len(devices)), counts))
+        )
+        return pa.table(
+            [device, *(pa.array(rows[name].copy()) for name in STAYS_SCHEMA.names[1:])],
+            schema=STAYS_SCHEMA,
+        )
+
+
+def _joined(pieces: Sequence[NDArray[Any]]) -> NDArray[Any]:
+    return np.concatenate(pieces) if pieces else np.empty(0, STAY_TYPE)
+
+
+def _runs(column: pa.Array) -> Iterator[tuple[str, int, int]]:
+    start = 0
+    if len(column):
+        runs = pc.run_end_encode(column)
+        for value, end in zip(runs.values.to_pylist(), runs.run_ends.to_pylist(), strict=True):
+            yield value, start, end
+            start = end
+
+
+def _rows_of(table: pa.Table, devices: list[str]) -> dict[str, list[dict[str, Any]]]:
+    own = table.filter(pc.is_in(table["device"], pa.array(devices, pa.string())))
+    rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
+    for row in own.drop_columns(["profile"]).to_pylist():
+        rows[row["device"]].append(row)
+    return rows
+
+
+def _merged(
+    older: pa.Table, gone: pa.Array, rows: list[dict[str, Any]], schema: pa.Schema
+) -> pa.Table:
+    kept = older.filter(pc.invert(pc.is_in(older["device"], gone)))
+    table = pa.concat_tables([kept, pa.Table.from_pylist(rows, schema=schema)])
+    by = {"places": "rank", "visits": "arrival", "trips": "start"}
+    second = next(name for name in by.values() if name in schema.names)
+    return table.sort_by([("device", "ascending"), (second, "ascending")])
+
+
+def keep_ids(found: DevicePlaces, older: list[dict[str, Any]]) -> dict[str, str]:
+    """The id of each place: that of the nearest older place, where there is one.
+
+    Of two places near one older place, the one with more dwell keeps the id.
+    """
+    ids: dict[str, str] = {}
+    given: set[str] = set()
+    own = {place.place_id for place in found.places}
+    free = [row for row in older if row["place_id"] not in own]
+    for place in found.places:
+        if any(row["place_id"] == place.place_id for row in older):
+            ids[place.place_id] = place.place_id
+            continue
+        ids[place.place_id] = place.place_id
+        candidates = [row for row in free if row["place_id"] not in given]
+        if candidates:
+            distances = distances_m(
+                place.lat,
+                place.lon,
+                np.array([row["lat"] for row in candidates]),
+                np.array([row["lon"] for row in candidates]),
+            )
+            nearest = int(np.argmin(distances))
+            if distances[nearest] <= SAME_PLACE_M:
+                ids[place.place_id] = candidates[nearest]["place_id"]
+                given.add(candidates[nearest]["place_id"])
+    return ids
+
+
+def _place_rows(
+    device: str,
+    found: DevicePlaces,
+    ids: dict[str, str],
+    older: list[dict[str, Any]],
+    edits: list[PlaceEdit],
+    names: PlaceNames,
+) -> list[dict[str, Any]]:
+    known = {row["place_id"]: row for row in older}
+    rows: list[dict[str, Any]] = []
+    for rank, place in enumerate(found.places, start=1):
+        identity = ids[place.place_id]
+        before = known.get(identity)
+        if (
+            before is not None
+            and before["address"] is not None
+            and before["named_by"] is None
+            and distances_m(
+                place.lat, place.lon, np.array([before["lat"]]), np.array([before["lon"]])
+            )[0]
+            <= _SAME_ADDRESS_M
+        ):
+            name = PlaceName(before["name"], before["address"])
+        else:
+            name = names.name_of(place.lat, place.lon)
+        rows.append(
+            {
+                "user": device.partition("/")[0],
+                "device": device,
+                "place_id": identity,
+                "lat": place.lat,
+                "lon": place.lon,
+                "label": place.label,
+                "name": name.name,
+                "visits": place.visits,
+                "dwell_s": place.dwell_ms // 1000,
+                "address": name.address,
+                "rank": rank,
+                "days": place.days,
+                "radius_m": place.radius_m,
+                "first": place.first,
+                "last": place.last,
+                "confidence": place.confidence,
+                "profile": place.profile,
+                "named_by": None,
+            }
+        )
+    apply_edits(rows, edits)
+    return rows
+
+
+def _visit_rows(device: str, found: DevicePlaces, ids: dict[str, str]) -> Iterable[dict[str, Any]]:
+    for visit in found.visits:
+        yield {
+            "device": device,
+            "arrival": visit.start,
+            "departure": visit.end,
+            "place_id": ids.get(visit.place_id or ""),
+            "lat": visit.lat,
+            "lon": visit.lon,
+            "dwell_s": (visit.end - visit.start) // 1000,
+            "silent_s": visit.silent_ms // 1000,
+            "fixes": visit.fixes,
+        }
+
+
+def _trip_rows(device: str, found: DevicePlaces, ids: dict[str, str]) -> Iterable[dict[str, Any]]:
+    for trip in found.trips:
+        yield {
+            "device": device,
+            "start": trip.start,
+            "end": trip.end,
+            "origin": ids.get(trip.origin or ""),
+            "destination": ids.get(trip.destination or ""),
+            "distance_m": trip.distance_m,
+        }

@@ -1,0 +1,213 @@
+"""Favourite places of one device: where it stayed, again and again.
+
+Stays (spark.places.stay_points) -> places (stays within 100 m of each other) -> visits (stays at one place
+at most 30 minutes apart) -> trips between them, labels. No Spark, no files: arrays in, places out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from spark.fixes.fixes import distances_m
+from spark.places.clusters import centres_of, cluster
+from spark.places.labels import Visits, label_places, weekly_profile
+from spark.places.names import sun_offset_ms
+from spark.places.stays import MERGE_MS, Stays, join_stays
+
+#: Two visits with so much time between them have no trip: nobody knows where the device was.
+TRIP_MAX_MS: Final = 24 * 3_600_000
+
+# A place counts when it was visited twice, or over two days, and for half an hour in all.
+_DWELL_MIN_MS: Final = 30 * 60_000
+
+DAY_MS: Final = 86_400_000
+
+#: The offset of local time from UTC (ms) at (lat, lon), at each of some times (ms UTC).
+Clock = Callable[[float, float, NDArray[np.int64]], NDArray[np.int64]]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place of one device; times in ms since 1970 UTC."""
+
+    place_id: str
+    lat: float
+    lon: float
+    label: str | None  # "home", "work" or None
+    confidence: float | None  # of the label, 0..1
+    visits: int
+    days: int  # different local dates
+    dwell_ms: int
+    radius_m: float  # within which all stays lie
+    first: int  # start of the first visit
+    last: int  # end of the last
+    profile: list[int]  # minutes spent there in each hour of the local week, from Monday 0:00
+
+
+class Visit(NamedTuple):
+    """A time at a place; times in ms since 1970 UTC."""
+
+    start: int
+    end: int
+    place_id: str | None  # None: a place that is no favourite (yet)
+    lat: float
+    lon: float
+    silent_ms: int  # of it, time in silences of more than 15 minutes, which no fix vouches for
+    fixes: int
+
+
+class Trip(NamedTuple):
+    """The way from one visit to the next."""
+
+    start: int
+    end: int
+    origin: str | None  # place_id
+    destination: str | None
+    distance_m: float  # in a straight line
+
+
+@dataclass(frozen=True)
+class DevicePlaces:
+    """All that is found out about one device."""
+
+    places: list[Place]
+    visits: list[Visit]
+    trips: list[Trip]
+
+
+def sun_clock(lat: float, lon: float, times: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The offset from UTC (ms) of the sun's time zone, in whole hours."""
+    return np.full(len(times), sun_offset_ms(lon), np.int64)
+
+
+def find_places(device: str, stays: Stays, clock: Clock = sun_clock) -> DevicePlaces:
+    """The places of a device, the one with the most time first, its visits and its trips."""
+    if not len(stays.start):
+        return DevicePlaces([], [], [])
+    stays = join_stays(stays)
+    number = cluster(stays)
+    count = int(number.max()) + 1
+    merged = merge_visits(stays, number)
+    lats, lons = centres_of(stays, number, count)
+    centres = list(zip(lats.tolist(), lons.tolist(), strict=True))
+    radius = np.zeros(count)
+    np.maximum.at(radius, number, distances_m(lats[number], lons[number], stays.lat, stays.lon))
+    first_stay = stays.start[np.unique(number, return_index=True)[1]].tolist()
+    dwell = np.bincount(merged.place, merged.end - merged.start, count)
+    local = _local(merged, centres, clock)
+    labels = label_places(local, count)
+    ids: list[str | None] = [None] * count
+    places = []
+    for place, (lat, lon) in enumerate(centres):
+        own = merged.place == place
+        days = _days(local.start[own], local.end[own])
+        label = labels.get(place)
+        enough = days >= 2 or int(own.sum()) >= 2
+        if label is None and (dwell[place] < _DWELL_MIN_MS or not enough):
+            continue
+        identity = place_id(device, first_stay[place])
+        ids[place] = identity
+        places.append(
+            Place(
+                place_id=identity,
+                lat=lat,
+                lon=lon,
+                label=label.name if label else None,
+                confidence=round(label.confidence, 2) if label else None,
+                visits=int(own.sum()),
+                days=days,
+                dwell_ms=int(dwell[place]),
+                radius_m=round(float(radius[place]), 1),
+                first=int(merged.start[own].min()),
+                last=int(merged.end[own].max()),
+                profile=weekly_profile(local.start[own], local.end[own]),
+            )
+        )
+    places.sort(key=lambda each: (-each.dwell_ms, each.place_id))
+    visits = _visits(stays, merged, number, centres, ids)
+    return DevicePlaces(places, visits, _trips(visits))
+
+
+def _visits(
+    stays: Stays,
+    merged: Visits,
+    number: NDArray[np.int64],
+    centres: list[tuple[float, float]],
+    ids: list[str | None],
+) -> list[Visit]:
+    # Which visit each stay belongs to: those that start at or before it, the last of them.
+    owner = np.searchsorted(merged.start, stays.start, "right") - 1
+    silent = np.bincount(owner, stays.silent, len(merged.start))
+    fixes = np.bincount(owner, stays.fixes, len(merged.start))
+    return [
+        Visit(
+            start,
+            end,
+            ids[place],
+            centres[place][0],
+            centres[place][1],
+            int(silent[index]),
+            int(fixes[index]),
+        )
+        for index, (place, start, end) in enumerate(
+            zip(merged.place.tolist(), merged.start.tolist(), merged.end.tolist(), strict=True)
+        )
+    ]
+
+
+def _trips(visits: list[Visit]) -> list[Trip]:
+    trips = []
+    for before, after in pairwise(visits):
+        same = before.place_id == after.place_id and before.place_id is not None
+        if same or not 0 <= after.start - before.end <= TRIP_MAX_MS:
+            continue
+        distance = distances_m(before.lat, before.lon, np.array([after.lat]), np.array([after.lon]))
+        trips.append(
+            Trip(
+                before.end,
+                after.start,
+                before.place_id,
+                after.place_id,
+                round(float(distance[0]), 1),
+            )
+        )
+    return trips
+
+
+def _local(visits: Visits, centres: list[tuple[float, float]], clock: Clock) -> Visits:
+    start, end = visits.start.copy(), visits.end.copy()
+    for place, (lat, lon) in enumerate(centres):
+        own = visits.place == place
+        start[own] += clock(lat, lon, visits.start[own])
+        end[own] += clock(lat, lon, visits.end[own])
+    # Back over a change of the clock, a visit does not get shorter than nothing.
+    return Visits(visits.place, start, np.maximum(start, end))
+
+
+def merge_visits(stays: Stays, number: NDArray[np.int64]) -> Visits:
+    """Join stays at one place that follow each other within half an hour."""
+    same = number[1:] == number[:-1]
+    close = stays.start[1:] - stays.end[:-1] <= MERGE_MS
+    begins = np.concatenate([[True], ~(same & close)])
+    first = np.flatnonzero(begins)
+    last = np.concatenate([first[1:] - 1, [len(number) - 1]])
+    return Visits(number[first], stays.start[first], stays.end[last])
+
+
+def place_id(device: str, first_ms: int) -> str:
+    """An id from the device and the start of its first stay there: later stays do not change it."""
+    return hashlib.blake2b(f"{device}\0{first_ms}".encode(), digest_size=8).hexdigest()
+
+
+def _days(start: NDArray[np.int64], end: NDArray[np.int64]) -> int:
+    days: set[int] = set()
+    for first, last in zip((start // DAY_MS).tolist(), (end // DAY_MS).tolist(), strict=True):
+        days.update(range(first, last + 1))
+    return len(days)

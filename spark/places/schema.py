@@ -1,0 +1,79 @@
+"""The tables that the places job keeps. Times are ms since 1970 UTC, positions degrees."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import pyarrow as pa
+
+#: The favourite places of all devices, in one file.
+FILE: Final = "places.parquet"
+
+PLACES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("user", pa.string(), nullable=False),
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("place_id", pa.string(), nullable=False),
+        pa.field("lat", pa.float64(), nullable=False),
+        pa.field("lon", pa.float64(), nullable=False),
+        pa.field("label", pa.string()),
+        pa.field("name", pa.string()),
+        pa.field("visits", pa.int64(), nullable=False),
+        pa.field("dwell_s", pa.int64(), nullable=False),
+        pa.field("address", pa.string()),
+        pa.field("rank", pa.int32(), nullable=False),
+        pa.field("days", pa.int32(), nullable=False),
+        pa.field("radius_m", pa.float64(), nullable=False),
+        pa.field("first", pa.int64(), nullable=False),
+        pa.field("last", pa.int64(), nullable=False),
+        pa.field("confidence", pa.float64()),  # of the label, 0..1
+        # Minutes in each hour of the local week, from Monday 0:00.
+        pa.field("profile", pa.list_(pa.int32())),
+        pa.field("named_by", pa.string()),  # "user" where a user chose the name or the label
+    ]
+)
+
+VISITS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("arrival", pa.int64(), nullable=False),
+        pa.field("departure", pa.int64(), nullable=False),
+        pa.field("place_id", pa.string()),  # null: a place that is no favourite
+        pa.field("lat", pa.float64(), nullable=False),
+        pa.field("lon", pa.float64(), nullable=False),
+        pa.field("dwell_s", pa.int64(), nullable=False),
+        # Of it, time in silences of more than 15 minutes, which no fix vouches for.
+        pa.field("silent_s", pa.int64(), nullable=False),
+        pa.field("fixes", pa.int64(), nullable=False),
+    ]
+)
+
+TRIPS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("start", pa.int64(), nullable=False),
+        pa.field("end", pa.int64(), nullable=False),
+        pa.field("origin", pa.string()),  # place_id
+        pa.field("destination", pa.string()),
+        pa.field("distance_m", pa.float64(), nullable=False),  # in a straight line
+    ]
+)
+
+#: The closed stays of a device; `spark.places.stay_points.STAY_TYPE`.
+STAYS_SCHEMA: Final = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        *(
+            pa.field(name, pa.int64(), nullable=False)
+            for name in ("start", "end", "seen", "silent", "fixes", "lat", "lon")
+        ),
+    ]
+)
+
+#: What is open of a device; `StayFinder.state_bytes`.
+STATES_SCHEMA: Final = pa.schema(
+    [
+        pa.field("device", pa.string(), nullable=False),
+        pa.field("state", pa.binary(), nullable=False),
+    ]
+)

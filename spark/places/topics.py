@@ -1,0 +1,115 @@
+"""Places in the log: topic `place` has what was found, `place-edit` what users say of it."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from spark.fixes.log_source import LogOffsets, OffsetRange, read_range
+from spark.places.edits import PlaceEdit
+from spark.places.schema import FILE
+from waylog.history.storage import Storage
+from waylog.kafka.clients import LogUnreachable, ensure_topics, producer_config
+from waylog.kafka.topics import PLACE, PLACE_EDIT, TOPICS
+from waylog.sealing.sealing import shared_key_ring
+
+logger = logging.getLogger(__name__)
+
+
+class DevicePlacesRecord(msgspec.Struct, kw_only=True):
+    """The favourite places of one device: a record of topic `place`, key = device."""
+
+    device: str
+    user: str
+    computed: int  # ms
+    places: list[dict[str, Any]]  # as `GET /v1/devices/{device}/places` has them, and more
+
+
+def read_edits(servers: str) -> list[PlaceEdit]:
+    """The newest edit of each place; raises LogUnreachable. Unreadable records are left out."""
+    offsets = LogOffsets(servers, PLACE_EDIT)
+    try:
+        watermarks = offsets.watermarks(10.0)
+    finally:
+        offsets.close()
+    newest: dict[bytes, PlaceEdit] = {}
+    for partition, marks in watermarks.items():
+        if marks.high <= marks.low:
+            continue
+        for records in read_range(
+            servers, PLACE_EDIT, OffsetRange(partition, marks.low, marks.high)
+        ):
+            for record in records:
+                key, value = record.key(), record.value()
+                if key is None:
+                    continue
+                if value is None:
+                    newest.pop(key, None)
+                    continue
+                try:
+                    newest[key] = msgspec.json.decode(value, type=PlaceEdit)
+                except msgspec.DecodeError as error:
+                    logger.warning("a record of %s is no edit: %s", PLACE_EDIT, error)
+    return list(newest.values())
+
+
+def append_edit(servers: str, edit: PlaceEdit) -> None:
+    """Keep what a user says of a place; raises LogUnreachable."""
+    _append(servers, PLACE_EDIT, [(edit.key, msgspec.json.encode(edit))])
+
+
+def publish_places(servers: str, places: str, devices: Sequence[str]) -> None:
+    """Append the places of some devices to topic `place`; raises LogUnreachable.
+
+    A device that has no places any more gets a tombstone.
+    """
+    if not devices:
+        return
+    table = Storage(places).read_parquet(FILE)
+    table = table.filter(pc.is_in(table["device"], pa.array(devices, pa.string())))
+    by_device: dict[str, list[dict[str, Any]]] = {device: [] for device in devices}
+    for row in table.to_pylist():
+        by_device[row["device"]].append(row)
+    now = time.time_ns() // 1_000_000
+    records: list[tuple[bytes, bytes | None]] = []
+    for device, rows in by_device.items():
+        record = DevicePlacesRecord(
+            device=device, user=device.partition("/")[0], computed=now, places=rows
+        )
+        records.append((device.encode(), msgspec.json.encode(record) if rows else None))
+    _append(servers, PLACE, records)
+
+
+def _append(servers: str, topic: str, records: Sequence[tuple[bytes, bytes | None]]) -> None:
+    # A log that was set up by an older version has no such topic.
+    ensure_topics(servers, [each for each in TOPICS if each.name == topic], timeout_s=10.0)
+    keys = shared_key_ring(servers)
+    producer = LibrdkafkaProducer(producer_config(servers, "waylog-places"))
+    failures: list[str] = []
+
+    def on_delivery(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for key, value in records:
+        sealed = value
+        if keys is not None and value is not None:
+            sealed = keys.seal_value(topic, value, key)
+        while True:
+            try:
+                producer.produce(topic, sealed, key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.1)
+        producer.poll(0)
+    if producer.flush(30.0) or failures:
+        raise LogUnreachable(
+            f"topic {topic} did not take everything: {failures[0] if failures else 'no answer'}"
+        )

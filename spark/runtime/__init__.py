@@ -1,0 +1,1 @@
+"""Spark sessions and the parts of a job."""

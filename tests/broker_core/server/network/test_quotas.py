@@ -1,0 +1,153 @@
+"""Quotas and limits at work."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from broker_core.protocol.definitions import (
+    ALTER_CLIENT_QUOTAS,
+    API_VERSIONS,
+    FETCH,
+    METADATA,
+    PRODUCE,
+)
+from broker_core.protocol.records import build_batch
+from broker_core.server.network.limits import ConnectionLimits
+from broker_core.server.runtime import Broker
+from tests.broker_core.server.raw_client import RawClient, fetch_body, produce_body
+
+Connect = Callable[[Broker], Awaitable[RawClient]]
+Start = Callable[..., Awaitable[Broker]]
+
+
+async def limit(client: RawClient, key: str, value: float, **names: str | None) -> None:
+    entity = [
+        {"entity_type": kind.replace("_", "-"), "entity_name": name} for kind, name in names.items()
+    ]
+    entry = {"entity": entity, "ops": [{"key": key, "value": value, "remove": False}]}
+    body = {"entries": [entry], "validate_only": False}
+    answer = await client.call(ALTER_CLIENT_QUOTAS, 1, body)
+    assert answer["entries"][0]["error_code"] == 0
+
+
+async def seconds(work: Awaitable[Any]) -> tuple[float, Any]:
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    result = await work
+    return loop.time() - began, result
+
+
+async def test_a_producer_over_its_quota_is_told_and_made_to_wait(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    broker.create_topic("t", 1, {})
+    client, other = await connect(broker), await connect(broker)
+    await limit(client, "producer_byte_rate", 10_000, client_id="test")
+    batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
+    answer = await client.call(PRODUCE, 8, produce_body("t", batch))
+    assert answer["responses"][0]["partition_responses"][0]["error_code"] == 0
+    assert 300 < answer["throttle_time_ms"] < 900
+    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
+    assert waited > 0.2
+    # Nobody else waits with it.
+    waited, _ = await seconds(other.call(METADATA, 1, {"topics": []}))
+    assert waited < 0.2
+
+
+async def test_a_consumer_over_its_quota_gets_its_records_and_waits(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(quota_window_num="2", quota_window_size_seconds="1")
+    broker.create_topic("t", 1, {})
+    client = await connect(broker)
+    batch = bytes(build_batch([(1, None, bytes(15_000), ())]))
+    await client.call(PRODUCE, 8, produce_body("t", batch))
+    await limit(client, "consumer_byte_rate", 10_000, user=None)
+    answer = await client.call(FETCH, 11, fetch_body("t", 0))
+    assert answer["responses"][0]["partitions"][0]["records"]
+    assert answer["throttle_time_ms"] > 300
+    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
+    assert waited > 0.2
+
+
+async def test_who_keeps_the_broker_busy_waits(start: Start, connect: Connect) -> None:
+    broker = await start(quota_window_num="1", quota_window_size_seconds="1")
+    client = await connect(broker)
+    await limit(client, "request_percentage", 0.001, user="ANONYMOUS")
+    await client.call(METADATA, 1, {"topics": None})
+    waited, _ = await seconds(client.call(METADATA, 1, {"topics": []}))
+    assert waited > 0.05
+
+
+async def test_connections_of_one_address_are_counted(start: Start, connect: Connect) -> None:
+    broker = await start(max_connections_per_ip="2")
+    clients = [await connect(broker) for _ in range(3)]
+    assert await clients[2].is_closed_by_peer()
+    assert (await clients[0].call(API_VERSIONS, 0, {}))["error_code"] == 0
+    await clients[0].close()
+    while broker.network.limits.connections > 1:
+        await asyncio.sleep(0.01)
+    assert (await (await connect(broker)).call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def test_connections_that_come_too_fast_are_served_later(
+    start: Start, connect: Connect
+) -> None:
+    broker = await start(max_connection_creation_rate="5")
+    began = asyncio.get_running_loop().time()
+    for _ in range(8):
+        await (await connect(broker)).call(API_VERSIONS, 0, {})
+    assert asyncio.get_running_loop().time() - began > 0.3
+
+
+async def test_a_request_that_does_not_arrive_is_given_up(start: Start, connect: Connect) -> None:
+    broker = await start(connection_setup_timeout_ms="300")
+    polite, silent, slow = [await connect(broker) for _ in range(3)]
+    await polite.call(API_VERSIONS, 0, {})
+    await slow.call(API_VERSIONS, 0, {})
+    # A byte now and then keeps it from being idle.
+    slow.writer.write((1000).to_bytes(4, "big"))
+    trickle = asyncio.create_task(_trickle(slow))
+    assert await silent.is_closed_by_peer()
+    assert await slow.is_closed_by_peer()
+    await trickle
+    assert (await polite.call(API_VERSIONS, 0, {}))["error_code"] == 0
+
+
+async def _trickle(client: RawClient) -> None:
+    for _ in range(100):
+        if client.writer.transport.is_closing():
+            return
+        client.writer.write(b"x")
+        await asyncio.sleep(0.02)
+
+
+async def test_incomplete_requests_together_are_bounded(start: Start, connect: Connect) -> None:
+    broker = await start(queued_max_request_bytes=str(4 * 1024 * 1024))
+    clients = [await connect(broker) for _ in range(12)]
+    for client in clients:
+        client.writer.write((50 * 1024 * 1024).to_bytes(4, "big") + bytes(1024 * 1024))
+        try:
+            await client.writer.drain()
+        except ConnectionError:
+            continue
+    assert await clients[0].is_closed_by_peer()
+    limits = broker.network.limits
+    async with asyncio.timeout(5):
+        while limits.request_bytes > limits.request_bytes_max:
+            await asyncio.sleep(0.01)
+    for client in clients:
+        await client.close()
+    async with asyncio.timeout(5):
+        while limits.request_bytes:
+            await asyncio.sleep(0.01)
+
+
+def test_the_rate_of_an_address_is_its_own() -> None:
+    limits = ConnectionLimits(10, creation_rate_of=lambda host: 1.0 if host == "a" else None)
+    pauses = [limits.creation_pause_s("a", 100.0) for _ in range(4)]
+    assert pauses[0] == 0.0 < pauses[-1]
+    assert limits.creation_pause_s("b", 100.0) == 0.0

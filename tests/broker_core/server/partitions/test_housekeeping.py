@@ -1,0 +1,83 @@
+"""Retention and compaction through the running broker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from broker_core.protocol.records import build_batch, iterate_records
+from broker_core.server.partitions.partition import Partition
+from broker_core.server.runtime import Broker
+
+Start = Callable[..., Awaitable[Broker]]
+
+
+def append(broker: Broker, partition: Partition, key: bytes, value: bytes, time_ms: int) -> None:
+    """One record in a batch of its own."""
+    partition.append(build_batch([(time_ms, key, value, ())]), broker.now_ms())
+    broker.flusher.request(partition)
+
+
+async def test_old_records_go(start: Start) -> None:
+    broker = await start(log_retention_check_interval_ms="20")
+    topic = broker.create_topic("t", 1, {"retention.ms": "60000", "segment.bytes": "200"})
+    (partition,) = topic.partitions
+    for i in range(20):
+        append(broker, partition, b"k", b"%d" % i, 1_000)
+    append(broker, partition, b"k", b"new", broker.now_ms())
+    async with asyncio.timeout(10):
+        while partition.log.log_start_offset < 18:
+            await asyncio.sleep(0.01)
+    assert partition.log.log_end_offset == 21
+
+
+async def test_a_compacted_topic_keeps_the_newest_record_of_each_key(start: Start) -> None:
+    broker = await start(log_cleaner_backoff_ms="20")
+    topic = broker.create_topic("t", 1, {"cleanup.policy": "compact", "segment.bytes": "500"})
+    (partition,) = topic.partitions
+    for i in range(100):
+        append(broker, partition, b"k%d" % (i % 3), b"%d" % i, broker.now_ms())
+    async with asyncio.timeout(10):
+        while partition.high_watermark < 100 or len(records := contents(partition)) > 20:
+            await asyncio.sleep(0.01)
+    newest = {record[2]: record[3] for record in records}
+    assert newest == {b"k0": b"99", b"k1": b"97", b"k2": b"98"}
+
+
+async def test_a_closed_segment_becomes_durable_without_being_asked(start: Start) -> None:
+    broker = await start(
+        log_flush_interval_messages=str(2**63 - 1), log_flush_scheduler_interval_ms="20"
+    )
+    (partition,) = broker.create_topic("t", 1, {"segment.bytes": "200"}).partitions
+    for i in range(10):
+        partition.append(build_batch([(1, b"k", b"%d" % i * 20, ())]), broker.now_ms())
+    assert partition.log.recovery_point == 0
+    async with asyncio.timeout(10):
+        while partition.log.recovery_point < 10:
+            await asyncio.sleep(0.01)
+
+
+async def test_files_of_idle_logs_are_closed(broker: Broker) -> None:
+    (partition,) = broker.create_topic("t", 1, {}).partitions
+    housekeeping = broker._housekeeping
+    append(broker, partition, b"k", b"v", 1)
+    async with asyncio.timeout(10):
+        while partition.high_watermark < 1:
+            await asyncio.sleep(0.01)
+    housekeeping.park_idle()
+    assert partition.log.segments[-1].is_open
+    housekeeping.park_idle()
+    assert not partition.log.segments[-1].is_open
+
+
+def contents(partition: Partition) -> list[tuple[int, int, bytes | None, bytes | None, object]]:
+    """All records of a partition."""
+    found: list[tuple[int, int, bytes | None, bytes | None, object]] = []
+    offset = partition.log.log_start_offset
+    while offset < partition.high_watermark:
+        data = partition.read(offset, 1 << 20, min_one_message=True)
+        if not data:
+            break
+        found += iterate_records(data)
+        offset = found[-1][0] + 1
+    return found

@@ -1,0 +1,232 @@
+"""Whatever is sent to whichever path: what is answered with success is in the log."""
+
+from __future__ import annotations
+
+import asyncio
+import gzip
+import itertools
+import json
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from gateway.formats import Context, positions, ulogger
+from gateway.http.ingest import ulogger_sessions
+from gateway.http.ingest.paths import PATHS
+from tests.gateway.running import Gateway, Login, json_of
+from waylog.messages import decode_fix, decode_rejected
+
+TIME = "2025-11-01T11:00:05.120Z"
+PROGRAMS = "/v1/positions"
+
+
+class Body(NamedTuple):
+    """One request's body, and by what it is found again."""
+
+    data: bytes
+    kind: str
+    lat: float
+    mark: str
+    headers: dict[str, str]
+
+
+def bodies(number: int) -> Iterator[Body]:
+    """One of each kind, all different from those of any other number."""
+    count = itertools.count(number * 100)
+
+    def body(kind: str, data: Any, headers: dict[str, str] | None = None) -> Body:
+        n = next(count)
+        lat, mark = round(n / 1000, 3), f"mark{n}z"
+        content = data(lat, mark)
+        if not isinstance(content, bytes):
+            content = json.dumps(content).encode()
+        return Body(content, kind, lat, mark, headers or {})
+
+    as_json, as_form = (
+        {"Content-Type": "application/json"},
+        {"Content-Type": "application/x-www-form-urlencoded"},
+    )
+    yield body("flat", lambda lat, mark: {"id": mark, "lat": lat, "lon": 2}, as_json)
+    yield body(
+        "traccar",
+        lambda lat, mark: {
+            "location": {"timestamp": TIME, "coords": {"latitude": lat, "longitude": 2}},
+            "device_id": mark,
+        },
+        as_json,
+    )
+    yield body(
+        "owntracks",
+        lambda lat, mark: {"_type": "location", "tid": "x", "_id": mark, "lat": lat, "lon": 2},
+        as_json,
+    )
+    yield body(
+        "overland",
+        lambda lat, mark: {
+            "locations": [
+                {
+                    "geometry": {"type": "Point", "coordinates": [2, lat]},
+                    "properties": {"timestamp": TIME, "device_id": mark},
+                }
+            ]
+        },
+        as_json,
+    )
+    yield body(
+        "home_assistant",
+        lambda lat, mark: {"type": "update_location", "data": {"gps": [lat, 2], "note": mark}},
+        as_json,
+    )
+    yield body("of nobody", lambda _, mark: {"hello": {"world": mark}}, as_json)
+    yield body("array", lambda lat, mark: [{"id": mark, "lat": lat, "lon": 2}], as_json)
+    yield body("text", lambda _, mark: mark)
+    yield body("form", lambda lat, mark: f"id={mark}&lat={lat}&lon=2".encode(), as_form)
+    yield body("foreign form", lambda _, mark: f"name={mark}".encode(), as_form)
+    yield body(
+        "ndjson",
+        lambda lat, mark: b'{"lat":%f,"lon":2,"id":"%b"}\n{"lat":3,"lon":2}' % (lat, mark.encode()),
+        {"Content-Type": "application/x-ndjson"},
+    )
+    yield body("broken", lambda _, mark: b'{"mark":"%b' % mark.encode(), as_json)
+    yield body("binary", lambda _, mark: b"\x00\xff=" + mark.encode() + b"\x80")
+    yield body(
+        "compressed",
+        lambda lat, mark: gzip.compress(
+            b'{"_type":"location","lat":%f,"lon":2,"_id":"%b"}' % (lat, mark.encode())
+        ),
+        as_json | {"Content-Encoding": "gzip"},
+    )
+    yield body("unsaid gzip", lambda _, mark: gzip.compress(mark.encode(), mtime=0))
+
+
+async def test_no_path_throws_a_body_away_that_it_answers_with_success(
+    gateway: Gateway, user: Login
+) -> None:
+    paths = [path for path, each in PATHS.items() if "POST" in each.methods]
+    sent: list[tuple[str, Body, int]] = []
+    async with gateway.client(user) as client:
+        for number, path in enumerate((*paths, *ulogger_sessions.PATHS)):
+            url = path.replace("{token}", user.token).replace("{device}", "phone")
+
+            async def status(body: Body, url: str = url) -> int:
+                async with client.post(url, data=body.data, headers=body.headers) as answer:
+                    await answer.read()
+                    return answer.status
+
+            of_path = list(bodies(number))
+            # At once: each waits until the log has its fix.
+            answers = await asyncio.gather(*map(status, of_path))
+            sent += [(path, *each) for each in zip(of_path, answers, strict=True)]
+    fixes = {
+        fix.lat
+        for fix in (decode_fix(value) for _, value in gateway.records("location"))
+        if fix.user == user.name
+    }
+    raw = b"\n".join(decode_rejected(value).raw for _, value in gateway.records("error"))
+    events = b"\n".join(value for _, value in gateway.records("event"))
+    lost = [
+        (path, body.kind, status)
+        for path, body, status in sent
+        if not (
+            body.lat in fixes
+            or body.mark.encode() in events
+            or body.mark.encode() in raw
+            or body.data in raw
+            or (path == PROGRAMS and status == 400)
+        )
+    ]
+    assert lost == []
+    assert {status for path, _, status in sent if path != PROGRAMS} == {200}
+
+
+async def test_traccar_client_of_today_may_be_pointed_at_osmand(
+    gateway: Gateway, user: Login
+) -> None:
+    message = {
+        "location": {
+            "timestamp": TIME,
+            "coords": {"latitude": 50.7, "longitude": 7.1, "speed": 6.4, "heading": -1},
+            "battery": {"level": 0.72},
+            "event": "",
+        },
+        "device_id": "phone",
+    }
+    async with gateway.client() as client:
+        answer = await client.post(f"/osmand?token={user.token}", json=message)
+        assert answer.status == 200
+    fixes = [decode_fix(value) for _, value in gateway.records("location")]
+    (fix,) = [each for each in fixes if each.user == user.name]
+    assert (fix.device, fix.lat, fix.speed, fix.battery) == (f"{user.name}/phone", 50.7, 6.4, 72)
+
+
+@pytest.mark.parametrize("body", [b"{broken", b'{"lat":1,', b"[{]", b"lat=1&lon=2", b"a\nb", b"7"])
+async def test_a_program_learns_that_its_json_is_malformed(
+    gateway: Gateway, user: Login, body: bytes
+) -> None:
+    async with gateway.client(user) as client:
+        for headers in ({}, {"Cookie": "x=y"}):  # the plain way, and aiohttp's
+            answer = await client.post(PROGRAMS, data=body, headers=headers)
+            assert "JSON" in (await json_of(answer, 400))["error"]
+
+
+async def test_a_good_line_beside_a_broken_one_is_stored_and_the_broken_one_named(
+    gateway: Gateway, user: Login
+) -> None:
+    async with gateway.client(user) as client:
+        answer = await client.post(PROGRAMS, data=b'{"lat":1,"lon":2}\n{broken')
+        said = await json_of(answer)
+    assert said["accepted"] == 1
+    assert [each["index"] for each in said["rejected"]] == [1]
+
+
+def test_a_position_in_the_url_is_read_whatever_the_body_is() -> None:
+    context = Context("mika", None, 1_761_994_812_000, query={"lat": "1", "lon": "2"})
+    for path in ("/osmand", "/gpslogger", "/colota", "/traccar"):
+        parsed = PATHS[path].parse(b"\x00 no form", context)
+        assert [(fix.lat, fix.lon) for fix in parsed.fixes] == [(1, 2)], path
+        assert [rejected.raw for rejected in parsed.rejected] == [b"\x00 no form"], path
+
+
+def test_what_is_kept_of_a_refused_body_has_no_password_in_it() -> None:
+    for body in (b"pass=hush&action=fly", b'{"password": "hush", "a": [1]}', b"token=hush"):
+        for path in ("/osmand", "/gpslogger", "/overland"):
+            parsed = PATHS[path].parse(body, Context("mika", None, 1))
+            kept = b"".join(each.raw for each in parsed.rejected)
+            assert b"hush" not in kept, (path, body)
+        assert b"hush" not in ulogger.parse(body, Context("mika", None, 1)).rejected[0].raw
+
+
+_tokens = st.sampled_from(
+    (
+        *("{", "}", "[", "]", '"', ":", ",", "=", "&", "%", " ", "\n", "\x00", "ü", "1", "null"),
+        *(
+            "lat",
+            "lon",
+            "_type",
+            "location",
+            "locations",
+            "id",
+            "gprmc",
+            "points",
+            "action",
+            "auth",
+        ),
+    )
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.lists(_tokens, max_size=12).map("".join) | st.text(max_size=30))
+def test_every_parser_makes_something_of_every_body(text: str) -> None:
+    body = text.encode("utf-8", "replace")
+    for device_format in {*PATHS.values()}:
+        for query in (None, {"id": "phone"}):
+            parsed = device_format.parse(
+                body, Context("mika", None, 1_761_994_812_000, query=query)
+            )
+            found = parsed.fixes or parsed.events or parsed.rejected or parsed.refused
+            empty = not body.strip() or (device_format.name == positions.SOURCE and text != "")
+            assert found or empty, (device_format.name, body)

@@ -1,0 +1,281 @@
+"""Plain requests on one connection: in pieces, in pipelines, and among others."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import struct
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from gateway.http.listener import HttpServer, start_http
+from gateway.http.requests.services import Services
+from gateway.limits.addresses import TrustedProxies
+from gateway.limits.bounds import HttpLimits
+from tests.gateway.parts import parts
+from tests.gateway.records import MemoryLog
+from waylog.config import Endpoint
+from waylog.messages import decode_fix
+from waylog.network.peer_parties import party_of
+from waylog.network.proxy_protocol import ProxyHeader, ProxyHeaderReader
+
+TIME = 1_795_000_000_000
+
+
+class AcknowledgingLog(MemoryLog):
+    """Acknowledges what it gets in the next turn of the loop."""
+
+    def send(self, *arguments: object) -> None:
+        super().send(*arguments)  # type: ignore[arg-type]
+        asyncio.get_running_loop().call_soon(self.acknowledge)
+
+
+@asynccontextmanager
+async def listening(
+    folder: Path, log: MemoryLog, limits: HttpLimits | None = None, *proxies: str
+) -> AsyncIterator[tuple[HttpServer, Services]]:
+    async with parts(folder, log=log, limits=limits) as services:
+        services.proxies = TrustedProxies(proxies)
+        server = await start_http(Endpoint("127.0.0.1", 0), services, "test")
+        yield server, services
+        await server.close()
+
+
+def post(number: int, more: bytes = b"", path: bytes = b"/v1/positions") -> bytes:
+    body = b'{"lat":1,"lon":2,"time":%d}' % (TIME + number)
+    return b"POST %b HTTP/1.1\r\nHost: x\r\nContent-Length: %d\r\n%b\r\n%b" % (
+        *(path, len(body), more, body),
+    )
+
+
+async def answers(reader: asyncio.StreamReader, count: int) -> list[tuple[int, bytes]]:
+    """The next answers: status and body."""
+    found: list[tuple[int, bytes]] = []
+    async with asyncio.timeout(10):
+        for _ in range(count):
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+            found.append((int(head.split(b" ")[1]), await reader.readexactly(length)))
+    return found
+
+
+def times(log: MemoryLog) -> list[int]:
+    return [decode_fix(value).time - TIME for _, _, value, _ in log.appended]
+
+
+async def test_a_pipeline_is_answered_in_order(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(b"".join(post(number) for number in range(50)))
+        while len(log.appended) < 50:
+            await asyncio.sleep(0)
+        # The last is acknowledged first: it has to wait for its turn.
+        log.deliveries.reverse()
+        log.acknowledge()
+        found = await answers(reader, 50)
+        assert {status for status, _ in found} == {200}
+        ids = [json.loads(body)["ids"][0] for _, body in found]
+        assert ids == [decode_fix(value).id for _, _, value, _ in log.appended]
+        assert times(log) == list(range(50))
+        writer.close()
+
+
+@pytest.mark.parametrize("step", [1, 7, 64])
+async def test_requests_survive_any_split_of_the_stream(tmp_path: Path, step: int) -> None:
+    log = AcknowledgingLog()
+    stream = post(0) + post(1, b"X-Other: y\r\n") + post(2)
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        for start in range(0, len(stream), step):
+            writer.write(stream[start : start + step])
+            await writer.drain()
+            await asyncio.sleep(0)
+        assert [status for status, _ in await answers(reader, 3)] == [200] * 3
+        writer.close()
+    assert times(log) == [0, 1, 2]
+
+
+async def test_other_requests_in_the_pipeline_have_their_turn(tmp_path: Path) -> None:
+    log = AcknowledgingLog()
+    other = b"GET /healthz HTTP/1.1\r\nHost: x\r\n\r\n"
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0) + other + post(1) + other)
+        found = await answers(reader, 4)
+        assert [json.loads(body).get("status") for _, body in found] == [None, "ok", None, "ok"]
+        writer.close()
+    assert times(log) == [0, 1]
+
+
+async def test_more_than_a_connection_may_have_under_way_waits(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(b"".join(post(number) for number in range(200)))
+        for _ in range(20):
+            await asyncio.sleep(0.005)
+        assert len(log.appended) == 64
+        while len(log.appended) < 200:
+            log.acknowledge()
+            await asyncio.sleep(0)
+        log.acknowledge()
+        assert len(await answers(reader, 200)) == 200
+        writer.close()
+
+
+async def test_a_client_that_closes_its_side_gets_its_answers(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0))
+        writer.write_eof()
+        while not log.appended:
+            await asyncio.sleep(0)
+        log.acknowledge()
+        assert (await answers(reader, 1))[0][0] == 200
+        assert await reader.read() == b""
+        writer.close()
+
+
+async def test_a_client_that_is_gone_harms_nobody(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with listening(tmp_path, log) as (server, _):
+        _, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0) + post(1)[:40])
+        while not log.appended:
+            await asyncio.sleep(0)
+        writer.transport.abort()
+        await asyncio.sleep(0.05)
+        log.acknowledge()
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0))
+        assert (await answers(reader, 1))[0][0] == 200
+        writer.close()
+    assert times(log) == [0]
+
+
+async def test_in_open_mode_everybody_is_who_they_say(tmp_path: Path) -> None:
+    log = AcknowledgingLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        for credentials in (b"YWRhOng=", b"Ym9iOng=", b"ZG90L2RvdDp4"):
+            writer.write(post(1, b"Authorization: Basic %b\r\n" % credentials))
+        assert [status for status, _ in await answers(reader, 3)] == [200, 200, 401]
+        writer.close()
+    assert [decode_fix(value).user for _, _, value, _ in log.appended if b'"lat"' in value] == [
+        *("ada", "bob"),
+    ]
+
+
+async def test_a_failed_append_is_503(tmp_path: Path) -> None:
+    log = MemoryLog()
+    async with listening(tmp_path, log) as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(post(0))
+        while not log.appended:
+            await asyncio.sleep(0)
+        log.fail()
+        ((status, body),) = await answers(reader, 1)
+        assert status == 503
+        assert b"not stored" in body
+        writer.close()
+
+
+# --- who is asking ------------------------------------------------------------------------------
+
+
+async def test_one_address_behind_a_proxy_does_not_use_up_the_share_of_another(
+    tmp_path: Path,
+) -> None:
+    log = AcknowledgingLog()
+    limits = HttpLimits(requests_per_s_per_address=2)
+    async with listening(tmp_path, log, limits, "127.0.0.0/8") as (server, _):
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        for number in range(30):
+            writer.write(post(number, b"X-Forwarded-For: 6.6.6.6, 198.51.100.7\r\n"))
+        writer.write(post(99, b"X-Forwarded-For: 198.51.100.8\r\n"))
+        found = [status for status, _ in await answers(reader, 31)]
+        assert found[:10] == [200] * 10
+        assert found[10:30] == [503] * 20
+        assert found[30] == 200
+        writer.close()
+
+
+async def test_a_proxy_says_whom_it_passes_on(tmp_path: Path) -> None:
+    log = AcknowledgingLog()
+    limits = HttpLimits(connections_per_address_max=1)
+    async with listening(tmp_path, log, limits, "127.0.0.1") as (server, services):
+        services.proxy_protocol = True
+        header = b"PROXY TCP4 198.51.100.7 127.0.0.1 1234 80\r\n"
+        reader, writer = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        writer.write(header + post(0))
+        assert (await answers(reader, 1))[0][0] == 200
+        second, closing = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        closing.write(header + post(1))
+        assert (await answers(second, 1))[0] == (
+            503,
+            b'{"error":"too many connections from your address"}',
+        )
+        closing.close()
+        writer.close()
+        # Nobody reads without credentials, on this machine or behind a proxy.
+        services.authenticator.open_mode = False
+        third, asking = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        asking.write(header.replace(b".7", b".9"))
+        asking.write(b"GET /v1/devices HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        assert (await answers(third, 1))[0][0] == 401
+        asking.close()
+        # No header: no service.
+        fourth, without = await asyncio.open_connection(server.endpoint.host, server.endpoint.port)
+        without.write(post(2))
+        assert await fourth.read() == b""
+        without.close()
+
+
+@pytest.mark.parametrize(
+    ("data", "expected"),
+    [
+        (b"PROXY TCP4 1.2.3.4 5.6.7.8 1 2\r\nGET", ProxyHeader("1.2.3.4", 32)),
+        (b"PROXY TCP6 2001:db8::1 ::1 1 2\r\n", ProxyHeader("2001:db8::1", 32)),
+        (b"PROXY UNKNOWN\r\n", ProxyHeader(None, 15)),
+        (b"PROXY TCP4 1.2.3.4", None),
+        (b"PRO", None),
+        (b"PROXY TCP4 x y 1 2\r\n", "no address in version 1"),
+        (b"PROXY TCP4 " + b"1" * 200, "version 1 without an end"),
+        (b"PROXY NONSENSE\r\n", "malformed version 1"),
+        (b"GET / HTTP/1.1", "neither version 1 nor 2"),
+        (b"\r\n\r\n\0\r\nQUIT\n", None),
+        (
+            b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + struct.pack("!H4B4BHH", 12, *range(1, 9), 1, 2),
+            ProxyHeader("1.2.3.4", 28),
+        ),
+        (b"\r\n\r\n\0\r\nQUIT\n\x20\x00\x00\x00", ProxyHeader(None, 16)),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\xff\xff", "malformed version 2"),
+        (b"\r\n\r\n\0\r\nQUIT\n\x21\x11\x00\x02ab", "version 2 without its addresses"),
+        (b"\r\n\r\n\0\r\nQUIT\n\x11\x11\x00\x00", "malformed version 2"),
+    ],
+)
+def test_proxy_headers(data: bytes, expected: object) -> None:
+    assert ProxyHeaderReader().read(data) == expected
+
+
+def test_only_the_word_of_trusted_proxies_is_taken() -> None:
+    proxies = TrustedProxies(["10.0.0.0/8"])
+    assert proxies.client("10.0.0.1", "6.6.6.6, 1.2.3.4, 10.0.0.2") == "1.2.3.4"
+    assert proxies.client("1.2.3.4", "6.6.6.6") == "1.2.3.4"
+    assert proxies.client("10.0.0.1", "nonsense") == "10.0.0.1"
+    assert proxies.client("10.0.0.1", None) == "10.0.0.1"
+    assert "unix" not in proxies
+    with pytest.raises(ValueError, match="nonsense"):
+        TrustedProxies(["nonsense"])
+
+
+def test_an_address_is_an_ipv4_address_or_an_ipv6_network() -> None:
+    assert party_of("1.2.3.4") == "1.2.3.4"
+    assert party_of("2001:db8::1") == party_of("2001:db8::ffff")
+    assert party_of("2001:db8:0:1::1") != party_of("2001:db8::1")
+    assert party_of("::ffff:1.2.3.4") == "1.2.3.4"

@@ -1,0 +1,144 @@
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.formats import owntracks
+from gateway.mqtt.packets.packets import ReasonCode
+from gateway.mqtt.publishing.ingest import Ingest
+from gateway.mqtt.rights.acl import AccessRules
+from tests.gateway.mqtt.in_memory import MemoryLog, User
+
+ALICE = User("alice")
+LOCATION = {
+    "_type": "location",
+    "lat": 50.73,
+    "lon": 7.1,
+    "tst": 1761994805,
+    "tid": "ab",
+    "batt": 72,
+}
+
+
+def submit(log: MemoryLog, topic: str, payload: Any, identity: User = ALICE) -> tuple[int, int]:
+    """Reason code, and how many appends have to be waited for."""
+    ingest = Ingest(log, AccessRules(), lambda: 1_761_994_806_000, Counter())
+    body = payload if isinstance(payload, bytes) else msgspec.json.encode(payload)
+    code, futures = ingest.submit(identity, ingest.route(identity, topic), body)
+    return code, len(futures)
+
+
+async def test_an_owntracks_location_is_a_fix_of_the_topics_device() -> None:
+    log = MemoryLog()
+    assert submit(log, "owntracks/alice/phone", LOCATION) == (0, 1)
+    (fix,) = log.fixes
+    assert (fix.device, fix.user, fix.lat, fix.lon) == ("alice/phone", "alice", 50.73, 7.1)
+    assert fix.time == 1_761_994_805_000
+    assert fix.received == 1_761_994_806_000
+    assert fix.source == "owntracks"
+
+
+async def test_our_own_json_may_hold_many_positions() -> None:
+    log = MemoryLog()
+    positions = [{"lat": 50.0 + n, "lon": 7.0, "time": 1_761_994_805_000 + n} for n in range(3)]
+    assert submit(log, "devices/alice/phone/position", positions) == (0, 3)
+    assert [fix.lat for fix in log.fixes] == [50.0, 51.0, 52.0]
+    assert {fix.device for fix in log.fixes} == {"alice/phone"}
+
+
+async def test_a_body_cannot_name_the_device_of_somebody_else() -> None:
+    log = MemoryLog()
+    body = {"lat": 50.0, "lon": 7.0, "time": 1_761_994_805_000, "device": "bob/phone"}
+    submit(log, "devices/alice/phone/position", body)
+    submit(log, "owntracks/alice/phone", LOCATION | {"topic": "owntracks/bob/phone"})
+    assert {fix.device for fix in log.fixes} == {"alice/phone"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "payload", "kind"),
+    [
+        ("owntracks/alice/phone", {"_type": "lwt"}, "lwt"),
+        (
+            "owntracks/alice/phone/event",
+            {"_type": "transition", "event": "enter", "tst": 1761994805, "wtst": 1, "acc": 5},
+            "transition",
+        ),
+        (
+            "owntracks/alice/phone/waypoint",
+            {"_type": "waypoint", "desc": "Office", "tst": 1761994805, "lat": 50.0, "lon": 7.0},
+            "waypoint",
+        ),
+    ],
+)
+async def test_what_is_not_a_fix_is_an_event(topic: str, payload: Any, kind: str) -> None:
+    log = MemoryLog()
+    assert submit(log, topic, payload) == (0, 1)
+    assert [event.type for event in log.events] == [kind]
+    assert log.fixes == []
+
+
+async def test_what_can_never_be_accepted_is_kept_and_acknowledged_and_not_passed_on() -> None:
+    log = MemoryLog()
+    code, count = submit(log, "owntracks/alice/phone", b"not json")
+    assert (code, count) == (ReasonCode.NO_MATCHING_SUBSCRIBERS, 1)
+    assert log.rejected[0].raw == b"not json"
+
+
+async def test_encrypted_messages_are_kept_and_passed_on_to_those_who_have_the_key() -> None:
+    log = MemoryLog()
+    body = b'{"_type":"encrypted","data":"xxxx"}'
+    assert submit(log, "owntracks/alice/phone", body) == (0, 1)
+    assert log.rejected[0].raw == body
+
+
+async def test_publishing_for_somebody_else_is_recorded_and_refused() -> None:
+    log = MemoryLog()
+    code, count = submit(log, "owntracks/bob/phone", LOCATION)
+    assert (code, count) == (ReasonCode.NOT_AUTHORIZED, 1)
+    assert log.fixes == []
+    (rejected,) = log.rejected
+    assert rejected.user == "alice"
+    assert rejected.headers == {"topic": "owntracks/bob/phone"}
+
+
+async def test_nobody_but_the_platform_says_an_address() -> None:
+    log = MemoryLog()
+    topic = "devices/alice/phone/address"
+    assert submit(log, topic, {}, User("root", admin=True))[0] == ReasonCode.NOT_AUTHORIZED
+
+
+@pytest.mark.parametrize(
+    "topic",
+    [
+        "owntracks/alice/phone/cmd",
+        "owntracks/alice/phone/info",
+        "devices/alice/phone/other",
+        "owntracks/alice",
+        "owntracks/alice/phone/a/b",
+    ],
+)
+async def test_what_clients_say_to_each_other_does_not_touch_the_log(topic: str) -> None:
+    log = MemoryLog()
+    assert submit(log, topic, b"anything") == (0, 0)
+    assert (log.fixes, log.events, log.rejected) == ([], [], [])
+
+
+async def test_an_empty_payload_stores_nothing() -> None:
+    assert submit(MemoryLog(), "owntracks/alice/phone", b"") == (0, 0)
+
+
+async def test_a_parser_that_fails_does_not_make_a_phone_repeat_for_ever(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(_body: bytes, _context: object) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(owntracks, "parse", broken)
+    log = MemoryLog()
+    code, count = submit(log, "owntracks/alice/phone", LOCATION)
+    assert (code, count) == (ReasonCode.NO_MATCHING_SUBSCRIBERS, 1)
+    assert log.rejected[0].reason == "the parser failed"
+    assert "50.73" not in caplog.text

@@ -1,0 +1,174 @@
+from __future__ import annotations
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from gateway.mqtt.packets.packets import PacketType
+from gateway.mqtt.sessions.push import MqttAddressChannel, own_card
+from gateway.mqtt.sessions.router import Router
+from gateway.mqtt.sessions.session import Message
+from gateway.users.cards import card, location
+from tests.gateway.mqtt.in_memory import (
+    Addresses,
+    Locations,
+    User,
+    Wire,
+    address,
+    changed,
+    new_router,
+    split_packets,
+)
+from waylog.messages import Fix, encode
+
+FIX = Fix(
+    id="1",
+    device="alice/phone",
+    user="alice",
+    lat=50.73,
+    lon=7.1,
+    time=1_761_994_805_123,
+    received=1_761_994_806_000,
+    speed=10.0,
+    charging=True,
+    battery=72.0,
+    source="owntracks",
+    trigger="p",
+    attributes={"tid": "mk"},
+)
+
+
+class Channel:
+    def __init__(self) -> None:
+        self.router: Router = new_router()
+        self.addresses = Addresses()
+        self.locations = Locations()
+        self.woken = 0
+        self.channel = MqttAddressChannel(
+            self.router, self.addresses, self.locations, lambda: 0.0, self._wake
+        )
+        self.router.sources.append(self.channel)
+
+    def _wake(self) -> None:
+        self.woken += 1
+
+    def client(self, *filters: str, identity: User | None = None) -> tuple[Wire, list[Message]]:
+        """A client and what it gets at once."""
+        wire = Wire(self.router)
+        wire.connect(identity=identity or User("alice"))
+        received = []
+        for topic_filter in filters:
+            received += messages(wire.subscribe(topic_filter))
+        return wire, received
+
+
+def messages(data: bytes) -> list[Message]:
+    """The PUBLISH packets (QoS 1) in what a client received."""
+    found = []
+    for first, body in split_packets(data):
+        if first >> 4 == PacketType.PUBLISH:
+            size = int.from_bytes(body[:2], "big")
+            topic = body[2 : 2 + size].decode()
+            found.append(Message(topic, body[4 + size :], first >> 1 & 3, bool(first & 1)))
+    return found
+
+
+def test_a_new_address_goes_to_its_subscribers_as_the_json_of_the_topic() -> None:
+    world = Channel()
+    wire, _ = world.client("devices/alice/phone/address")
+    changed(world.channel, address())
+    changed(world.channel, address("alice/tablet"))
+    changed(world.channel, address("bob/phone"))
+    (message,) = messages(wire.received())
+    assert message.topic == "devices/alice/phone/address"
+    assert message.payload == encode(address())
+    assert not message.retain
+    assert world.woken == 3
+
+
+def test_a_card_is_sent_when_the_street_changed_and_only_then() -> None:
+    world = Channel()
+    wire, _ = world.client("owntracks/+/+/info")
+    changed(world.channel, address())
+    changed(world.channel, address())
+    changed(world.channel, address(name="Kaiserplatz 6, Bonn"))
+    moved = address(name="Marktplatz 1, Bonn")
+    moved.address["road"] = "Marktplatz"
+    changed(world.channel, moved)
+    changed(world.channel, address("bob/phone"))
+    names = [msgspec.json.decode(item.payload)["name"] for item in messages(wire.received())]
+    assert names == ["phone - Kaiserplatz 4, Bonn", "phone - Marktplatz 1, Bonn"]
+
+
+def test_who_subscribes_later_gets_address_card_and_position_as_retained() -> None:
+    world = Channel()
+    world.addresses.by_device["alice/phone"] = address()
+    world.addresses.by_device["bob/phone"] = address("bob/phone")
+    world.locations.by_device["alice/phone"] = FIX
+    _, received = world.client("devices/alice/phone/address", "owntracks/+/+", "owntracks/+/+/info")
+    assert [item.topic for item in received] == [
+        "devices/alice/phone/address",
+        "owntracks/alice/phone",
+        "owntracks/alice/phone/info",
+    ]
+    assert all(item.retain for item in received)
+    assert len(world.router.retained) == 0
+
+
+def test_a_wildcard_subscriber_gets_every_device_it_may_read() -> None:
+    world = Channel()
+    for device in ("alice/phone", "alice/tablet", "bob/phone"):
+        world.addresses.by_device[device] = address(device)
+    _, own = world.client("devices/+/+/address")
+    assert {item.topic for item in own} == {
+        "devices/alice/phone/address",
+        "devices/alice/tablet/address",
+    }
+    _, everything = world.client("#", identity=User("root", admin=True))
+    assert len(everything) == 6
+
+
+def test_what_a_device_published_itself_wins_over_what_can_be_derived() -> None:
+    world = Channel()
+    world.locations.by_device["alice/phone"] = FIX
+    world.router.publish(Message("owntracks/alice/phone", b"its own", 1, True), None, 0.0)
+    _, received = world.client("owntracks/alice/phone")
+    assert [item.payload for item in received] == [b"its own"]
+
+
+def test_the_name_and_picture_of_an_own_card_are_kept() -> None:
+    own = b'{"_type":"card","name":"Mika","face":"aGk=","tid":"MK"}'
+    assert card(address(), FIX, own_card(own)) == {
+        "_type": "card",
+        "tid": "MK",
+        "name": "Mika - Kaiserplatz 4, Bonn",
+        "face": "aGk=",
+    }
+
+
+@pytest.mark.parametrize("own", [None, b"no json", b"[]", b'{"name":7}', b"[" * 100_000])
+def test_a_card_can_always_be_made(own: bytes | None) -> None:
+    members = card(address(), None, own_card(own))
+    assert members == {"_type": "card", "tid": "ne", "name": "phone - Kaiserplatz 4, Bonn"}
+
+
+def test_a_fix_of_any_app_is_an_owntracks_location() -> None:
+    assert location(FIX) == {
+        "_type": "location",
+        "tid": "mk",
+        "lat": 50.73,
+        "lon": 7.1,
+        "tst": 1761994805,
+        "vel": 36,
+        "batt": 72,
+        "bs": 2,
+        "t": "p",
+    }
+
+
+def test_no_last_position_is_retained_that_is_older_than_the_address() -> None:
+    world = Channel()
+    world.locations.by_device["alice/phone"] = FIX
+    world.addresses.by_device["alice/phone"] = replace(address(), time=FIX.time + 1)
+    _, received = world.client("owntracks/#")
+    assert [each.topic for each in received] == ["owntracks/alice/phone/info"]

@@ -1,0 +1,204 @@
+"""Workers without views, and the gateway they get their addresses from."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from gateway.mqtt.requests import RelayUnavailable
+from gateway.mqtt.sessions.session import Message
+from gateway.mqtt.workers.membership import DoubtingSubmitter
+from gateway.mqtt.workers.relay import EVERYBODY, Relay, watched
+from gateway.mqtt.workers.relay_client import RelayClient
+from gateway.mqtt.workers.worker_hub import WorkerHub
+from tests.consumers.running import Broker
+from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
+from tests.gateway.mqtt.journal.test_restart import MqttGateway
+from tests.gateway.records import MemoryLog, MemoryTelemetry, fix
+from waylog.messages import decode_fix, encode
+
+
+@pytest.mark.parametrize(
+    ("topic_filter", "name"),
+    [
+        ("devices/ada/phone/address", "ada/phone"),
+        ("owntracks/ada/phone/info", "ada/phone"),
+        ("devices/ada/phone/#", "ada/phone"),
+        ("devices/ada/phone/+", "ada/phone"),
+        ("owntracks/ada/places/event", "ada/places"),
+        ("devices/ada/+/address", "ada/"),
+        ("owntracks/ada/#", "ada/"),
+        ("owntracks/+/+", EVERYBODY),
+        ("#", EVERYBODY),
+        ("+/ada/phone/address", "ada/phone"),
+        ("devices/ada/phone/position", None),
+        ("owntracks/ada/phone", None),
+        ("sensors/#", None),
+        ("devices/ada", None),
+    ],
+)
+def test_whose_addresses_a_filter_can_match(topic_filter: str, name: str | None) -> None:
+    assert watched(topic_filter) == name
+
+
+class Views:
+    """The gateway's side."""
+
+    def __init__(self) -> None:
+        self.addresses: dict[str, bytes] = {}
+        self.known: set[tuple[str, str]] = set()
+
+    def newest_raw(self, device: str) -> bytes | None:
+        return self.addresses.get(device)
+
+    def retained(self, topic_filter: str) -> Iterator[Message]:
+        yield Message(topic_filter, b"retained", 1, True)
+
+    def is_known(self, device: str, fix_id: str) -> bool:
+        return (device, fix_id) in self.known
+
+
+def relay_of(views: Views) -> Relay:
+    loop = asyncio.get_running_loop()
+    return Relay(views, views, WorkerHub(loop.call_later, views.is_known))
+
+
+@contextlib.asynccontextmanager
+async def relayed(
+    path: Path, views: Views
+) -> AsyncIterator[tuple[Relay, RelayClient, list[tuple[str, bytes]]]]:
+    relay = relay_of(views)
+    await relay.start(path)
+    received: list[tuple[str, bytes]] = []
+
+    def take(device: str, value: bytes) -> None:
+        received.append((device, value))
+
+    client = RelayClient(path, take, take)
+    running = asyncio.create_task(client.run())
+    await client.connected.wait()
+    try:
+        yield relay, client, received
+    finally:
+        running.cancel()
+        await relay.close()
+
+
+async def test_a_worker_gets_what_it_watches_and_nothing_else(tmp_path: Path) -> None:
+    async with relayed(tmp_path / "relay", Views()) as (relay, client, received):
+        client.watch(["devices/ada/phone/address", "owntracks/ada/phone/info"], True)
+        client.watch(["devices/bob/+/address"], True)
+        await eventually(lambda: len(relay._watchers) == 2)
+        for device in ("ada/phone", "ada/bike", "bob/car", "eve/car"):
+            relay.address_changed(device, device.encode())
+        await eventually(lambda: len(received) == 2)
+        assert received == [("ada/phone", b"ada/phone"), ("bob/car", b"bob/car")]
+        client.watch(["devices/ada/phone/address"], False)
+        client.watch(["owntracks/ada/phone/info", "devices/bob/+/address"], False)
+        await eventually(lambda: not relay._watchers)
+
+
+async def test_a_worker_that_was_cut_off_gets_what_it_missed(tmp_path: Path) -> None:
+    views = Views()
+    path = tmp_path / "relay"
+    async with relayed(path, views) as (relay, client, received):
+        client.watch(["devices/ada/phone/address"], True)
+        await eventually(lambda: len(relay._watchers) == 1)
+        await relay.close()
+        await eventually(lambda: not client.connected.is_set())
+        with pytest.raises(RelayUnavailable):
+            await client.request("known", "ada/phone", "1")
+        views.addresses["ada/phone"] = b"meanwhile"
+        again = relay_of(views)
+        await again.start(path)
+        await eventually(lambda: received == [("ada/phone", b"meanwhile")])
+        await again.close()
+
+
+async def test_questions_are_answered(tmp_path: Path) -> None:
+    views = Views()
+    views.known.add(("ada/phone", "1"))
+    async with relayed(tmp_path / "relay", views) as (_, client, _received):
+        assert await client.request("known", "ada/phone", "1") is True
+        assert await client.request("known", "ada/phone", "2") is False
+        assert await client.request("retained", "a/b") == [["a/b", b"retained", None]]
+
+
+async def test_a_repeated_fix_is_asked_about_and_any_other_is_not(tmp_path: Path) -> None:
+    views = Views()
+    log = MemoryLog()
+    async with relayed(tmp_path / "relay", views) as (_, client, _received):
+        loop = asyncio.get_running_loop()
+        submitter = DoubtingSubmitter(
+            log, MemoryTelemetry(), loop, is_stored=partial(client.request, "known")
+        )
+        submitter.submit_location(fix())
+        assert len(log.appended) == 1
+        log.acknowledge()
+        stored = fix(id="another worker's")
+        views.known.add((stored.device, stored.id))
+        submitter.repeated = True
+        receipt = submitter.submit_location(stored)
+        await eventually(receipt.done)
+        assert receipt.exception() is None
+        assert len(log.appended) == 1 or len(log.appended) == 0
+        new = submitter.submit_location(fix(id="nobody's"))
+        await eventually(lambda: any(decode_fix(each[2]).id == "nobody's" for each in log.appended))
+        assert not new.done()
+        log.acknowledge()
+        await eventually(new.done)
+
+
+async def test_addresses_reach_clients_of_a_worker_without_views(
+    gateway_broker: Broker, tmp_path: Path
+) -> None:
+    relay = str(tmp_path / "relay.sock")
+    folders = [tmp_path / "a", tmp_path / "b"]
+    for folder in folders:
+        folder.mkdir()
+    gateway = MqttGateway(
+        folders[0], gateway_broker.address, "--workers-share-port", "--relay", relay
+    )
+    gateway.publish(address("eve/before", "Marktplatz 1, Bonn"))
+    edge = MqttGateway(folders[1], gateway_broker.address, "--workers-share-port", "--edge", relay)
+    try:
+        phone = PahoClient(edge.port, "phone")
+        await phone.connect("eve")
+        topic = "devices/eve/phone/position"
+        position: dict[str, Any] = {"lat": 50.73, "lon": 7.1, "time": 1_761_994_805_000}
+        assert await phone.publish(topic, msgspec.json.encode(position)) == 0
+        await phone.subscribe("devices/eve/+/address")
+        message = await phone.message()
+        assert message.topic == "devices/eve/before/address" and message.retain
+        gateway.publish(address("eve/phone"))
+        message = await phone.message()
+        assert message.topic == "devices/eve/phone/address"
+        assert message.payload == encode(address("eve/phone"))
+        # And what clients say to each other crosses, both ways.
+        laptop = PahoClient(gateway.port, "laptop")
+        await laptop.connect("eve")
+        await laptop.subscribe("devices/eve/+/note")
+        await phone.subscribe("devices/eve/+/call")
+        for sender, reader, last in ((phone, laptop, "note"), (laptop, phone, "call")):
+            await _until_it_comes(sender, reader, f"devices/eve/phone/{last}")
+        await laptop.close()
+        await phone.close()
+    finally:
+        edge.close()
+        gateway.close()
+
+
+async def _until_it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
+    """A subscription is known elsewhere a moment after it is acknowledged."""
+    async with asyncio.timeout(10):
+        while reader.messages.empty():
+            await sender.publish(topic, "?")
+            await asyncio.sleep(0.02)
+    assert (await reader.message()).topic == topic

@@ -1,0 +1,186 @@
+"""Notifications: encrypted for the browser alone, signed, and given up when it is gone."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import http_ece
+import pytest
+from aiohttp import web
+from cryptography.hazmat.primitives.asymmetric import ec
+from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
+from py_vapid import Vapid02
+
+from gateway.notices.arrivals import Arrival
+from gateway.notices.web_push import BadSubscription, Keys, Subscription, WebPush
+from gateway.users.database import UserStore
+from tests.gateway.running import Gateway, Login, json_of
+
+ARRIVAL = Arrival("ada/phone", {"place_id": "p", "label": "home"}, 5_000, 4_000, 47.1, 9.5)
+
+
+def text(data: bytes) -> str:
+    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+
+
+class Browser:
+    """A browser's keys, and its push service."""
+
+    def __init__(self) -> None:
+        self.key = ec.generate_private_key(ec.SECP256R1())
+        self.secret = bytes(range(16))
+        self.status = 201
+        self.received: list[tuple[dict[str, str], bytes]] = []
+        self.url = ""
+
+    @property
+    def keys(self) -> Keys:
+        public = self.key.public_key().public_bytes(Encoding.X962, PublicFormat.UncompressedPoint)
+        return Keys(text(public), text(self.secret))
+
+    async def take(self, request: web.Request) -> web.Response:
+        self.received.append((dict(request.headers), await request.read()))
+        return web.Response(status=self.status)
+
+    def read(self, body: bytes) -> Any:
+        plain = http_ece.decrypt(
+            body, private_key=self.key, auth_secret=self.secret, version="aes128gcm"
+        )
+        return json.loads(plain)
+
+
+@pytest.fixture
+async def browser() -> AsyncIterator[Browser]:
+    made = Browser()
+    application = web.Application()
+    application.router.add_post("/push/{id}", made.take)
+    runner = web.AppRunner(application)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    made.url = f"http://127.0.0.1:{runner.addresses[0][1]}/push/1"
+    yield made
+    await runner.cleanup()
+
+
+async def sent(push: WebPush, browser: Browser, count: int) -> None:
+    push.arrived(ARRIVAL)
+    async with asyncio.timeout(10):
+        while len(browser.received) < count or push._sending:
+            await asyncio.sleep(0.01)
+
+
+async def test_an_arrival_is_a_notification_that_only_the_browser_can_read(
+    browser: Browser, tmp_path: Path
+) -> None:
+    store = UserStore(tmp_path / "users.db")
+    store.add("ada")
+    store.add("bob")
+    push = WebPush(store, "mailto:me@example.org", anywhere=True)
+    push.subscribe("ada", Subscription(browser.url, browser.keys))
+    await sent(push, browser, 1)
+    headers, body = browser.received[0]
+    assert browser.read(body) == {
+        **{"type": "arrival", "device": "ada/phone", "place": "Home"},
+        **{"time": 5000, "lat": 47.1, "lon": 9.5},
+    }
+    assert (headers["Content-Encoding"], headers["TTL"]) == ("aes128gcm", "1800")
+    assert len(headers["Topic"]) == 32
+    assert Vapid02.verify(headers["Authorization"])
+    assert f"k={push.public_key()}" in headers["Authorization"]
+    # Another process has the same key.
+    assert WebPush(store, "mailto:me@example.org").public_key() == push.public_key()
+
+    browser.status = 410
+    await sent(push, browser, 2)
+    assert store.rights.push_subscriptions("ada") == []
+    await push.close()
+    store.close()
+
+
+async def test_subscriptions_of_a_user_are_few_and_its_own(tmp_path: Path) -> None:
+    store = UserStore(tmp_path / "users.db")
+    store.add("ada")
+    push = WebPush(store, "mailto:me@example.org")
+    browser = Browser()
+    for number in range(15):
+        endpoint = f"https://push.example/{number}"
+        push.subscribe("ada", Subscription(endpoint, browser.keys))
+    kept = [endpoint for endpoint, _, _ in store.rights.push_subscriptions("ada")]
+    assert sorted(kept) == sorted(f"https://push.example/{number}" for number in range(5, 15))
+    push.unsubscribe("bob", kept[0])
+    assert len(store.rights.push_subscriptions("ada")) == 10
+    push.unsubscribe("ada", kept[0])
+    assert len(store.rights.push_subscriptions("ada")) == 9
+    store.revoke("ada")
+    assert store.rights.push_subscriptions("ada") == []
+    store.close()
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    [
+        *("", "nonsense", "http://push.example/1", "https://127.0.0.1/1", "https://[::1]/1"),
+        *("https://localhost/1", "https://push.example:6379/", "https://x/" + "a" * 2000),
+        "ftp://push.example/1",
+    ],
+)
+def test_an_endpoint_is_a_push_service_in_the_internet(endpoint: str, tmp_path: Path) -> None:
+    store = UserStore(tmp_path / "users.db")
+    push = WebPush(store, "mailto:me@example.org")
+    with pytest.raises(BadSubscription):
+        push.subscribe("ada", Subscription(endpoint, Browser().keys))
+    with pytest.raises(BadSubscription):
+        push.subscribe("ada", Subscription("https://push.example/1", Keys("AAAA", "AAAA")))
+    store.close()
+
+
+async def test_a_name_that_leads_into_our_own_networks_is_not_followed(
+    browser: Browser, tmp_path: Path
+) -> None:
+    from gateway.notices.web_push import _GlobalResolver
+
+    resolver = _GlobalResolver()
+    with pytest.raises(OSError, match="no address in the internet"):
+        await resolver.resolve("localhost", 443)
+    await resolver.close()
+
+
+async def test_without_a_contact_there_are_no_notifications(gateway: Gateway, user: Login) -> None:
+    async with gateway.client(user) as client:
+        assert "--push-contact" in (await json_of(await client.get("/v1/push/key"), 404))["error"]
+
+
+async def test_a_page_subscribes(gateway: Gateway, tmp_path: Path) -> None:
+    other = Gateway(tmp_path, gateway.bootstrap_servers, "--push-contact", "mailto:me@example.org")
+    try:
+        user = other.user("ada")
+        keys = Browser().keys
+        body: dict[str, Any] = {
+            **{"endpoint": "https://push.example/1", "expirationTime": None},
+            **{"keys": {"p256dh": keys.p256dh, "auth": keys.auth}},
+        }
+        path = "/v1/push/subscriptions"
+        async with other.client() as client:
+            assert len((await json_of(await client.get("/v1/push/key")))["key"]) == 87
+            await json_of(await client.post(path, json=body), 401)
+        phone = Login("ada", other.users.add_token("ada", "phone"))
+        async with other.client(phone) as client:
+            # They tell of all devices of a user.
+            await json_of(await client.post(path, json=body), 403)
+        async with other.client(user) as client:
+            await json_of(await client.post(path, json=body), 201)
+            bad: dict[str, Any]
+            for bad in ({}, body | {"endpoint": "https://127.0.0.1/"}):
+                await json_of(await client.post(path, json=bad), 400)
+            assert len(other.users.rights.push_subscriptions("ada")) == 1
+            answer = await client.delete(path, json={"endpoint": body["endpoint"]})
+            assert answer.status == 204
+            assert other.users.rights.push_subscriptions("ada") == []
+    finally:
+        other.close()

@@ -1,0 +1,154 @@
+"""A gateway says what of it is not ready, and is ready again without a restart."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from gateway.mqtt.packets.packets import ReasonCode
+from gateway.observability.readiness import HOPELESS_S, Ask, Readiness
+from tests.contract.broker_process import BrokerProcess
+from tests.gateway.mqtt.in_memory import PahoClient
+from tests.gateway.running import Gateway, Login
+from tests.small_disk import SmallDisk, small_disk
+from waylog.kafka.clients import ensure_topics
+from waylog.network.free_ports import free_ports
+
+POSITION = '{"lat":47,"lon":9,"time":17000000%d}'
+FIX = {"device": "phone", "lat": 47.1, "lon": 9.5}
+
+
+@pytest.fixture
+def disk(tmp_path: Path) -> Iterator[SmallDisk]:
+    with small_disk(tmp_path / "disk", 32 * 1024 * 1024) as disk:
+        yield disk
+
+
+@pytest.fixture
+def broker(tmp_path: Path) -> Iterator[BrokerProcess]:
+    process = BrokerProcess(tmp_path)
+    process.start()
+    ensure_topics(process.bootstrap_servers)
+    yield process
+    process.stop()
+
+
+async def readiness(gateway: Gateway) -> tuple[int, Any]:
+    async with gateway.client() as client, client.get("/readyz") as answer:
+        return answer.status, await answer.json()
+
+
+async def until_ready(gateway: Gateway, *, ready: bool, timeout_s: float = 30) -> Any:
+    async with asyncio.timeout(timeout_s):
+        while True:
+            status, body = await readiness(gateway)
+            if (status == 200) == ready:
+                return body
+            await asyncio.sleep(0.1)
+
+
+async def post(gateway: Gateway, login: Login, number: int) -> int:
+    async with (
+        gateway.client(login) as client,
+        client.post("/v1/positions", json=FIX | {"time": 1_700_000_000_000 + number}) as answer,
+    ):
+        return answer.status
+
+
+async def test_requests_wait_shorter_where_their_append_is_known_to_fail_and_only_there() -> None:
+    readiness, troubled = Readiness(), set[str]()
+
+    def ask(part: str) -> Ask:
+        return lambda: "silent" if part in troubled else None
+
+    for part in ("appending", "address"):
+        readiness.add(part, ask(part))
+    waits = []
+    for now in (set(), {"address"}, {"address", "appending"}, {"address"}, set[str]()):
+        troubled.clear()
+        troubled.update(now)
+        await readiness.look()
+        waits.append(readiness.append_timeout_s(10.0))
+    assert waits == [10.0, 10.0, HOPELESS_S, 10.0, 10.0]
+
+
+async def test_a_gateway_without_brokers_is_not_ready_and_says_so(
+    broker: BrokerProcess, tmp_path: Path
+) -> None:
+    (tmp_path / "gateway").mkdir()
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers)
+    try:
+        assert await readiness(gateway) == (200, {"status": "ready"})
+        # It hangs: its connections stay, and nothing comes.
+        os.kill(broker.pid, signal.SIGSTOP)
+        body = await until_ready(gateway, ready=False)
+        assert body["status"] == "not ready"
+        assert "nothing heard from the log for" in body["parts"]["location"]
+        gateway.process.wait_for("not ready: ")
+        os.kill(broker.pid, signal.SIGCONT)
+        await until_ready(gateway, ready=True)
+        gateway.process.wait_for("ready again")
+        broker.kill()
+        await until_ready(gateway, ready=False)
+        broker.start()
+        await until_ready(gateway, ready=True)
+    finally:
+        gateway.close()
+    assert "Traceback" not in gateway.process.output
+
+
+async def test_a_full_disk_is_answered_soon_and_all_goes_on_when_there_is_room(
+    disk: SmallDisk, tmp_path: Path
+) -> None:
+    broker = BrokerProcess(disk.folder)
+    broker.start()
+    ensure_topics(broker.bootstrap_servers)
+    pid = broker.pid
+    (tmp_path / "gateway").mkdir()
+    (mqtt,) = free_ports(1)
+    gateway = Gateway(tmp_path / "gateway", broker.bootstrap_servers, "--mqtt", f"127.0.0.1:{mqtt}")
+    login = gateway.user("anna")
+    try:
+        assert await post(gateway, login, 0) == 200
+        disk.fill()
+        statuses = []
+        for number in range(1, 100):
+            began = time.monotonic()
+            statuses.append(await post(gateway, login, number))
+            if statuses[-1] == 503:
+                break
+        # Not after the ten seconds that a dead leader is given to be replaced.
+        assert statuses[-1] == 503, statuses
+        assert time.monotonic() - began < 8
+        body = await until_ready(gateway, ready=False)
+        assert "its disk may be full" in body["parts"]["appending"]
+        phones = [PahoClient(mqtt, f"v{each}", version=each) for each in (4, 5)]
+        for phone in phones:
+            await phone.connect(login.name, login.token, keep_alive=600)
+            phone.client.publish("devices/anna/phone/position", POSITION % (10 + phone.version), 1)
+        # Nobody waits for ever, and nobody is told that it is stored; paho comes again by itself.
+        codes = [await asyncio.wait_for(phone.disconnected.get(), 60) for phone in phones]
+        assert codes[1].value == ReasonCode.SERVER_BUSY
+        assert all(phone.published.empty() for phone in phones)
+        disk.free()
+        for phone in phones:
+            _, code = await asyncio.wait_for(phone.published.get(), 60)
+            assert not code.is_failure
+            await phone.close()
+        await until_ready(gateway, ready=True)
+        async with asyncio.timeout(30):
+            while await post(gateway, login, 1000) != 200:
+                await asyncio.sleep(0.1)
+        assert broker.pid == pid
+        assert sum("no room left in" in line for line in broker.output) == 1
+    finally:
+        gateway.close()
+        broker.stop()
+    assert "Traceback" not in "".join(broker.output) + gateway.process.output

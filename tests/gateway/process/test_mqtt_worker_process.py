@@ -1,0 +1,204 @@
+"""Workers that only speak MQTT, beside the gateway that has the views: each in its own process."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import suppress
+from typing import Final, NamedTuple
+
+import msgspec
+import pytest
+
+from gateway.mqtt.packets.codec import encode_publish
+from gateway.mqtt.packets.packets import PacketType
+from tests.attacks.test_mqtt_qos_2 import RawClient
+from tests.consumers.running import Broker
+from tests.gateway.mqtt.in_memory import PahoClient, address, eventually
+from tests.gateway.mqtt.journal.test_restart import MqttGateway
+from waylog.history.erasures import append_erasures
+from waylog.observability.telemetry import now_ms
+
+WAIT_S: Final = 60.0
+#: As many that each has 1 MiB for packets that have not come whole.
+WORKERS: Final = 64
+
+
+class Pair(NamedTuple):
+    """The gateway with the views, and a worker without."""
+
+    gateway: MqttGateway
+    edge: MqttGateway
+
+
+@pytest.fixture(scope="module")
+def pair(gateway_broker: Broker, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pair]:
+    common = tmp_path_factory.mktemp("edge")
+    relay = str(common / "relay.sock")
+    folders = [common / "a", common / "b"]
+    for folder in folders:
+        folder.mkdir()
+    shared = ("--workers-share-port", "--mqtt-workers", str(WORKERS))
+    first, second = (("--mqtt-worker", number) for number in "12")
+    gateway = MqttGateway(folders[0], gateway_broker.address, *shared, *first, "--relay", relay)
+    edge = MqttGateway(folders[1], gateway_broker.address, *shared, *second, "--edge", relay)
+    yield Pair(gateway, edge)
+    edge.close()
+    gateway.close()
+
+
+async def client(worker: MqttGateway, user: str, name: str) -> PahoClient:
+    made = PahoClient(worker.port, name)
+    await made.connect(user)
+    return made
+
+
+async def it_comes(sender: PahoClient, reader: PahoClient, topic: str) -> None:
+    """Publish until it comes: workers learn of each other's subscriptions in time."""
+    async with asyncio.timeout(WAIT_S):
+        while True:
+            await sender.publish(topic, "?")
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.2):
+                    message = await reader.messages.get()
+                    assert message.topic == topic
+                    return
+
+
+async def test_of_a_group_over_two_workers_one_member_gets_an_address(pair: Pair) -> None:
+    members = [await client(worker, "gus", f"m{n}") for n, worker in enumerate(pair)]
+    # For this one the worker is sent the addresses, too.
+    watcher = await client(pair.edge, "gus", "watcher")
+    await watcher.subscribe("devices/gus/phone/address")
+    for member in members:
+        await member.subscribe("$share/g/devices/gus/phone/address")
+        await member.subscribe("devices/gus/last/address")
+    first, second = members
+    for reader, sender, last in ((first, second, "a"), (second, first, "b")):
+        # Once the one knows what the other has subscribed to last, it knows all.
+        await reader.subscribe(f"devices/gus/x/{last}")
+        await it_comes(sender, reader, f"devices/gus/x/{last}")
+    names = [f"Kaiserplatz {number}, Bonn" for number in range(8)]
+    for name in names:
+        pair.gateway.publish(address("gus/phone", name))
+    pair.gateway.publish(address("gus/last"))
+    received: list[str] = []
+    async with asyncio.timeout(WAIT_S):
+        for member in members:
+            while not (message := await member.messages.get()).topic.startswith("devices/gus/last"):
+                if message.topic.endswith("address"):
+                    received.append(msgspec.json.decode(message.payload)["display_name"])
+    # What is retained may have come with the subscription.
+    assert sorted(received) == names
+    for each in (watcher, *members):
+        await each.close()
+
+
+async def test_what_is_from_before_an_erasure_is_not_stored_by_a_worker_without_views(
+    pair: Pair,
+) -> None:
+    phone = await client(pair.edge, "ida", "phone")
+    began = now_ms() - 3_600_000
+    append_erasures(pair.gateway.bootstrap_servers, ["ida/phone"], now_ms())
+    number, is_stored = 0, True
+    async with asyncio.timeout(WAIT_S):
+        while is_stored:
+            # Of another time, so that it is no repetition.
+            number += 1
+            position = {"lat": 50.0, "lon": 7.0, "time": began + number}
+            await phone.publish("devices/ida/phone/position", msgspec.json.encode(position))
+            stored = [value for _, value in pair.gateway.records("location")]
+            is_stored = any(b"%d" % (began + number) in value for value in stored)
+            await asyncio.sleep(0)
+    await phone.close()
+
+
+async def test_what_a_phone_repeats_at_a_worker_without_views_is_stored_once(pair: Pair) -> None:
+    payload = b'{"lat":50.7,"lon":7.1,"time":%d}' % now_ms()
+    for worker, is_repeated in ((pair.gateway, False), (pair.edge, True)):
+        phone = await RawClient.connect(worker.port, "kim")
+        phone.writer.write(
+            encode_publish(4, "devices/ada/kim/position", payload, 1, False, is_repeated, 1)
+        )
+        await phone.read_until(lambda one=phone: bool(one.of(PacketType.PUBACK)))
+        phone.writer.close()
+    devices = [key for key, _ in pair.gateway.records("location")]
+    assert devices.count(b"ada/kim") == 1
+
+
+async def test_each_of_many_workers_takes_its_part_of_packets_that_do_not_come_whole(
+    pair: Pair,
+) -> None:
+    packet = encode_publish(4, "devices/ada/x/note", bytes(260_000), 1, False, False, 1)
+    for worker in pair:
+        halves = [await RawClient.connect(worker.port, f"half{number}") for number in range(5)]
+        ends = [asyncio.ensure_future(half.reader.read()) for half in halves]
+        for half in halves:
+            half.writer.write(packet[:-1])
+        cut, _ = await asyncio.wait(ends, timeout=WAIT_S, return_when=asyncio.FIRST_COMPLETED)
+        assert cut
+        for half in halves:
+            half.writer.close()
+        await asyncio.gather(*ends, return_exceptions=True)
+
+
+async def test_a_session_that_was_kept_by_one_worker_goes_on_at_the_other(pair: Pair) -> None:
+    phones: list[PahoClient] = []
+    for number, worker in enumerate((pair.edge, pair.gateway, pair.edge)):
+        phone = PahoClient(worker.port, "tracker", clean_session=False)
+        phone.client.reconnect_delay_set(60, 60)
+        _, present = await phone.connect("una")
+        assert present == bool(number)
+        if number:
+            async with asyncio.timeout(WAIT_S):
+                await phones[-1].disconnected.get()
+        phones.append(phone)
+    for phone in phones:
+        await phone.close()
+
+
+@pytest.mark.parametrize("killed", ["edge", "gateway"])
+async def test_a_message_waits_for_a_client_that_is_away_since_before_its_worker_was_killed(
+    pair: Pair, killed: str
+) -> None:
+    worker, other = (pair.edge, pair.gateway) if killed == "edge" else pair
+    topic = f"devices/ora/{killed}/note"
+    phone = PahoClient(worker.port, killed, clean_session=False)
+    await phone.connect("ora")
+    await phone.subscribe(topic)
+    await phone.close()
+    key = f"session\0ora\0{killed}".encode()
+    await eventually(lambda: b"note" in dict(pair.gateway.records("mqtt-state")).get(key, b""))
+    worker.kill()
+    worker.http = "127.0.0.1:0"  # a worker without views says "none"
+    worker.start()
+    sender = await client(other, "ora", "sender")
+    reader = await client(worker, "ora", "reader")
+    # What it wants is known there after what is wanted for the client that is away.
+    await reader.subscribe("devices/ora/x/probe")
+    await it_comes(sender, reader, "devices/ora/x/probe")
+    await sender.publish(topic, "news")
+    # Nobody has it who has not been told of it by the worker that keeps the session.
+    phone = PahoClient(other.port, killed, clean_session=False)
+    assert (await phone.connect("ora"))[1] is True
+    assert (await phone.message()).payload == b"news"
+    for each in (phone, sender, reader):
+        await each.close()
+
+
+async def test_clients_of_all_workers_hear_each_other_again_after_a_restart_of_the_gateway(
+    pair: Pair,
+) -> None:
+    phone = await client(pair.edge, "lea", "phone")
+    await phone.subscribe("devices/lea/+/call")
+    laptop = await client(pair.gateway, "lea", "laptop")
+    await it_comes(laptop, phone, "devices/lea/phone/call")
+    await laptop.close()
+    pair.gateway.kill()
+    pair.gateway.start()
+    laptop = await client(pair.gateway, "lea", "laptop")
+    await laptop.subscribe("devices/lea/+/note")
+    await it_comes(laptop, phone, "devices/lea/phone/call")
+    await it_comes(phone, laptop, "devices/lea/phone/note")
+    await laptop.close()
+    await phone.close()

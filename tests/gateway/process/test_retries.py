@@ -1,0 +1,94 @@
+"""Repeats, with brokers and gateways that die."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import aiohttp
+
+from tests.consumers.running import Broker
+from tests.gateway.running import Gateway, Login, json_of
+from waylog.kafka.clients import ensure_topics
+
+TIME = 1_795_000_000_000
+FIX = {"device": "phone", "lat": 1, "lon": 2, "time": TIME, "id": "the-one"}
+
+
+async def until_accepted(gateway: Gateway, user: Login, fix: dict[str, object]) -> list[int]:
+    """Repeat as an app does; returns the statuses that came."""
+    statuses: list[int] = []
+    async with asyncio.timeout(60), gateway.client(user) as client:
+        while 200 not in statuses:
+            try:
+                answer = await client.post("/v1/positions", json=fix)
+                await answer.read()
+                statuses.append(answer.status)
+            except aiohttp.ClientError:
+                await asyncio.sleep(0.05)
+    return statuses
+
+
+async def test_a_fix_survives_broker_and_gateway_and_is_stored_once(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    gateway: Gateway | None = None
+    try:
+        ensure_topics(broker.address)
+        gateway = Gateway(tmp_path, broker.address, "--append-timeout", "2")
+        user = gateway.user("ada")
+
+        # Two at the same time are one.
+        async with gateway.client(user) as client:
+            answers = await asyncio.gather(
+                *(client.post("/v1/positions", json=FIX) for _ in range(5))
+            )
+            ids = [(await json_of(answer))["ids"] for answer in answers]
+        assert len({tuple(each) for each in ids}) == 1
+
+        # Without a broker it is 503, in time, and in the end it is there.
+        broker.kill()
+        second = FIX | {"time": TIME + 1, "id": "the-second"}
+        repeating = asyncio.create_task(until_accepted(gateway, user, second))
+        async with gateway.client(user) as client:
+            refused = await json_of(await client.post("/v1/positions", json=second), 503)
+        assert "not stored" in refused["error"]
+        await asyncio.to_thread(broker.start)
+        statuses = await repeating
+        assert statuses[-1] == 200
+        assert set(statuses) <= {200, 503}
+
+        # A gateway that is killed knows after its restart what it had stored.
+        for fix in (FIX, second):
+            gateway.kill()
+            await asyncio.to_thread(gateway.start)
+            assert await until_accepted(gateway, user, fix) == [200]
+
+        stored = [value for _, value in gateway.records("location")]
+        assert len(stored) == 2
+    finally:
+        if gateway is not None:
+            gateway.close()
+        broker.process.stop()
+
+
+async def test_several_gateways_share_a_port(tmp_path: Path) -> None:
+    broker = Broker(tmp_path)
+    ensure_topics(broker.address)
+    first = Gateway(tmp_path, broker.address, "--workers-share-port")
+    second = Gateway(tmp_path, broker.address, "--workers-share-port", http=first.http)
+    try:
+        seen: set[str] = set()
+        async with asyncio.timeout(30):
+            while len(seen) < 2:
+                # A connection of its own each time: the kernel chooses who gets it.
+                async with first.client(first.admin) as client:
+                    await json_of(await client.post("/v1/positions", json=FIX))
+                    uptime = (await json_of(await client.get("/v1/pipeline")))["positions"]
+                    text = await (await client.get("/metrics")).text()
+                seen.add("first" if 'source="positions"' in text else "second")
+                assert uptime
+        assert len(first.records("location")) == 1
+    finally:
+        first.close()
+        second.close()
+        broker.process.stop()

@@ -1,0 +1,221 @@
+"""What only Parquet knows: tracks of long ago, and visits."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import io
+import json
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+
+from gateway.tracks.archive import Archive, ArchiveRefused, ArchiveUnavailable
+from spark.places.job import write_places
+from spark.places.stay_points import haversine_m
+from spark.runtime.tasks import LocalEngine
+from tests import child_processes
+from tests.gateway.http.routes.test_reading import send
+from tests.gateway.running import Gateway, json_of
+from tests.spark.places.test_job import rows_of, table_of, write_history
+from tests.spark.synthetic import START_MS, make_person
+from waylog.cli import main
+from waylog.observability.telemetry import now_ms
+
+DAY_MS = 86_400_000
+LATEST = 2**62
+
+
+@pytest.fixture(scope="module")
+def history(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two people for a week, one of them packed, and their places."""
+    folder = tmp_path_factory.mktemp("archive")
+    table = table_of({f"u{seed}/phone": make_person(seed, days=7) for seed in range(2)})
+    write_history(folder / "history", table, 0, table.num_rows // 2)
+    assert main(["history", "compact", "--out", str(folder / "history"), "--all"]) == 0
+    write_history(folder / "history", table, table.num_rows // 2)
+    write_places(LocalEngine(1), str(folder / "history"), str(folder / "places"))
+    return folder
+
+
+class Row(NamedTuple):
+    time: str
+    lat: float
+    lon: float
+
+
+async def track(archive: Archive, device: str, from_ms: int, to_ms: int) -> list[Row]:
+    track = await archive.track(device, from_ms, to_ms, recent=b"", circles=None, name="csv")
+    body = b"".join(track)
+    rows = csv.DictReader(io.StringIO(body.decode()))
+    return [Row(row["time"], float(row["lat"]), float(row["lon"])) for row in rows]
+
+
+def written(time_ms: int) -> str:
+    moment = datetime.fromtimestamp(time_ms / 1000, UTC)
+    return moment.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+async def test_a_track_and_visits_come_from_parquet(history: Path) -> None:
+    archive = Archive(str(history / "history"), str(history / "places"))
+    expected = rows_of(make_person(1, days=7), "u1/phone")
+    try:
+        points = await track(archive, "u1/phone", -LATEST, LATEST)
+        assert {point.time for point in points} == set(map(written, expected["time"].to_pylist()))
+        assert [point.time for point in points] == sorted(point.time for point in points)
+        assert {(point.lat, point.lon) for point in points} == set(
+            zip(expected["lat"].to_pylist(), expected["lon"].to_pylist(), strict=True)
+        )
+        day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
+        first_day = written(START_MS), written(START_MS + DAY_MS)
+        assert day == [point for point in points if first_day[0] <= point.time <= first_day[1]]
+        assert await track(archive, "nobody/phone", -LATEST, LATEST) == []
+        visits = await archive.visits("u1/phone", -LATEST, LATEST)
+        assert len(visits) > 7
+        assert visits == sorted(visits, key=lambda visit: visit["arrival"])
+        first, second, *_ = visits
+        assert await archive.visits("u1/phone", first["arrival"], second["arrival"]) == visits[:2]
+        trips = await archive.trips("u1/phone", -LATEST, LATEST)
+        assert len(trips) > 5
+        assert trips == sorted(trips, key=lambda trip: trip["start"])
+        assert {trip["origin"] for trip in trips} & {visit["place_id"] for visit in visits}
+        # Questions at the same time get their own answers.
+        both = await asyncio.gather(
+            track(archive, "u0/phone", START_MS, START_MS + DAY_MS),
+            track(archive, "u1/phone", START_MS, START_MS + DAY_MS),
+        )
+        assert both[1] == day != both[0]
+    finally:
+        await archive.close()
+
+
+async def test_without_parquet_there_is_nothing_and_no_process(tmp_path: Path) -> None:
+    nowhere = Archive(None, None)
+    assert await track(nowhere, "u/p", -LATEST, LATEST) == []
+    assert await nowhere.visits("u/p", -LATEST, LATEST) == []
+    await nowhere.close()
+    empty = Archive(str(tmp_path / "history"), str(tmp_path / "places"))
+    assert await track(empty, "u/p", -LATEST, LATEST) == []
+    assert await empty.visits("u/p", -LATEST, LATEST) == []
+    await empty.close()
+
+
+async def test_what_can_not_be_read_or_is_too_long_is_explained(
+    history: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out = tmp_path / "history"
+    (out / "date=2026-01-01").mkdir(parents=True)
+    (out / "date=2026-01-01" / f"location-0-{0:020d}-{9:020d}.parquet").write_bytes(b"PAR1 no")
+    broken = Archive(str(out), None)
+    with pytest.raises(ArchiveUnavailable, match="2026-01-01 cannot be read"):
+        await track(broken, "u/p", -LATEST, LATEST)
+    await broken.close()
+    monkeypatch.setattr("gateway.tracks.archive.POINTS_MAX", 100)
+    archive = Archive(str(history / "history"), None)
+    with pytest.raises(ArchiveRefused, match="ask for a shorter time"):
+        await track(archive, "u1/phone", -LATEST, LATEST)
+    assert await track(archive, "u1/phone", START_MS, START_MS + 60_000)
+    await archive.close()
+
+
+def reading_processes() -> list[int]:
+    return child_processes.children("gateway.tracks.archive_process")
+
+
+async def test_a_process_that_dies_is_started_again(history: Path) -> None:
+    archive = Archive(str(history / "history"), None)
+    day = await track(archive, "u1/phone", START_MS, START_MS + DAY_MS)
+    [reader] = reading_processes()
+    os.kill(reader, signal.SIGKILL)
+    for _ in range(3):
+        try:
+            assert await track(archive, "u1/phone", START_MS, START_MS + DAY_MS) == day
+            break
+        except ArchiveUnavailable:
+            continue
+    else:
+        raise AssertionError("it does not come back")
+    await archive.close()
+
+
+async def test_the_gateway_joins_the_history_and_what_is_new(
+    history: Path, tmp_path: Path, gateway: Gateway
+) -> None:
+    own = Gateway(
+        tmp_path,
+        gateway.bootstrap_servers,
+        *("--history", str(history / "history"), "--places", str(history / "places")),
+    )
+    try:
+        user = own.user("u1")
+        await send(own, user, {"device": "phone", "lat": 47.5, "lon": 9.5, "time": now_ms()})
+        async with own.client(user) as client:
+            path = "/v1/devices/u1%2Fphone"
+            answer = await client.get(f"{path}/track")
+            [feature] = json.loads(await answer.read())["features"]
+            assert feature["geometry"]["coordinates"][-1] == [9.5, 47.5]
+            assert len(feature["geometry"]["coordinates"]) > 1000
+            visits = await json_of(await client.get(f"{path}/visits"))
+            places = await json_of(await client.get(f"{path}/places"))
+            known = {place["place_id"] for place in places}
+            assert known and {visit["place_id"] for visit in visits} & known
+            await json_of(await client.get("/v1/devices/u0%2Fphone/visits"), 403)
+            home = next(place for place in places if place["label"] == "home")
+        friend = own.user("friend")
+        own.users.rights.befriend("u1", "friend", since=0)
+        async with own.client(friend) as client:
+            # Others see about where the home is, and nothing that happened there.
+            shared = await json_of(await client.get(f"{path}/places"))
+            [hidden] = [place for place in shared if place["label"] == "home"]
+            away = haversine_m(home["lat"], home["lon"], hidden["lat"], hidden["lon"])
+            assert 0 < away < 400
+            assert hidden["address"] is hidden["name"] is None
+            answer = await client.get(f"{path}/track")
+            [feature] = json.loads(await answer.read())["features"]
+            for lon, lat, *_ in feature["geometry"]["coordinates"]:
+                assert (lat, lon) == (hidden["lat"], hidden["lon"]) or (
+                    haversine_m(hidden["lat"], hidden["lon"], lat, lon) > 499
+                )
+            trips = await json_of(await client.get(f"{path}/trips"))
+            assert "home" in {trip["origin"] for trip in trips}
+            assert home["place_id"] not in {trip["destination"] for trip in trips}
+            for visit in await json_of(await client.get(f"{path}/visits")):
+                at = visit["lat"], visit["lon"]
+                assert (visit["place_id"] == "home") == (at == (hidden["lat"], hidden["lon"]))
+                assert visit["place_id"] not in known
+    finally:
+        own.close()
+
+
+async def test_questions_of_one_user_do_not_keep_the_archive_from_others(history: Path) -> None:
+    archive = Archive(str(history / "history"), str(history / "places"))
+    async with asyncio.timeout(60), aclosing_archive(archive):
+        greedy = [
+            asyncio.create_task(archive.visits("u1/phone", -LATEST, LATEST, "greedy"))
+            for _ in range(8)
+        ]
+        await asyncio.sleep(0)
+        done: list[asyncio.Task[Any]] = []
+        for task in greedy:
+            task.add_done_callback(done.append)
+        assert await archive.visits("u1/phone", -LATEST, LATEST, "other")
+        # One that was asked before, one between, and those that were refused at once.
+        assert len([each for each in done if each.exception() is None]) <= 2
+        answers = await asyncio.gather(*greedy, return_exceptions=True)
+        refused = [each for each in answers if isinstance(each, ArchiveUnavailable)]
+        assert len(refused) == 3
+        assert "of yours" in str(refused[0])
+
+
+@asynccontextmanager
+async def aclosing_archive(archive: Archive) -> AsyncIterator[None]:
+    try:
+        yield
+    finally:
+        await archive.close()

@@ -1,0 +1,113 @@
+"""Stretches of the log that viewers catch up with: what is read, and what is given back."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import aclosing
+
+import pytest
+from confluent_kafka import Producer
+
+from gateway.viewers.cursors import Cursor
+from gateway.viewers.log_range import LogRanges
+from tests.consumers.running import Broker
+from tests.gateway.records import NOW, fix
+from waylog.kafka.clients import ensure_topics, producer_config
+from waylog.messages import encode
+
+COUNT = 3_000
+DEVICES = 40
+
+
+@pytest.fixture(scope="module")
+def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    running = Broker(tmp_path_factory.mktemp("broker"))
+    ensure_topics(running.address)
+    yield running
+    running.process.stop()
+
+
+@pytest.fixture(scope="module")
+def end(broker: Broker) -> Cursor:
+    """Where each partition ends, and the log with it."""
+    end: Cursor = {}
+
+    def delivered(error: object, message: object) -> None:
+        assert error is None
+        place = (message.topic(), message.partition())  # type: ignore[attr-defined]
+        end[place] = max(end.get(place, 0), message.offset() + 1)  # type: ignore[attr-defined]
+
+    producer = Producer(producer_config(broker.address, "test"))
+    for number in range(COUNT):
+        name = f"u{number % DEVICES}/phone"
+        value = encode(fix(name, NOW + number))
+        producer.produce("location", value, name.encode(), on_delivery=delivered)
+    assert producer.flush(20) == 0
+    return end
+
+
+@pytest.fixture
+async def ranges(broker: Broker) -> AsyncIterator[LogRanges]:
+    ranges = LogRanges(broker.address, "test")
+    yield ranges
+    await ranges.close()
+
+
+async def offsets(
+    ranges: LogRanges, start: Cursor, end: Cursor, party: str = "ada"
+) -> dict[tuple[str, int], list[int]]:
+    """What a range gives, by partition."""
+    found: dict[tuple[str, int], list[int]] = {}
+    async with asyncio.timeout(60), aclosing(ranges.read(start, end, party)) as batches:
+        async for events in batches:
+            for event in events:
+                found.setdefault((event.topic, event.partition), []).append(event.offset)
+    return found
+
+
+async def test_a_range_is_read_from_its_start_to_its_end_once_and_in_order(
+    ranges: LogRanges, end: Cursor
+) -> None:
+    start = {place: offset // 3 for place, offset in end.items()}
+    until = {place: offset - 5 for place, offset in end.items()}
+    found = await offsets(ranges, start, until)
+    assert found == {place: list(range(start[place], until[place])) for place in end}
+    # Of what a start does not name everything is read.
+    assert await offsets(ranges, {}, end) == {place: list(range(end[place])) for place in end}
+    assert await offsets(ranges, end, end) == {}
+
+
+async def test_viewers_that_come_after_each_other_read_their_own_range(
+    ranges: LogRanges, end: Cursor
+) -> None:
+    expected = {place: list(range(offset)) for place, offset in end.items()}
+    reading = [offsets(ranges, {}, end, f"user {number % 3}") for number in range(9)]
+    assert await asyncio.gather(*reading) == [expected] * 9
+
+
+async def test_whoever_gives_up_within_a_step_takes_nothing_from_others(
+    ranges: LogRanges, end: Cursor
+) -> None:
+    for _ in range(12):
+        tasks = [asyncio.create_task(offsets(ranges, {}, end)) for _ in range(3)]
+        await asyncio.sleep(0.01)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+    found = await offsets(ranges, {}, end)
+    assert sum(map(len, found.values())) == COUNT
+
+
+async def test_a_viewer_that_takes_nothing_more_holds_no_reader(
+    ranges: LogRanges, end: Cursor
+) -> None:
+    stalled = [ranges.read({}, end, "ada") for _ in range(6)]
+    first = [await anext(each) for each in stalled]
+    async with asyncio.timeout(60):
+        found = await offsets(ranges, {}, end)
+        assert sum(map(len, found.values())) == COUNT
+        # They go on where they were, though others have had their readers.
+        for events, reading in zip(first, stalled, strict=True):
+            rest = [event async for batch in reading for event in batch]
+            assert len(events) + len(rest) == COUNT

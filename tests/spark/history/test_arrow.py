@@ -1,0 +1,99 @@
+"""The history job without Spark, as a real process on a real broker."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.spark.history.test_job import DAY_MS, START_MS, assert_each_once, history, read_errors
+from tests.spark.running import append_fixes, append_values, make_fix
+from waylog.history.history_reader import HistoryReader
+from waylog.messages import encode
+
+pytestmark = pytest.mark.timeout(300)
+
+ARROW = ("--engine", "arrow")
+
+
+def test_after_kill_9_anywhere_every_reader_finds_every_fix_once(log: str, tmp_path: Path) -> None:
+    fixes = [
+        make_fix(f"u{number % 50}/phone", START_MS + number * 1000 - number % 3 * DAY_MS)
+        for number in range(9_000)
+    ]
+    append_fixes(log, [*fixes[:5_000], *fixes[:500], *fixes[5_000:], fixes[-1]])
+    future = make_fix("u1/phone", START_MS + 3 * DAY_MS)
+    future.received = START_MS
+    garbage = [b"{", None, encode(future), encode(make_fix("u2/phone", 1000))]
+    append_values(log, [(b"u1/phone", value) for value in garbage])
+    out = tmp_path / "history"
+    for batches in (1, 2):
+        job = history(log, out, *ARROW, "--once", "--batch-rows", "2000")
+        try:
+            job.await_line(r" batch \d+:", times=batches)
+        finally:
+            job.kill()
+    job = history(log, out, *ARROW, "--once", "--batch-rows", "2000")
+    assert job.process.wait(120) == 0, job.said
+    assert_each_once(out, {fix.id for fix in fixes})
+    errors = read_errors(log)
+    assert len({error.headers["offset"] for error in errors if error.headers}) == len(garbage)
+    assert sum("implausible time" in error.reason for error in errors) >= 2
+    # Nothing is left: the next run ends at once.
+    again = history(log, out, *ARROW, "--once")
+    assert again.process.wait(60) == 0
+    assert "stopped: 0 fixes in 0 files" in again.said
+
+
+def test_it_follows_the_log_and_keeps_places(log: str, tmp_path: Path) -> None:
+    out, places = tmp_path / "history", tmp_path / "places"
+    fixes = [make_fix("demo/phone", START_MS + number * 120_000) for number in range(2000)]
+    words = ("--trigger-seconds", "0.2", "--places", str(places), "--places-interval", "0.5")
+    job = history(log, out, *ARROW, *words)
+    try:
+        job.await_line("is written to")
+        append_fixes(log, fixes[:1000])
+        job.await_line(r"batch \d+: 1000 fixes")
+        job.await_line(r"1 places of 1 devices, 1000 new fixes")
+        append_fixes(log, fixes[1000:])
+        job.await_line(r"1 places of 1 devices, 1000 new fixes", times=2)
+        assert job.terminate() == 0, job.said
+        assert "Traceback" not in job.said
+        assert "ERROR" not in job.said
+    finally:
+        job.close()
+    assert_each_once(out, {fix.id for fix in fixes})
+
+
+def test_what_is_over_is_packed_while_it_goes_on(log: str, tmp_path: Path) -> None:
+    out = tmp_path / "history"
+    fixes = [make_fix("demo/phone", START_MS + number * 120_000) for number in range(2000)]
+    words = ("--trigger-seconds", "0.2", "--compact-interval", "0.5", "--compact-settled", "0")
+    job = history(log, out, *ARROW, *words)
+    try:
+        job.await_line("is written to")
+        append_fixes(log, fixes[:1000])
+        job.await_line(r" 2026-01: \d+ fixes")
+        append_fixes(log, fixes[1000:])
+        job.await_line(r" 2026-01: 2000 fixes")
+        assert job.terminate() == 0, job.said
+        assert "Traceback" not in job.said
+        assert "ERROR" not in job.said
+    finally:
+        job.close()
+    reader = HistoryReader(str(out))
+    assert reader.periods() == ["2026-01"]
+    track = reader.track("demo/phone", 0, 2**62)
+    assert [row.time for row in track] == [fix.time for fix in fixes]
+
+
+@pytest.mark.long
+@pytest.mark.spark
+def test_both_engines_take_turns(log: str, tmp_path: Path) -> None:
+    out = tmp_path / "history"
+    fixes = [make_fix("demo/phone", START_MS + number * 1000) for number in range(9000)]
+    for turn, engine in enumerate(("arrow", "spark", "arrow")):
+        append_fixes(log, fixes[turn * 3000 : turn * 3000 + 3000])
+        job = history(log, out, "--engine", engine, "--once", "--batch-rows", "1700")
+        assert job.process.wait(200) == 0, job.said
+        assert_each_once(out, {fix.id for fix in fixes[: turn * 3000 + 3000]})

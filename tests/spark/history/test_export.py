@@ -1,0 +1,101 @@
+"""What is exported is what was stored, in the words of each format."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import gpxpy
+import pyarrow.parquet as pq
+import pytest
+from lxml import etree
+
+from tests.spark.history.test_compaction import append, compact, some_fixes
+from waylog.cli import main
+
+
+@pytest.fixture
+def history(tmp_path: Path) -> Path:
+    out = tmp_path / "history"
+    append(out, some_fixes(200))
+    compact(out)
+    append(out, some_fixes(100, first=200))
+    return out
+
+
+def exported(history: Path, name: str, *words: str) -> bytes:
+    file = history.parent / f"track.{name}"
+    line = ["history", "export", "--out", str(history), "--format", name, "-o", str(file), *words]
+    assert main(line) == 0
+    return file.read_bytes()
+
+
+def expected(device: str = "u/d3") -> list[dict[str, Any]]:
+    rows = [row for row in some_fixes(300).to_pylist() if row["device"] == device]
+    return sorted(rows, key=lambda row: row["time"])
+
+
+def test_gpx_has_a_segment_a_day(history: Path) -> None:
+    [track] = gpxpy.parse(exported(history, "gpx", "--device", "u/d3").decode()).tracks
+    assert track.name == "u/d3"
+    assert len(track.segments) == 2
+    points = [point for segment in track.segments for point in segment.points]
+    assert [round(point.latitude * 1e7) for point in points] == [
+        round(row["lat"] * 1e7) for row in expected()
+    ]
+    assert [round(point.longitude * 1e7) for point in points] == [
+        round(row["lon"] * 1e7) for row in expected()
+    ]
+    assert [round(point.time.timestamp() * 1000) for point in points if point.time] == [
+        row["time"] for row in expected()
+    ]
+
+
+def test_geojson_kml_and_csv_have_every_fix(history: Path) -> None:
+    collection = json.loads(exported(history, "geojson", "--device", "u/d3"))
+    assert [feature["geometry"]["type"] for feature in collection["features"]] == ["LineString"] * 2
+    points = [each for one in collection["features"] for each in one["geometry"]["coordinates"]]
+    assert len(points) == len(expected())
+    root = etree.fromstring(exported(history, "kml", "--device", "u/d3"))
+    names = {"gx": "http://www.google.com/kml/ext/2.2", "k": "http://www.opengis.net/kml/2.2"}
+    assert len(root.findall(".//gx:coord", names)) == len(expected())
+    assert len(root.findall(".//k:when", names)) == len(expected())
+    rows = list(csv.DictReader(io.StringIO(exported(history, "csv", "--device", "u/d3").decode())))
+    assert [row["id"] for row in rows] == [row["id"] for row in expected()]
+
+
+def test_parquet_has_all_members_of_all_devices_of_a_user(history: Path) -> None:
+    exported(history, "parquet", "--user", "u")
+    table = pq.read_table(history.parent / "track.parquet")
+    rows = sorted(table.to_pylist(), key=lambda row: row["kafka_offset"])
+    assert rows == some_fixes(300).to_pylist()
+
+
+def test_a_stretch_of_time_is_exported_alone(history: Path) -> None:
+    rows = expected()
+    last = rows[10]["time"]
+    collection = json.loads(
+        exported(history, "geojson", "--device", "u/d3", "--to", "2026-01-01T00:01:48Z")
+    )
+    assert last == 1_767_225_708_000
+    assert len(collection["features"][0]["geometry"]["coordinates"]) == 11
+    nothing = exported(history, "geojson", "--device", "u/d3", "--from", "2027-01-01")
+    assert json.loads(nothing)["features"] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "reason"),
+    [
+        ([], "name a --device"),
+        (["--user", "nobody"], "knows no device of nobody"),
+        (["--device", "u/d3", "--from", "noon"], "a time is"),
+    ],
+)
+def test_a_mistake_is_explained(
+    history: Path, words: list[str], reason: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", "export", "--out", str(history), *words]) == 1
+    assert reason in capsys.readouterr().err

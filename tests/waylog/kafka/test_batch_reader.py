@@ -1,0 +1,305 @@
+"""Our own reader of whole topics against a broker of this package, on the test's event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import google_crc32c
+import lz4.frame
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient
+from hypothesis import given
+from hypothesis import strategies as st
+
+from broker_core.server.runtime import Broker
+from tests.waylog.kafka.test_batch_producer import PARTITIONS, create_topic, started
+from waylog.kafka.batch_producer import BatchProducer, open_producer
+from waylog.kafka.batch_reader import BatchReader, Record, open_reader
+from waylog.kafka.clients import LogReader
+from waylog.kafka.clients import Producer as LibrdkafkaProducer
+from waylog.kafka.fetched_records import EXPANDED_BYTES_MAX, AbortedTransactions, read_batches
+from waylog.kafka.record_batch import RecordAccumulator
+from waylog.kafka.requests import MalformedAnswer
+
+
+@pytest.fixture
+async def broker(tmp_path: Path) -> AsyncIterator[Broker]:
+    broker = await started(tmp_path)
+    await create_topic(str(broker.endpoint), "four")
+    yield broker
+    await broker.close()
+
+
+async def in_thread(function: Callable[..., Any], *arguments: Any) -> Any:
+    return await asyncio.get_running_loop().run_in_executor(None, function, *arguments)
+
+
+def produce(
+    servers: str, values: range, key: bytes | None = None, compression: str = "none"
+) -> None:
+    producer = Producer(
+        {"bootstrap.servers": servers, "linger.ms": 5, "compression.type": compression}
+    )
+    for value in values:
+        own_key = b"key-%d" % (value % 50) if key is None else key
+        producer.produce("four", b"%d" % value, own_key)
+    assert producer.flush(30) == 0
+
+
+class Taken:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.caught_up = asyncio.Event()
+        self._more = asyncio.Event()
+
+    def on_records(self, records: list[Record]) -> None:
+        self.records += records
+        self._more.set()
+
+    async def wait_for(self, count: int) -> list[Record]:
+        async with asyncio.timeout(30):
+            while len(self.records) < count:
+                self._more.clear()
+                await self._more.wait()
+        return self.records
+
+    def numbers(self) -> list[int]:
+        return [int(record.value() or b"-1") for record in self.records]
+
+
+@asynccontextmanager
+async def reading(broker: Broker, **more: Any) -> AsyncIterator[Taken]:
+    taken = Taken()
+    reader = BatchReader(
+        str(broker.endpoint),
+        "test",
+        "four",
+        asyncio.get_running_loop(),
+        on_records=taken.on_records,
+        on_caught_up=taken.caught_up.set,
+        **more,
+    )
+    reader.start()
+    try:
+        yield taken
+    finally:
+        await reader.close()
+
+
+@pytest.mark.parametrize("codec", ["none", "lz4", "gzip", "snappy", "zstd"])
+async def test_everything_is_read_once_whatever_it_is_compressed_with(
+    broker: Broker, codec: str
+) -> None:
+    await in_thread(lambda: produce(str(broker.endpoint), range(5000), compression=codec))
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        assert sorted(taken.numbers()) == list(range(5000))
+        await in_thread(lambda: produce(str(broker.endpoint), range(5000, 5100), compression=codec))
+        await taken.wait_for(5100)
+    assert sorted(taken.numbers()) == list(range(5100))
+    for partition in range(PARTITIONS):
+        offsets = [each.offset() for each in taken.records if each.partition() == partition]
+        assert offsets == list(range(len(offsets)))
+    record = taken.records[0]
+    value = int(record.value() or b"")
+    assert record.key() == b"key-%d" % (value % 50)
+    assert record.timestamp()[0] == 1
+
+
+async def test_an_empty_topic_is_caught_up_at_once(broker: Broker) -> None:
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 10)
+    assert taken.records == []
+
+
+async def test_the_newest_of_each_partition_are_read_with_a_tail(broker: Broker) -> None:
+    await in_thread(lambda: produce(str(broker.endpoint), range(2000), b"one-key"))
+    async with reading(broker, tail=100) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        assert taken.numbers() == list(range(1900, 2000))
+    async with reading(broker, tail=0) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        await in_thread(lambda: produce(str(broker.endpoint), range(2000, 2010), b"one-key"))
+        await taken.wait_for(10)
+        assert taken.numbers() == list(range(2000, 2010))
+
+
+async def test_what_was_never_committed_is_not_read(broker: Broker) -> None:
+    def transactions() -> None:
+        producer = Producer({"bootstrap.servers": str(broker.endpoint), "transactional.id": "t"})
+        producer.init_transactions(30)
+        for number in range(6):
+            producer.begin_transaction()
+            for each in range(10):
+                producer.produce("four", b"%d" % (number * 10 + each), b"key")
+            producer.flush()
+            if number % 2:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+
+    await in_thread(transactions)
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        kept = [*range(10), *range(20, 30), *range(40, 50)]
+        assert taken.numbers() == kept
+        await in_thread(lambda: produce(str(broker.endpoint), range(100, 101)))
+        await taken.wait_for(len(kept) + 1)
+    assert taken.numbers() == [*kept, 100]
+
+
+async def test_it_goes_on_where_it_was_when_the_broker_comes_back(tmp_path: Path) -> None:
+    broker = await started(tmp_path)
+    port = broker.endpoint.port
+    await create_topic(str(broker.endpoint), "four")
+    async with reading(broker) as taken:
+        await in_thread(lambda: produce(str(broker.endpoint), range(500), b"key"))
+        await taken.wait_for(500)
+        await broker.close()
+        broker = await started(tmp_path, port)
+        await in_thread(lambda: produce(str(broker.endpoint), range(500, 1000), b"key"))
+        await taken.wait_for(1000)
+        assert taken.numbers() == list(range(1000))
+    await broker.close()
+
+
+async def test_what_retention_has_taken_is_passed_over(broker: Broker) -> None:
+    servers = str(broker.endpoint)
+    await in_thread(lambda: produce(servers, range(1000), b"key"))
+
+    def delete_records() -> None:
+        from confluent_kafka import TopicPartition
+
+        admin = AdminClient({"bootstrap.servers": servers})
+        wanted = [TopicPartition("four", each, -1) for each in range(PARTITIONS)]
+        for future in admin.delete_records(wanted).values():
+            future.result(30)
+
+    async with reading(broker) as taken:
+        await taken.wait_for(1000)
+        await in_thread(delete_records)
+        await in_thread(lambda: produce(servers, range(1000, 1010), b"key"))
+        await taken.wait_for(1010)
+    async with reading(broker) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        assert taken.numbers() == list(range(1000, 1010))
+
+
+async def test_partitions_that_are_added_are_read_from_their_beginning(
+    broker: Broker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from confluent_kafka.admin import NewPartitions  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("waylog.kafka.batch_reader._REFRESH_S", 0.2)
+    admin = AdminClient({"bootstrap.servers": str(broker.endpoint)})
+    async with reading(broker, tail=0) as taken:
+        await asyncio.wait_for(taken.caught_up.wait(), 30)
+        growing = admin.create_partitions([NewPartitions("four", PARTITIONS + 2)])["four"]
+        await in_thread(growing.result, 30)
+        await in_thread(lambda: produce(str(broker.endpoint), range(300)))
+        await taken.wait_for(300)
+    assert {record.partition() for record in taken.records} > set(range(PARTITIONS))
+
+
+def _ignored(_: list[Any]) -> None:
+    pass
+
+
+async def test_librdkafka_is_taken_where_clients_log_in_or_values_are_sealed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    loop = asyncio.get_running_loop()
+    plain = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
+    assert isinstance(plain, BatchReader)
+    sealed = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored, opened=list)
+    assert isinstance(sealed, LogReader)
+    producer = open_producer("127.0.0.1:1", "test", loop)
+    assert isinstance(producer, BatchProducer)
+    await producer.close(0)
+    (tmp_path / "client.properties").write_text("security.protocol=PLAINTEXT\n")
+    monkeypatch.setenv("WAYLOG_KAFKA_CONFIG", str(tmp_path / "client.properties"))
+    configured = open_reader("127.0.0.1:1", "test", "four", loop, on_records=_ignored)
+    assert isinstance(configured, LogReader)
+    librdkafka = open_producer("127.0.0.1:1", "test", loop)
+    assert isinstance(librdkafka, LibrdkafkaProducer)
+    await librdkafka.close(0)
+
+
+def no_aborts() -> AbortedTransactions:
+    return AbortedTransactions([])
+
+
+@given(st.binary(max_size=300))
+def test_bytes_that_are_no_batches_are_refused_and_never_read_beyond(data: bytes) -> None:
+    try:
+        records, position, _ = read_batches(data, 0, 0, no_aborts())
+    except MalformedAnswer:
+        return
+    assert position >= 0
+    assert len(records) <= len(data)
+
+
+def batch_of(values: Iterable[bytes]) -> bytes:
+    accumulator = RecordAccumulator(10**7, lambda: None, lambda _: None)
+    accumulator.placed("t", 1)
+    for value in values:
+        accumulator.send("t", value, b"key", None, lambda *_: None)
+    return accumulator.taken(accumulator.partitions("t")[0]).encoded(1, 0, 0)
+
+
+@cache
+def one_batch() -> bytes:
+    return batch_of(b"value-%d" % number for number in range(20))
+
+
+@pytest.mark.parametrize("size", [0, 1, 4095, 65_536, 250_000, 990_000])
+@pytest.mark.parametrize("kind", ["alike", "random"])
+def test_values_come_as_they_were_however_well_they_compress(size: int, kind: str) -> None:
+    value = bytes(size) if kind == "alike" else random.Random(1).randbytes(size)
+    records, _, _ = read_batches(batch_of([value]), 0, 0, no_aborts())
+    assert [record.value() for record in records] == [value]
+
+
+@pytest.mark.parametrize("records", [bytes(EXPANDED_BYTES_MAX + 1), bytes(10**6)])
+@pytest.mark.parametrize("cut", [0, 5])
+def test_a_batch_that_expands_too_far_or_ends_early_is_refused(records: bytes, cut: int) -> None:
+    head = bytearray(one_batch()[:61])
+    compressed = lz4.frame.compress(records)
+    body = compressed[: len(compressed) - cut]
+    struct.pack_into(">i", head, 8, len(head) + len(body) - 12)
+    head[22] = 3  # lz4
+    struct.pack_into(">I", head, 17, google_crc32c.value(bytes(head[21:]) + body))
+    with pytest.raises(MalformedAnswer):
+        read_batches(bytes(head) + body, 0, 0, no_aborts())
+
+
+@given(st.data())
+def test_a_batch_that_was_changed_anywhere_is_refused_or_reads_as_it_was(data: Any) -> None:
+    good = one_batch()
+    at = data.draw(st.integers(0, len(good) - 1))
+    changed = bytearray(good)
+    changed[at] ^= data.draw(st.integers(1, 255))
+    values = [b"value-%d" % number for number in range(20)]
+    try:
+        records, _, _ = read_batches(bytes(changed), 0, 0, no_aborts())
+    except MalformedAnswer:
+        return
+    # Before the checksum stand the offset, the length and the leader's epoch.
+    assert at < 17
+    assert [record.value() for record in records] in ([], values) or at < 8
+
+
+@given(st.integers(0, 500))
+def test_a_batch_that_has_not_come_whole_waits(cut: int) -> None:
+    good = one_batch()
+    records, position, _ = read_batches(good + good[: min(cut, len(good) - 1)], 0, 5, no_aborts())
+    assert [record.offset() for record in records] == list(range(5, 20))
+    assert position == 20

@@ -1,0 +1,114 @@
+"""A connection to something that may be no broker, or one that says nothing."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from waylog.kafka import requests
+from waylog.kafka.broker_connection import BrokerConnection, addresses
+from waylog.kafka.requests import Broker, MalformedAnswer
+
+Serve = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
+
+
+@asynccontextmanager
+async def connected(serve: Serve) -> AsyncIterator[BrokerConnection]:
+    async def serve_and_close(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await serve(reader, writer)
+        finally:
+            writer.close()
+
+    server = await asyncio.start_server(serve_and_close, "127.0.0.1", 0)
+    host, port = server.sockets[0].getsockname()
+    connection = await BrokerConnection.connect(asyncio.get_running_loop(), host, port, "test")
+    try:
+        yield connection
+    finally:
+        connection.close()
+        server.close()
+        await server.wait_closed()
+
+
+async def test_a_broker_that_says_nothing_is_not_waited_for_for_ever() -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with connected(silent) as connection:
+        with pytest.raises(TimeoutError):
+            await connection.ask(requests.METADATA, requests.metadata([]), 0.05)
+
+
+async def test_a_late_answer_ends_the_connection_for_all_who_wait() -> None:
+    async def silent(reader: asyncio.StreamReader, _: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    async with connected(silent) as connection:
+        answers: list[bytes | None] = []
+        for _ in range(2):
+            connection.request(requests.METADATA, requests.metadata([]), 0.0, answers.append)
+        connection.look_after()
+        assert answers == [None, None]
+        assert not connection.is_open
+        connection.request(requests.METADATA, requests.metadata([]), 1.0, answers.append)
+        assert answers == [None, None, None]
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"\x7f\xff\xff\xff" + bytes(100),
+        b"\xff\xff\xff\xff",
+        b"\0\0\0\1\0",
+        b"\0\0\0\4\0\0\0\7",
+        b"HTTP/1.1 400 Bad Request\r\n\r\n",
+    ],
+)
+async def test_what_is_no_answer_ends_the_connection(answer: bytes) -> None:
+    async def rude(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read(1)
+        writer.write(answer)
+        await writer.drain()
+
+    async with connected(rude) as connection:
+        with pytest.raises(ConnectionError):
+            await connection.ask(requests.METADATA, requests.metadata([]), 30)
+
+
+async def test_answers_that_come_in_pieces_go_to_those_who_asked() -> None:
+    async def slow(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        for number in (1, 2):
+            await reader.readexactly(int.from_bytes(await reader.readexactly(4), "big"))
+            for byte in (8).to_bytes(4, "big") + number.to_bytes(4, "big") + b"%04d" % number:
+                writer.write(bytes([byte]))
+                await writer.drain()
+
+    async with connected(slow) as connection:
+        parts = requests.metadata([])
+        asked = [connection.ask(requests.METADATA, parts, 30) for _ in range(2)]
+        assert await asyncio.gather(*asked) == [b"0001", b"0002"]
+
+
+@given(st.binary(max_size=200))
+def test_bytes_that_are_no_answer_are_refused(data: bytes) -> None:
+    for read in (
+        requests.read_metadata,
+        requests.read_init_producer_id,
+        requests.read_produce,
+        requests.read_list_offsets,
+        requests.read_fetch,
+    ):
+        try:
+            read(data)
+        except MalformedAnswer:
+            continue
+
+
+def test_a_list_of_addresses_may_have_ipv6() -> None:
+    assert addresses("one:9092, [::1]:9093") == [Broker("one", 9092), Broker("::1", 9093)]

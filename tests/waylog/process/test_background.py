@@ -1,0 +1,85 @@
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from tests.event_loops import on_both_event_loops
+from waylog.process.background import Rounds, end_on_failure, spawn
+
+
+async def fail() -> None:
+    await asyncio.sleep(0)
+    raise RuntimeError("nobody has thought of this")
+
+
+@on_both_event_loops
+async def test_the_end_of_a_task_that_is_kept_is_logged_and_acted_on(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+    task = spawn(fail(), "the reader")
+    await asyncio.wait((task,))
+    await asyncio.sleep(0)
+    assert [str(each) for each in ended] == ["nobody has thought of this"]
+    assert "the reader failed; this process ends" in caplog.text
+    assert "Traceback" in caplog.text
+
+
+@on_both_event_loops
+async def test_a_task_that_is_cancelled_has_not_failed(caplog: pytest.LogCaptureFixture) -> None:
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+    task = spawn(asyncio.sleep(60), "the reader")
+    await asyncio.sleep(0)
+    task.cancel()
+    await asyncio.wait((task,))
+    await asyncio.sleep(0)
+    assert not ended
+    assert not caplog.records
+
+
+@pytest.mark.parametrize(
+    ("callbacks_of", "except_of", "count"),
+    [(("tests.",), (), 1), (("tests.",), ("tests.waylog.",), 0), ((), (), 0), (("else.",), (), 0)],
+)
+@on_both_event_loops
+async def test_a_callback_that_fails_ends_the_process_where_its_module_counts(
+    callbacks_of: tuple[str, ...],
+    except_of: tuple[str, ...],
+    count: int,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    loop = asyncio.get_running_loop()
+    end_on_failure(loop, ended.append, callbacks_of=callbacks_of, except_of=except_of)
+
+    def tick() -> None:
+        raise RuntimeError("nobody has thought of this")
+
+    loop.call_later(0, tick)
+    async with asyncio.timeout(10):
+        while "nobody has thought of this" not in caplog.text:
+            await asyncio.sleep(0)
+    assert len(ended) == count
+
+
+@on_both_event_loops
+async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    done = 0
+
+    async def work() -> None:
+        nonlocal done
+        done += 1
+        if done < 5:
+            raise RuntimeError("nobody has thought of this")
+
+    task = spawn(Rounds("looking").run(0.001, work), "looking")
+    async with asyncio.timeout(10):
+        while done < 6:
+            await asyncio.sleep(0.001)
+    task.cancel()
+    assert caplog.text.count("looking failed; it goes on with the next round") == 1

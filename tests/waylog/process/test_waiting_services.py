@@ -1,0 +1,58 @@
+"""Services that are started before their brokers: each says so early, and ends when it is told."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+
+from tests.consumers.running import Process
+
+#: Command, and the line by which it says that nobody answers.
+SERVICES = (
+    (("gateway", "--http", "127.0.0.1:0", "--mqtt", "none"), "no broker can be reached at"),
+    (("bridge", "--mqtt", "{closed}"), "no broker can be reached at"),
+    (("resolver",), "no broker can be reached; waiting for one"),
+    (("history", "run", "--out", "history"), "the log did not answer within .*; waiting"),
+)
+
+
+def _started_and_stopped(words: tuple[str, ...], line: str, closed: str) -> tuple[str, str, int]:
+    process = Process(
+        *(word.format(closed=closed) for word in words), "--bootstrap-servers", closed
+    )
+    try:
+        said = process.wait_for(line, 60).string
+    finally:
+        status = process.stop(timeout_s=40)
+    return said, process.output, status
+
+
+@pytest.fixture(scope="module")
+def ended(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> Iterator[dict[str, Future[tuple[str, str, int]]]]:
+    """All of them at once: most of the time they wait."""
+    folder = tmp_path_factory.mktemp("services")
+    with pytest.MonkeyPatch.context() as patch, socket.socket() as taken:
+        patch.chdir(folder)
+        patch.setenv("PYTHONPATH", str(Path(__file__).parents[3]))
+        taken.bind(("127.0.0.1", 0))  # and not listened on
+        closed = f"127.0.0.1:{taken.getsockname()[1]}"
+        with ThreadPoolExecutor(len(SERVICES)) as pool:
+            yield {
+                words[0]: pool.submit(_started_and_stopped, words, line, closed)
+                for words, line in SERVICES
+            }
+
+
+@pytest.mark.parametrize("name", [words[0] for words, _ in SERVICES])
+def test_a_service_without_a_broker_says_so_first_of_all_and_ends_when_it_is_told(
+    name: str, ended: dict[str, Future[tuple[str, str, int]]]
+) -> None:
+    said, output, status = ended[name].result()
+    assert status == 0, output
+    assert output.startswith(said), output

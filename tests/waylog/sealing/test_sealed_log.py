@@ -1,0 +1,99 @@
+"""Values on their way into the log, sealed; a real broker, and two processes' worth of clients."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Message
+
+from tests.spark.running import start_broker
+from waylog.config import ConfigError
+from waylog.kafka.clients import LogReader, Producer, ensure_topics
+from waylog.kafka.topics import LOCATION, LOG
+from waylog.sealing.sealed_log import SealedLog
+from waylog.sealing.sealing import MAGIC
+from waylog.sealing.value_keys import KeyRing, destroy_keys
+
+MASTER = bytes(range(32))
+
+
+@pytest.fixture
+def servers(tmp_path: Path) -> Iterator[str]:
+    broker, servers = start_broker(tmp_path / "broker")
+    ensure_topics(servers)
+    yield servers
+    broker.terminate()
+
+
+async def values_of(servers: str, topic: str, ring: KeyRing | None) -> dict[bytes, list[bytes]]:
+    records: list[Message] = []
+    ended = asyncio.Event()
+    reader = LogReader(
+        servers,
+        "test",
+        [topic],
+        asyncio.get_running_loop(),
+        on_records=records.extend,
+        on_caught_up=ended.set,
+        opened=None if ring is None else ring.open_messages,
+    )
+    reader.start()
+    await ended.wait()
+    await reader.close()
+    values: dict[bytes, list[bytes]] = {}
+    for record in records:
+        values.setdefault(record.key() or b"", []).append(record.value() or b"")
+    return values
+
+
+async def test_two_that_make_a_key_at_once_are_both_read_in_order(servers: str) -> None:
+    loop = asyncio.get_running_loop()
+    rings = [KeyRing(servers, MASTER) for _ in range(2)]
+    logs = [SealedLog(Producer(servers, "test", loop), ring, loop) for ring in rings]
+    appended = [
+        log.append(LOCATION, b"%d %d" % (which, number), b"ada/phone")
+        for number in range(50)
+        for which, log in enumerate(logs)
+    ]
+    appended.append(logs[0].append(LOCATION, b"nobody's"))
+    appended.append(logs[0].append(LOG, b"a line", b"ada/phone"))
+    await asyncio.gather(*appended)
+    assert [len(log) for log in logs] == [0, 0]
+    sealed = await values_of(servers, LOCATION, None)
+    assert all(value.startswith(MAGIC) for values in sealed.values() for value in values)
+    assert await values_of(servers, LOG, None) == {b"ada/phone": [b"a line"]}
+    reader = KeyRing(servers, MASTER)
+    opened = await values_of(servers, LOCATION, reader)
+    assert opened[b""] == [b"nobody's"]
+    for which in range(2):
+        own = [value for value in opened[b"ada/phone"] if value.startswith(b"%d " % which)]
+        assert own == [b"%d %d" % (which, number) for number in range(50)]
+
+    # Both keys go, and what comes afterwards has a new one.
+    destroyed = await asyncio.to_thread(destroy_keys, servers, ["ada/phone"])
+    assert destroyed.keys == 2
+    for ring in rings:
+        await asyncio.to_thread(ring.catch_up)
+    await logs[1].append(LOCATION, b"again", b"ada/phone")
+    opened = await values_of(servers, LOCATION, reader)
+    assert opened[b"ada/phone"] == [b"again"]
+    for log in logs:
+        assert await log.close() == 0
+    for ring in (*rings, reader):
+        ring.close()
+
+
+async def test_another_master_key_is_noticed_at_the_start(servers: str) -> None:
+    loop = asyncio.get_running_loop()
+    ring = KeyRing(servers, MASTER)
+    log = SealedLog(Producer(servers, "test", loop), ring, loop)
+    await log.append(LOCATION, b"{}", b"ada/phone")
+    await log.close()
+    ring.close()
+    other = KeyRing(servers, bytes(32))
+    with pytest.raises(ConfigError, match="another master key"):
+        other.catch_up()
+    other.close()

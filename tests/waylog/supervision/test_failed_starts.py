@@ -1,0 +1,303 @@
+"""Mistakes of people at a terminal: each ends soon, with one line that helps and a status.
+
+The goal is five seconds. On a busy machine Python alone needs that long, so the test allows more;
+what it guards against waited for 40 s, for five minutes or for ever.
+"""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import re
+import shlex
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, NamedTuple
+
+import pytest
+import trustme
+
+LIMIT_S: Final = 45.0
+_AT_ONCE: Final = 3
+_FAILED: Final = 1
+_USAGE: Final = 2
+
+_GPX: Final = (
+    '<gpx version="1.1" creator="test" xmlns="http://www.topografix.com/GPX/1/1"><trk><trkseg>'
+    '<trkpt lat="47.1" lon="9.5"><time>2026-01-02T03:04:05Z</time></trkpt></trkseg></trk></gpx>'
+)
+
+
+class Mistake(NamedTuple):
+    """A command, its exit status, and a pattern of the last line that it prints.
+
+    Words in braces are addresses and files of the fixture `there`.
+    """
+
+    words: str
+    status: int
+    line: str
+
+
+_UP: Final = "up --http 127.0.0.1:0 --mqtt 127.0.0.1:0 --kafka 127.0.0.1:0 "
+_NOBODY: Final = r"no Kafka broker answers at 127\.0\.0\.1:\d+: connection refused; is `waylog up`"
+_LIST: Final = r"--bootstrap-servers nonsense: HOST:PORT,HOST:PORT... is expected"
+
+MISTAKES: Final = (
+    # Words that are none
+    Mistake("uzer add ada", _USAGE, r"there is no command uzer; did you mean user\?"),
+    Mistake("up --htpp 127.0.0.1:1", _USAGE, r"waylog up: error: .*did you mean --http\?"),
+    Mistake("topics list --jsn", _USAGE, r"waylog topics list: error: .*did you mean --json"),
+    Mistake("geo info {file}", _USAGE, r"waylog geo info: error: unrecognized arguments"),
+    Mistake("user", _USAGE, r"waylog user: error: .*required: ACTION"),
+    # waylog up
+    Mistake(_UP + "--data {new} --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake(_UP + "--data {new} --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake(
+        _UP + "--data {new} --bootstrap-servers {silent}",
+        _FAILED,
+        r"accepts connections and says nothing; is that the port of a Kafka broker\?",
+    ),
+    Mistake(_UP + "--data {new} --geo /typo", _USAGE, r"--geo /typo: no such file.*geo import"),
+    Mistake(_UP + "--data {file}", _FAILED, r"--data \S+: nothing can be written there .* a file"),
+    Mistake(_UP + "--data /proc/x", _FAILED, r"--data /proc/x: nothing can be written there"),
+    Mistake(
+        _UP + "--data {damaged}", _FAILED, r"users.db is not an intact database .* put a copy back"
+    ),
+    Mistake(
+        "up --data {new} --mqtt 127.0.0.1:0 --kafka 127.0.0.1:0 --http {silent}",
+        _FAILED,
+        r"cannot listen on \S+: address already in use, by .*process \d+\); --http HOST:PORT",
+    ),
+    Mistake("up --data {new} --http nonsense", _USAGE, r"HOST:PORT is expected"),
+    Mistake(_UP + "--data {new} --history ftp://x/y", _USAGE, r"--history ftp://x/y: a folder, or"),
+    Mistake(_UP + "--data {new} --history s3://", _USAGE, r"--history s3://: .*no bucket"),
+    Mistake(_UP + "--data {new} --history {file}", _FAILED, r"--history \S+: nothing can be"),
+    Mistake(_UP + "--data {new} --brokers 0", _USAGE, r"must be at least 1"),
+    Mistake(_UP + "--data {new} --gateway-options '\"'", _USAGE, r"--gateway-options: No closing"),
+    # What its processes would refuse is refused before any of them is started
+    Mistake(
+        _UP + "--data {new} --no-history --resolver-options='--movment 3'",
+        _USAGE,
+        r"up: resolver: unrecognized arguments: --movment; did you mean --movement-threshold\?",
+    ),
+    Mistake(
+        _UP + "--data {new} --resolver-options=--resend-after=0", _USAGE, r"--resend-after more"
+    ),
+    Mistake(
+        _UP + "--data {new} --resolver-options=--fallback=typo",
+        _USAGE,
+        r"resolver: --fallback typo",
+    ),
+    Mistake(
+        _UP + "--data {new} --geo {file}", _USAGE, r"up: geo: /\S+/file: not a geocoding index"
+    ),
+    Mistake(
+        _UP + "--data {new} --history webhdfs://h:9870/x",
+        _USAGE,
+        r"history: .* name a --checkpoint",
+    ),
+    Mistake(_UP + "--data {new} --places-interval 0", _USAGE, r"--places-interval are more than 0"),
+    Mistake(_UP + "--data {new} --history-options=--enigne=arrow", _USAGE, r"mean --engine\?"),
+    Mistake(
+        _UP + "--data {new} --resolver-options --renew",
+        _USAGE,
+        r"expected one argument; .* given as --resolver-options='--renew'",
+    ),
+    Mistake(
+        _UP + "--data {new} --push-contact foo", _USAGE, r"up: gateway: --push-contact is a mail"
+    ),
+    Mistake(
+        _UP + "--data {new} --trusted-proxy foo", _USAGE, r"gateway: --trusted-proxy: 'foo' does"
+    ),
+    Mistake(
+        _UP + "--data {new} --proxy-protocol", _USAGE, r"--proxy-protocol needs --trusted-proxy"
+    ),
+    Mistake(_UP + "--data {new} --host a/b", _USAGE, r"gateway: --host: "),
+    Mistake(
+        _UP + "--data {new} --gateway-options=--mqtts=x:1", _USAGE, r"--mqtts needs --tls-cert"
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--mqtts {silent} --tls-certificate {certificate} "
+        "--tls-key {key}'",
+        _FAILED,
+        r"cannot listen on 127\S+: .* in use, by .*; --mqtts HOST:PORT chooses another",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate /typo --tls-key /typo'",
+        _USAGE,
+        r"up: gateway: --tls-certificate /typo: No such file",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {file} --tls-key {file}'",
+        _USAGE,
+        r"--tls-certificate \S+/file: it is not a certificate in PEM",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {certificate} --tls-key {file}'",
+        _USAGE,
+        r"--tls-key \S+/file: it is not a private key in PEM",
+    ),
+    Mistake(
+        _UP + "--data {new} --gateway-options='--tls-certificate {certificate} --tls-key {key} "
+        "--tls-client-ca {file}'",
+        _USAGE,
+        r"--tls-client-ca \S+/file: it is not in PEM",
+    ),
+    # Single processes
+    Mistake("broker --config /typo", _USAGE, r"/typo: cannot be read: No such file"),
+    Mistake("broker --config {file}", _USAGE, r"line 1: expected name=value"),
+    Mistake("gateway --mqtt none --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake("gateway --trusted-proxy x", _USAGE, r"--trusted-proxy: 'x' does not appear to be"),
+    Mistake("resolver --geo /typo", _USAGE, r"/typo: there is no such index"),
+    Mistake("resolver --geo {file}", _USAGE, r"file: not a geocoding index"),
+    Mistake(
+        "resolver --movment 3", _USAGE, r"resolver: error: .*: --movment; did you mean --movem"
+    ),
+    Mistake("resolver --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake("bridge --mqtt nonsense", _USAGE, r"HOST:PORT is expected"),
+    Mistake(
+        "bridge --mqtt {closed} --password-file /typo", _USAGE, r"--password-file /typo: No such"
+    ),
+    Mistake("bridge --mqtt {closed} --tls --tls-ca /typo", _USAGE, r"--tls-ca /typo: No such file"),
+    Mistake(
+        "bridge --mqtt {closed} --tls --tls-certificate {certificate} --tls-key {other_key}",
+        _USAGE,
+        r"--tls-key \S+: it is not the key of \S+",
+    ),
+    Mistake(
+        "bridge --mqtt {closed} --tls --tls-ca {file}", _USAGE, r"--tls-ca \S+: it is not in PEM"
+    ),
+    Mistake("geo serve --index /typo", _USAGE, r"/typo: there is no such index"),
+    Mistake("geo serve --listen {silent}", _FAILED, r"cannot listen on .*in use"),
+    Mistake("geo import /typo.osm.pbf -o {new}", _FAILED, r"/typo.osm.pbf: there is no such file"),
+    Mistake("geo reverse 95 0", _FAILED, r"latitude must be between -90 and 90"),
+    Mistake("geo reverse --batch /typo", _FAILED, r"/typo: No such file"),
+    # The history
+    Mistake("history run --once --out {new} --bootstrap-servers nonsense", _USAGE, _LIST),
+    Mistake(
+        "history run --once --out {new} --bootstrap-servers {closed}",
+        _FAILED,
+        r"127\.0\.0\.1:\d+: the log did not answer",
+    ),
+    Mistake("history run --out ftp://x", _USAGE, r"ftp://x: cannot be opened"),
+    Mistake("history export --user ada --out /typo", _FAILED, r"/typo: there is no history"),
+    Mistake("places show --places /typo", _FAILED, r"/typo: there are no places yet"),
+    Mistake("places run --once --history /typo --out {new}", _FAILED, r"/typo: there is no hist"),
+    # Users and devices
+    Mistake("user add ada --data /typo", _FAILED, r"no platform has its data in /typo.*--create"),
+    Mistake("user list --users {damaged}/users.db", _FAILED, r"cannot be opened as a database"),
+    Mistake("device token ada", _FAILED, r"ada is not a device: USER/DEVICE is expected"),
+    Mistake("device token ada/phone --data /typo", _FAILED, r"no platform has its data in /typo"),
+    # Replay and load
+    Mistake("replay /typo.gpx", _FAILED, r"/typo.gpx: No such file"),
+    Mistake(
+        "replay {gpx} --gateway http://{closed}",
+        _FAILED,
+        r"nobody can be reached at 127\.0\.0\.1:\d+ \(connection refused\).*--gateway names",
+    ),
+    Mistake("replay {gpx} --via mqtt --mqtt {closed}", _FAILED, r"nobody can be .*--mqtt names"),
+    Mistake("replay {gpx} --via kafka --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("replay {gpx} --token-file /typo", _FAILED, r"/typo: No such file"),
+    Mistake("replay {gpx} --gateway http://", _USAGE, r"--gateway http://: http://HOST:PORT is"),
+    Mistake("load --users 0", _USAGE, r"0 is not a positive number"),
+    # The console
+    Mistake("topics list --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("topics list --bootstrap-servers {silent}", _FAILED, r"says nothing"),
+    Mistake("topics list --bootstrap-servers no.invalid:1", _FAILED, r"no.invalid cannot be reso"),
+    Mistake("topics list -X typo=1", _USAGE, r'No such configuration property: "typo"'),
+    Mistake("topics create t --partitions 0", _USAGE, r"--partitions: 0: a whole number of at"),
+    Mistake("topics list --command-config /typo", _USAGE, r"/typo: cannot be read"),
+    Mistake("produce t --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("consume t --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("consume t --share s --from beginning", _USAGE, r"it goes without --from"),
+    Mistake("groups list --bootstrap-servers {closed}", _FAILED, _NOBODY),
+    Mistake("cluster describe --bootstrap-servers {closed}", _FAILED, _NOBODY),
+)
+
+
+class Ended(NamedTuple):
+    """How a command ended; status None: it did not."""
+
+    status: int | None
+    printed: str
+
+
+def _run(mistake: Mistake, names: dict[str, str], folder: Path) -> Ended:
+    words = shlex.split(mistake.words.format_map(names | {"new": str(folder / "new")}))
+    folder.mkdir()
+    environment = {name: value for name, value in os.environ.items() if name != "WAYLOG_DATA"}
+    with subprocess.Popen(
+        [sys.executable, "-m", "waylog.cli", *words],
+        cwd=folder,
+        env=environment | {"PYTHONPATH": str(Path(__file__).parents[3])},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    ) as process:
+        try:
+            printed, _ = process.communicate(timeout=LIMIT_S)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            printed, _ = process.communicate()
+            return Ended(None, printed)
+        return Ended(process.returncode, printed)
+
+
+@pytest.fixture(scope="module")
+def there(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
+    """Addresses where nobody listens or answers, and files that are not as they should be."""
+    folder = tmp_path_factory.mktemp("there")
+    (folder / "file").write_text("neither this nor that\n")
+    (folder / "track.gpx").write_text(_GPX)
+    certificates = trustme.CA()
+    pems = certificates.issue_cert("localhost"), certificates.issue_cert("localhost")
+    for name, pem in zip(("certificate", "other"), pems, strict=True):
+        pem.cert_chain_pems[0].write_to_path(folder / f"{name}.pem")
+        pem.private_key_pem.write_to_path(folder / f"{name}.key")
+    (folder / "damaged").mkdir()
+    (folder / "damaged" / "users.db").write_bytes(b"this is not SQLite" * 200)
+    with socket.socket() as closed, socket.create_server(("127.0.0.1", 0)) as silent:
+        closed.bind(("127.0.0.1", 0))  # taken, and not listened on
+        yield {
+            "closed": f"127.0.0.1:{closed.getsockname()[1]}",
+            "silent": f"127.0.0.1:{silent.getsockname()[1]}",
+            "file": str(folder / "file"),
+            "certificate": str(folder / "certificate.pem"),
+            "key": str(folder / "certificate.key"),
+            "other_key": str(folder / "other.key"),
+            "gpx": str(folder / "track.gpx"),
+            "damaged": str(folder / "damaged"),
+        }
+
+
+@pytest.fixture(scope="module")
+def ended(
+    there: dict[str, str], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[Mistake, concurrent.futures.Future[Ended]]]:
+    """How all of them ended. Several run at once: most of the time they wait."""
+    folder = tmp_path_factory.mktemp("mistakes")
+    with concurrent.futures.ThreadPoolExecutor(_AT_ONCE) as pool:
+        yield {
+            mistake: pool.submit(_run, mistake, there, folder / str(number))
+            for number, mistake in enumerate(MISTAKES)
+        }
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.words)
+@pytest.mark.timeout(600)
+def test_a_mistake_ends_with_one_line_and_a_status(
+    mistake: Mistake, ended: dict[Mistake, concurrent.futures.Future[Ended]]
+) -> None:
+    status, printed = ended[mistake].result()
+    assert status == mistake.status, printed
+    assert "Traceback" not in printed
+    *before, last = printed.splitlines()
+    assert re.search(mistake.line, last), printed
+    assert last.startswith("waylog"), printed
+    if not before or not before[0].startswith("usage:"):
+        assert not before, printed

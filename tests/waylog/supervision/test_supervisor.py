@@ -1,0 +1,482 @@
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import resource
+import shutil
+import signal
+import sys
+import textwrap
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import child_processes
+from tests.small_disk import small_disk
+from waylog.supervision import supervisor as module
+from waylog.supervision.supervisor import ProcessSpec, StartError, Supervisor
+
+READY_THEN_WAIT = """
+    import signal
+    from waylog.process.notify import notify_ready
+    print("started", flush=True)
+    notify_ready()
+    signal.pause()
+"""
+
+
+def spec(name: str, program: str, ready_timeout_s: float = 20.0) -> ProcessSpec:
+    return ProcessSpec(
+        name, [sys.executable, "-c", textwrap.dedent(program)], ready_timeout_s=ready_timeout_s
+    )
+
+
+def state(folder: Path, name: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "processes.json").read_text())[name]
+    return found
+
+
+async def until(condition: Any, timeout_s: float = 20.0) -> None:
+    async with asyncio.timeout(timeout_s):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def executable(path: Path) -> ProcessSpec:
+    """A process of its own executable file, which a test can take away."""
+    path.write_text(f"#!{sys.executable}\n" + textwrap.dedent(READY_THEN_WAIT))
+    path.chmod(0o755)
+    return ProcessSpec("one", [str(path)])
+
+
+def children() -> set[int]:
+    """Processes that this one has started and that live."""
+    return set(child_processes.children())
+
+
+def descriptors() -> int:
+    return sum(1 for _ in Path("/proc/self/fd").iterdir())
+
+
+async def test_a_killed_process_is_started_again(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    first = state(tmp_path, "one")["pid"]
+    os.kill(first, signal.SIGKILL)
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1 and state(tmp_path, "one")["ready"])
+    second = state(tmp_path, "one")["pid"]
+    assert second != first
+    await supervisor.stop()
+    assert not child_processes.is_alive(second)
+    assert not (tmp_path / "processes.json").exists()
+
+
+async def test_what_a_process_prints_is_kept(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    await supervisor.stop()
+    assert "started" in (tmp_path / "logs" / "one.log").read_text()
+
+
+async def test_a_process_that_never_gets_ready_is_reported_with_its_last_lines(
+    tmp_path: Path,
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("bad", "import sys; sys.exit('no such index')", ready_timeout_s=5.0))
+    with pytest.raises(StartError, match="no such index"):
+        await supervisor.wait_ready("bad")
+    await supervisor.stop()
+
+
+async def test_what_it_said_before_is_reported_while_it_has_said_nothing_since(
+    tmp_path: Path,
+) -> None:
+    program = (
+        "import pathlib, sys, time\n"
+        f"died = pathlib.Path({str(tmp_path / 'died')!r})\n"
+        "if not died.exists():\n"
+        "    died.touch()\n"
+        "    sys.exit('no such index')\n"
+        "time.sleep(3600)"
+    )
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("bad", program, ready_timeout_s=5.0))
+    with pytest.raises(StartError, match="not ready within 5 s, its last line: no such index"):
+        await supervisor.wait_ready("bad")
+    await supervisor.stop()
+
+
+async def test_the_children_of_a_dead_process_die_before_the_next_one_starts(
+    tmp_path: Path,
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    child_file = tmp_path / "child"
+    supervisor.start(
+        spec(
+            "parent",
+            f"""
+            import pathlib, signal, subprocess
+            from waylog.process.notify import notify_ready
+            child = subprocess.Popen(["sleep", "600"])
+            pathlib.Path({str(child_file)!r}).write_text(str(child.pid))
+            notify_ready()
+            signal.pause()
+            """,
+        )
+    )
+    await supervisor.wait_ready("parent")
+    child = int(child_file.read_text())
+    os.kill(state(tmp_path, "parent")["pid"], signal.SIGKILL)
+    await until(lambda: not child_processes.is_alive(child))
+    await supervisor.stop()
+
+
+async def test_a_supervisor_that_is_killed_leaves_nothing_behind(tmp_path: Path) -> None:
+    program = f"""
+        import asyncio, sys
+        from pathlib import Path
+        from waylog.supervision.supervisor import ProcessSpec, Supervisor
+
+        async def main():
+            folder = Path({str(tmp_path)!r})
+            supervisor = Supervisor(folder, folder / "logs")
+            program = "import signal; from waylog.process.notify import *; notify_ready(); signal.pause()"
+            supervisor.start(ProcessSpec("one", [sys.executable, "-c", program]))
+            await supervisor.wait_ready("one")
+            print("up", flush=True)
+            await asyncio.sleep(600)
+
+        asyncio.run(main())
+    """
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", textwrap.dedent(program), stdout=asyncio.subprocess.PIPE
+    )
+    assert process.stdout is not None
+    assert (await process.stdout.readline()).strip() == b"up"
+    child = state(tmp_path, "one")["pid"]
+    process.kill()
+    await process.wait()
+    await until(lambda: not child_processes.is_alive(child))
+
+
+async def test_a_process_that_cannot_be_started_again_is_tried_until_it_can(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = tmp_path / "program"
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(executable(program))
+    await supervisor.wait_ready("one")
+    before = descriptors()
+    aside = program.rename(tmp_path / "aside")
+    os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+    await until(lambda: state(tmp_path, "one")["restarts"] >= 3)
+    assert "could not be started" in caplog.text
+    assert "No such file or directory" in caplog.text
+    aside.rename(program)
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert descriptors() <= before
+    pid = state(tmp_path, "one")["pid"]
+    await supervisor.stop()
+    assert not child_processes.is_alive(pid)
+
+
+async def test_a_supervisor_without_descriptors_starts_its_process_when_it_has_some(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    first, before = state(tmp_path, "one")["pid"], descriptors()
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4, hard))
+    try:
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: "could not be started" in caplog.text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    assert "Too many open files" in caplog.text
+    await until(lambda: state(tmp_path, "one")["pid"] not in {None, first})
+    await until(lambda: state(tmp_path, "one")["ready"])
+    assert descriptors() <= before  # the collector may have closed some of other tests
+    await supervisor.stop()
+
+
+@pytest.mark.skipif(os.getuid() == 0, reason="the limit on processes does not hold for root")
+async def test_a_supervisor_that_may_not_fork_starts_its_process_when_it_may(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    soft, hard = resource.getrlimit(resource.RLIMIT_NPROC)
+    resource.setrlimit(resource.RLIMIT_NPROC, (1, hard))
+    try:
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        await until(lambda: "could not be started" in caplog.text)
+    finally:
+        resource.setrlimit(resource.RLIMIT_NPROC, (soft, hard))
+    await until(lambda: state(tmp_path, "one")["ready"])
+    await supervisor.stop()
+
+
+async def test_a_first_start_without_executable_fails_with_the_reason(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(ProcessSpec("one", [str(tmp_path / "nowhere")]))
+    with pytest.raises(StartError, match=r"one cannot start: .*No such file .*nowhere"):
+        await supervisor.wait_ready("one")
+    await supervisor.stop()
+
+
+async def test_a_process_that_fails_in_a_way_nobody_has_foreseen_is_told_of_and_tried_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(ProcessSpec("one", [sys.executable, "\0"], ready_timeout_s=20.0))
+    with pytest.raises(StartError, match="one cannot start: could not be supervised"):
+        await supervisor.wait_ready("one")
+    assert state(tmp_path, "one")["restarts"] >= 3
+    assert "embedded null byte" in caplog.text
+    await supervisor.stop()
+
+
+async def test_a_process_that_was_well_is_started_again_at_once_however_often_it_has_died(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "HEALTHY_AFTER_S", 0.0)
+    monkeypatch.setattr(module, "SAY_AGAIN_S", 0.0)
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    await supervisor.wait_ready("one")
+    for number in range(3):
+        os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+        await until(lambda number=number: state(tmp_path, "one")["restarts"] == number + 1)
+        await until(lambda: state(tmp_path, "one")["ready"])
+    assert caplog.text.count("starting it again in 0.1 s") == 3
+    await supervisor.stop()
+
+
+async def test_a_process_that_is_called_wrongly_is_not_started_again(tmp_path: Path) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    program = "import sys; print('unknown option: --foo', file=sys.stderr); sys.exit(2)"
+    supervisor.start(spec("one", READY_THEN_WAIT))
+    supervisor.start(spec("wrong", program))
+    with pytest.raises(StartError) as refused:
+        await supervisor.wait_refused()
+    assert refused.value.status == 2
+    assert "wrong cannot start: ended with status 2" in str(refused.value)
+    assert "unknown option: --foo" in str(refused.value)
+    assert str(tmp_path / "logs" / "wrong.log") in str(refused.value)
+    with pytest.raises(StartError):
+        await supervisor.wait_ready("wrong")
+    await supervisor.wait_ready("one")
+    assert state(tmp_path, "wrong")["restarts"] == 0
+    await supervisor.stop()
+
+
+async def test_what_a_process_says_of_itself_is_told_when_it_changes(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import signal
+        from waylog.process.notify import notify, notify_ready
+        notify_ready()
+        for _ in range(3):
+            notify("STATUS=not ready: nothing heard from the log for 7 s")
+        notify("STATUS=ready")
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["status"] == "ready")
+    await supervisor.stop()
+    assert caplog.text.count("one is not ready: nothing heard from the log for 7 s") == 1
+    assert caplog.text.count("one is ready again") == 1
+
+
+async def test_what_a_process_has_said_ends_with_it(tmp_path: Path) -> None:
+    said, go_on = tmp_path / "said", tmp_path / "go-on"
+    program = f"""
+        import pathlib, signal, time
+        from waylog.process.notify import notify, notify_ready
+        said, go_on = pathlib.Path({str(said)!r}), pathlib.Path({str(go_on)!r})
+        if not said.exists():
+            said.touch()
+            notify_ready()
+            notify("STATUS=not ready: the disk is full")
+        else:
+            while not go_on.exists():
+                time.sleep(0.01)
+            notify("STATUS=nearly, and then READY=1")
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["status"].startswith("not ready"))
+    os.kill(state(tmp_path, "one")["pid"], signal.SIGKILL)
+    await until(lambda: not state(tmp_path, "one")["status"])
+    assert not state(tmp_path, "one")["ready"]
+    go_on.touch()
+    await until(lambda: state(tmp_path, "one")["status"].startswith("nearly"))
+    assert not state(tmp_path, "one")["ready"]
+    await supervisor.stop()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may become another account")
+async def test_another_account_does_not_say_that_a_process_is_ready(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    program = """
+        import os, signal
+        from waylog.process.notify import notify, notify_ready
+        child = os.fork()
+        if not child:
+            os.setuid(65534)
+            notify("STATUS=not ready: lies")
+            notify_ready()
+            os._exit(0)
+        assert os.waitpid(child, 0)[1] == 0
+        print("lied", flush=True)
+        signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program, ready_timeout_s=3.0))
+    with pytest.raises(StartError):
+        await supervisor.wait_ready("one")
+    assert "lied" in (tmp_path / "logs" / "one.log").read_text()
+    assert "lies" not in caplog.text
+    await supervisor.stop()
+
+
+async def test_a_process_with_status_2_that_has_served_is_started_again(tmp_path: Path) -> None:
+    once = tmp_path / "once"
+    program = f"""
+        import pathlib, signal, sys
+        from waylog.process.notify import notify_ready
+        notify_ready()
+        if pathlib.Path({str(once)!r}).exists():
+            signal.pause()
+        pathlib.Path({str(once)!r}).touch()
+        sys.exit(2)
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("one", program))
+    await supervisor.wait_ready("one")
+    await until(lambda: state(tmp_path, "one")["restarts"] == 1 and state(tmp_path, "one")["ready"])
+    await supervisor.stop()
+
+
+async def test_stop_ends_the_older_processes_though_a_newer_one_cannot_be_started(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("older", READY_THEN_WAIT))
+    await supervisor.wait_ready("older")
+    older = state(tmp_path, "older")["pid"]
+    supervisor.start(ProcessSpec("newer", [str(tmp_path / "nowhere")]))
+    await until(lambda: "newer could not be started" in caplog.text)
+    await supervisor.stop()
+    assert not child_processes.is_alive(older)
+
+
+async def test_a_full_disk_is_named_once_and_ends_no_supervision(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, capfd: pytest.CaptureFixture[str]
+) -> None:
+    caplog.set_level(logging.WARNING)
+    talking = """
+        import time
+        from waylog.process.notify import notify_ready
+        notify_ready()
+        while True:
+            print("a line", flush=True)
+            time.sleep(0.01)
+    """
+    with small_disk(tmp_path / "data", 256 * 1024) as disk:
+        supervisor = Supervisor(disk.folder, disk.folder / "logs")
+        supervisor.start(spec("one", talking))
+        await supervisor.wait_ready("one")
+        first = state(disk.folder, "one")["pid"]
+        others = children() - {first}
+        disk.fill()
+        os.kill(first, signal.SIGKILL)
+        await until(lambda: f"no room left in {disk.folder}: 0 B free" in caplog.text)
+        await until(lambda: f"no room left in {disk.folder / 'logs'}: 0 B free" in caplog.text)
+        await until(lambda: children() - others - {first})
+        await asyncio.sleep(0.3)  # some thirty lines that cannot be written
+        assert caplog.text.count("no room left") == 2
+        disk.free()
+        await until(lambda: f"{disk.folder / 'logs'} can be written again" in caplog.text)
+        os.kill((children() - others).pop(), signal.SIGKILL)
+        await until(lambda: state(disk.folder, "one")["restarts"] == 2)
+        await supervisor.stop()
+        shutil.rmtree(disk.folder / "logs")
+    assert "Traceback" not in caplog.text + capfd.readouterr().err
+
+
+async def test_a_frozen_process_ends_in_order_and_no_other_waits_for_it(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    server = """
+        import pathlib, signal, sys
+        from waylog.process.notify import notify_ready
+        signal.signal(signal.SIGTERM, lambda *_: sys.exit(print("ended in order", flush=True)))
+        notify_ready()
+        signal.pause()
+    """
+    client = """
+        import pathlib, signal, time
+        from waylog.process.notify import notify_ready
+        def end(*_):
+            state = pathlib.Path("/proc/SERVER/stat")
+            deadline = time.monotonic() + 5
+            while state.read_text().split()[2] == "T" and time.monotonic() < deadline:
+                time.sleep(0.01)
+            print("the server is", state.read_text().split()[2], flush=True)
+            raise SystemExit
+        signal.signal(signal.SIGTERM, end)
+        notify_ready()
+        signal.pause()
+    """
+    supervisor.start(spec("server", server))
+    await supervisor.wait_ready("server")
+    pid = state(tmp_path, "server")["pid"]
+    supervisor.start(spec("client", client.replace("SERVER", str(pid))))
+    await supervisor.wait_ready("client")
+    os.kill(pid, signal.SIGSTOP)
+    await supervisor.stop()
+    assert "the server is T" not in (tmp_path / "logs" / "client.log").read_text()
+    assert "ended in order" in (tmp_path / "logs" / "server.log").read_text()
+    assert not caplog.messages
+
+
+async def test_a_process_that_hangs_is_killed_after_its_time_with_one_line(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    hanging = """
+        import signal
+        from waylog.process.notify import notify_ready
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        notify_ready()
+        while True:
+            signal.pause()
+    """
+    supervisor = Supervisor(tmp_path, tmp_path / "logs")
+    supervisor.start(spec("older", READY_THEN_WAIT))
+    supervisor.start(replace(spec("hanging", hanging), stop_timeout_s=0.5))
+    for name in ("older", "hanging"):
+        await supervisor.wait_ready(name)
+    pids = [state(tmp_path, name)["pid"] for name in ("older", "hanging")]
+    started = time.monotonic()
+    await supervisor.stop()
+    assert time.monotonic() - started >= 0.5
+    assert not any(map(child_processes.is_alive, pids))
+    assert caplog.messages == ["hanging did not stop in time and is killed"]

@@ -1,0 +1,87 @@
+"""What `waylog up` tells the processes that it starts."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+import pytest
+
+from waylog.config import ConfigError, DataDirectory, load_properties
+from waylog.network.free_ports import FreePorts
+from waylog.supervision.up import _check, _Platform, add_arguments
+
+
+def options(*words: str) -> argparse.Namespace:
+    parser = argparse.ArgumentParser()
+    add_arguments(parser)
+    free = ("--http", "127.0.0.1:0", "--mqtt", "127.0.0.1:0", "--kafka", "127.0.0.1:0")
+    return parser.parse_args([*free, *words])
+
+
+def gateway_words(folder: Path, *words: str) -> list[str]:
+    platform = _Platform.plan(options(*words), DataDirectory(folder), FreePorts())
+    return list(platform._gateway(1).argv)
+
+
+def test_what_is_said_about_proxies_and_push_reaches_the_gateway(tmp_path: Path) -> None:
+    proxies = ("--trusted-proxy", "10.0.0.0/8", "--trusted-proxy", "::1", "--proxy-protocol")
+    contact = ("--push-contact", "mailto:ops@example.org")
+    words = gateway_words(tmp_path, *proxies, *contact)
+    start = words.index("--trusted-proxy")
+    assert tuple(words[start : start + len(proxies) + 2]) == proxies + contact
+
+
+def test_names_and_who_reads_metrics_reach_the_gateway(tmp_path: Path) -> None:
+    hosts = ("--host", "map.example", "--host", "map.example:8443")
+    words = gateway_words(tmp_path, *hosts, "--metrics-access", "user")
+    start = words.index("--host")
+    assert tuple(words[start : start + 6]) == (*hosts, "--metrics-access", "user")
+    assert words[words.index("--metrics-token-file") + 1] == str(tmp_path / "metrics.token")
+
+
+def test_other_options_of_the_gateway_are_passed_on_as_words(tmp_path: Path) -> None:
+    words = gateway_words(tmp_path, "--gateway-options=--tls-key 'my key.pem'")
+    assert words[words.index("--tls-key") + 1] == "my key.pem"
+    with pytest.raises(ConfigError, match="--gateway-options"):
+        gateway_words(tmp_path, "--gateway-options='")
+
+
+@pytest.mark.parametrize(
+    ("words", "accounts"),
+    [
+        ((), "self"),
+        (("--open",), "self"),
+        (("--local-accounts", "all"), "all"),
+        (("--local-accounts", "root,4711", "--local-accounts", "4712"), "root,4711,4712"),
+    ],
+)
+@pytest.mark.parametrize("brokers", ["1", "3"])
+def test_brokers_let_no_other_account_in_unless_it_is_named(
+    tmp_path: Path, words: tuple[str, ...], accounts: str, brokers: str
+) -> None:
+    data = DataDirectory(tmp_path)
+    platform = _Platform.plan(options("--brokers", brokers, *words), data, FreePorts())
+    assert platform.brokers is not None
+    specs = platform.brokers.specs()
+    assert len(specs) == int(brokers)
+    for spec in specs:
+        assert load_properties(Path(spec.argv[-1]))["local.accounts"] == accounts
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--local-accounts", "no-such"), "--local-accounts: this machine has no account no-such"),
+        (("--local-accounts", ""), "--local-accounts: a list is expected"),
+        (
+            ("--local-accounts", "self", "--bootstrap-servers", "127.0.0.1:9"),
+            "it starts none with --bootstrap-servers",
+        ),
+    ],
+)
+def test_a_wrong_list_of_accounts_is_refused_before_anything_starts(
+    tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        _check(options(*words), DataDirectory(tmp_path))

@@ -1,0 +1,204 @@
+"""Erased devices, as topic `erasure` has them: the record that every writer and reader honours.
+
+A record says that nothing of a device counts any more that it sent, or was, until then. The topic
+is compacted and keeps the newest record of each device for good: a log that is read again, a phone
+that sends an old fix and a job that was away find it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
+
+import msgspec
+from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from waylog.kafka.clients import LogUnreachable, consumer_config, ensure_topics, producer_config
+from waylog.kafka.topic_reader import read_topic
+from waylog.kafka.topics import ERASURE, TOPICS
+
+logger = logging.getLogger(__name__)
+
+_SILENCE_MAX_S: Final = 60.0
+_POLL_S: Final = 0.5
+_RETRY_S: Final = 1.0
+
+
+class Erasure(msgspec.Struct, frozen=True):
+    """A record of topic `erasure`, key = device."""
+
+    device: str
+    before: int  # ms: what was sent or received until then
+
+
+class Erasures:
+    """Which devices were erased, and when."""
+
+    def __init__(self) -> None:
+        self._before: dict[str, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._before)
+
+    def __contains__(self, device: str) -> bool:
+        return device in self._before
+
+    def take(self, value: bytes | None) -> Erasure | None:
+        """Take the value of a record; returns what it says if that is new."""
+        if value is None:
+            return None
+        try:
+            erasure = msgspec.json.decode(value, type=Erasure)
+        except msgspec.DecodeError:
+            logger.warning("a record of topic %s is no erasure of ours", ERASURE)
+            return None
+        return erasure if self.add(erasure) else None
+
+    def add(self, erasure: Erasure) -> bool:
+        """Note an erasure; returns whether it is new."""
+        if erasure.before <= self._before.get(erasure.device, -1):
+            return False
+        self._before[erasure.device] = erasure.before
+        return True
+
+    def covers(self, device: str, *times_ms: int) -> bool:
+        """Tell whether something of a device is erased that has any of these times."""
+        before = self._before.get(device)
+        return before is not None and any(time_ms <= before for time_ms in times_ms)
+
+    def known(self) -> dict[str, int]:
+        """All of them: device -> ms."""
+        return dict(self._before)
+
+
+class ErasureLog:
+    """Follows the topic in a thread; `erasures` is up to date within a second.
+
+    `on_erasure` is called in that thread with each erasure that is new, also those of before, and
+    again until it succeeds.
+    """
+
+    def __init__(
+        self, bootstrap_servers: str, on_erasure: Callable[[Erasure], object] | None = None
+    ) -> None:
+        self.erasures = Erasures()
+        self._on_erasure = on_erasure
+        self._untold: deque[Erasure] = deque()
+        self._stopping = threading.Event()
+        self._loaded = threading.Event()
+        self._consumer = Consumer(
+            consumer_config(
+                bootstrap_servers,
+                "waylog-erasures",
+                "waylog-erasures",
+                enable_partition_eof=True,
+                fetch_wait_max_ms=500,
+                queued_max_messages_kbytes=1024,
+            )
+        )
+        self._consumer.assign([TopicPartition(ERASURE, 0, 0)])
+        self._thread = threading.Thread(target=self._follow, name="erasures", daemon=True)
+        self._thread.start()
+
+    def wait(self, timeout_s: float = _SILENCE_MAX_S) -> Erasures:
+        """All that the log had at the start; raises LogUnreachable when it does not say."""
+        if not self._loaded.wait(timeout_s):
+            raise LogUnreachable(f"topic {ERASURE} did not answer for {timeout_s:.0f} s")
+        return self.erasures
+
+    def close(self) -> None:
+        """Leave the log."""
+        self._stopping.set()
+        self._thread.join(5.0)
+
+    def _follow(self) -> None:
+        looked = False
+        try:
+            while not self._stopping.is_set():
+                try:
+                    if looked or (looked := self._look_for_topic()):
+                        self._take_next()
+                except Exception:
+                    # Whoever asks here must not go on as if nobody had been erased since.
+                    logger.exception("topic %s could not be read; trying again", ERASURE)
+                    self._stopping.wait(_RETRY_S)
+        finally:
+            self._consumer.close()
+
+    def _take_next(self) -> None:
+        while self._on_erasure is not None and self._untold:
+            self._on_erasure(self._untold[0])
+            self._untold.popleft()
+        message = self._consumer.poll(_POLL_S)
+        if message is None:
+            return
+        error = message.error()
+        if error is None:
+            erasure = self.erasures.take(message.value())
+            if erasure is not None and self._on_erasure is not None:
+                self._untold.append(erasure)
+        elif error.code() == KafkaError._PARTITION_EOF:
+            self._loaded.set()
+
+    def _look_for_topic(self) -> bool:
+        """In the log of an earlier version there is none: nobody was erased yet.
+
+        False if the log does not say. That it refuses to, for want of rights for example, is not
+        that there is none.
+        """
+        try:
+            error = self._consumer.list_topics(ERASURE, timeout=2.0).topics[ERASURE].error
+        except KafkaException as unreachable:
+            error = unreachable.args[0]
+        if error is None:
+            return True
+        if error.code() == KafkaError.UNKNOWN_TOPIC_OR_PART:
+            self._loaded.set()
+            return True
+        self._stopping.wait(_RETRY_S)
+        return False
+
+
+def append_erasures(bootstrap_servers: str, devices: Iterable[str], before_ms: int) -> None:
+    """Say that devices are erased; raises LogUnreachable."""
+    own = [topic for topic in TOPICS if topic.name == ERASURE]
+    ensure_topics(bootstrap_servers, own, timeout_s=10.0)
+    records = [
+        (ERASURE, device.encode(), msgspec.json.encode(Erasure(device, before_ms)))
+        for device in devices
+    ]
+    append_records(bootstrap_servers, records)
+
+
+def append_records(
+    bootstrap_servers: str, records: Sequence[tuple[str, bytes, bytes | None]]
+) -> None:
+    """Append (topic, key, value) and wait until all are stored; raises LogUnreachable."""
+    producer = LibrdkafkaProducer(producer_config(bootstrap_servers, "waylog-erase"))
+    failures: list[str] = []
+
+    def on_delivery(error: object, _: object) -> None:
+        if error is not None:
+            failures.append(str(error))
+
+    for topic, key, value in records:
+        while True:
+            try:
+                producer.produce(topic, value, key, on_delivery=on_delivery)
+                break
+            except BufferError:
+                producer.poll(0.1)
+    if producer.flush(30.0) or failures:
+        raise LogUnreachable(f"an erasure: {failures[0] if failures else 'no answer'}")
+
+
+def read_erasures(bootstrap_servers: str) -> Erasures:
+    """Those that the log has now; raises LogUnreachable."""
+    erasures = Erasures()
+    for message in read_topic(bootstrap_servers, ERASURE):
+        erasures.take(message.value())
+    return erasures

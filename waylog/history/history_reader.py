@@ -1,0 +1,505 @@
+"""Reading a history: which files are in it now, and what they have of a device or of an area.
+
+A history is a folder, local or elsewhere, with two kinds of Parquet files below `date=YYYY-MM-DD`
+(the UTC date of the fixes):
+
+- `location-<partition>-<first offset>-<last offset>.parquet`: as fixes came in.
+- `compacted-<...>.parquet`: whole days, or below `date=YYYY-MM` whole months, ordered for reading,
+  with positions as whole numbers of 1e-7 degrees (`lat_e7`, `lon_e7`) in place of `lat`, `lon`.
+
+A *period* is a date or, where a month is packed, that month: its name begins its dates' names.
+
+`_manifest.json` says which compacted files count and which ranges of offsets they hold; files that
+came in and lie within such a range do not count any more, and are deleted a while later. Without a
+manifest, all files count. The manifest is replaced in one step, so a reader that follows it sees
+every fix once at any moment.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import zlib
+from bisect import bisect_left, bisect_right
+from collections.abc import Iterator, Sequence
+from itertools import accumulate
+from typing import TYPE_CHECKING, Any, Final, NamedTuple
+
+import msgspec
+
+from waylog.history.row_groups import read_row_groups
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from waylog.history.storage import Storage
+
+MANIFEST: Final = "_manifest.json"
+
+#: Devices that were erased: the history takes nothing in that was received before.
+ERASED: Final = "_erased.json"
+
+#: Positions of compacted files are whole numbers of this part of a degree.
+UNITS_PER_DEGREE: Final = 10_000_000
+
+#: The footer's key under which a compacted file lists its devices, in the order of its rows.
+RUNS_KEY: Final = b"waylog.devices"
+
+_NAME: Final = re.compile(r"date=(\d{4}-\d\d-\d\d)/location-(\d+)-(\d+)-(\d+)\.parquet")
+#: Files that count where the manifest names them.
+COMPACTED_NAME: Final = re.compile(r"date=(\d{4}-\d\d(?:-\d\d)?)/compacted-[^/]+\.parquet")
+#: A period with a name of this length is a month.
+MONTH_LENGTH: Final = len("YYYY-MM")
+_ATTEMPTS: Final = 3
+
+
+class HistoryUnreadable(Exception):
+    """The history exists and cannot be read now; the text says why."""
+
+
+class TrackTooLong(Exception):
+    """A track has more rows than were asked for."""
+
+
+class OffsetSpan(msgspec.Struct, frozen=True, array_like=True, order=True):
+    """Offsets first..last of one partition, both inclusive."""
+
+    partition: int
+    first: int
+    last: int
+
+
+class CompactedFile(msgspec.Struct, frozen=True):
+    """A compacted file that counts."""
+
+    path: str
+    rows: int
+    bytes: int
+
+
+class CompactedDate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What is compacted of one period: all rows of a date within these spans."""
+
+    files: list[CompactedFile]
+    spans: list[OffsetSpan]
+    #: Of a month, the spans of each of its dates: those of one date say nothing of another's rows.
+    days: dict[str, list[OffsetSpan]] = {}
+
+    def spans_by_date(self, period: str) -> dict[str, list[OffsetSpan]]:
+        """The spans of each date of the period, which goes by this name."""
+        return self.days or {period: self.spans}
+
+
+class Manifest(msgspec.Struct, frozen=True):
+    """The file `_manifest.json`; by period."""
+
+    version: int = 0
+    dates: dict[str, CompactedDate] = {}
+
+    def period_of(self, date: str) -> str:
+        """The period of a date."""
+        month = date[:MONTH_LENGTH]
+        return month if month in self.dates else date
+
+    def covers(self, date: str, span: OffsetSpan) -> bool:
+        """Tell whether compacted files hold all rows of a date within a span."""
+        period = self.period_of(date)
+        compacted = self.dates.get(period)
+        return compacted is not None and any(
+            own.partition == span.partition and own.first <= span.first and span.last <= own.last
+            for own in compacted.spans_by_date(period).get(date, ())
+        )
+
+
+class ErasedDevice(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A device whose fixes were erased."""
+
+    device: str
+    before: int  # those received, or from, before or at this time, ms
+    rewritten: bool = True  # the files have been gone through
+
+
+class HistoryFile(NamedTuple):
+    """A file of the history that counts."""
+
+    path: str
+    date: str  # or the month, of a month's compacted file
+    span: OffsetSpan | None  # None: compacted
+    bytes: int
+
+
+class DeviceRun(NamedTuple):
+    """Rows start..stop-1 of a compacted file are those of one device, by time."""
+
+    device: str
+    start: int
+    stop: int
+
+
+class TrackRow(NamedTuple):
+    """One point of a track; what is not known is None."""
+
+    time: int  # ms
+    lat: float
+    lon: float
+    altitude: float | None
+    accuracy: float | None
+    speed: float | None
+    course: float | None
+
+
+def parse_name(path: str, size: int = 0) -> HistoryFile | None:
+    """The file behind a path relative to the history; None unless it holds fixes as they came."""
+    match = _NAME.fullmatch(path)
+    if match is None:
+        return None
+    span = OffsetSpan(int(match[2]), int(match[3]), int(match[4]))
+    return HistoryFile(path, match[1], span, size)
+
+
+def merge_spans(spans: Sequence[OffsetSpan]) -> list[OffsetSpan]:
+    """The same offsets in as few spans as possible."""
+    merged: list[OffsetSpan] = []
+    for span in sorted(spans):
+        last = merged[-1] if merged else None
+        if last and last.partition == span.partition and span.first <= last.last + 1:
+            merged[-1] = OffsetSpan(last.partition, last.first, max(last.last, span.last))
+        else:
+            merged.append(span)
+    return merged
+
+
+def encode_runs(runs: Sequence[tuple[str, int]]) -> bytes:
+    """A footer's list of devices and their numbers of rows."""
+    packed = msgspec.msgpack.encode(([name for name, _ in runs], [count for _, count in runs]))
+    return base64.b64encode(zlib.compress(packed, 6))
+
+
+def _unpack_runs(value: bytes) -> tuple[list[str], list[int]]:
+    return msgspec.msgpack.decode(
+        zlib.decompress(base64.b64decode(value)), type=tuple[list[str], list[int]]
+    )
+
+
+def decode_runs(value: bytes) -> list[DeviceRun]:
+    """What `encode_runs` encoded."""
+    names, counts = _unpack_runs(value)
+    stops = accumulate(counts)
+    return [
+        DeviceRun(name, stop - count, stop)
+        for name, count, stop in zip(names, counts, stops, strict=True)
+    ]
+
+
+def read_manifest(storage: Storage) -> Manifest:
+    """The manifest; an empty one when there is none. Raises HistoryUnreadable for a broken one."""
+    content = storage.read_bytes(MANIFEST)
+    if content is None:
+        return Manifest()
+    try:
+        return msgspec.json.decode(content, type=Manifest)
+    except msgspec.DecodeError as error:
+        raise HistoryUnreadable(f"{storage.url}/{MANIFEST}: {error}") from error
+
+
+def read_erased(storage: Storage) -> list[ErasedDevice]:
+    """The devices that were erased from a history."""
+    content = storage.read_bytes(ERASED)
+    return [] if content is None else msgspec.json.decode(content, type=list[ErasedDevice])
+
+
+def erased_before(storage: Storage) -> dict[str, int]:
+    """The same by device: until when its fixes were erased (ms)."""
+    return {each.device: each.before for each in read_erased(storage)}
+
+
+class HistoryReader:
+    """The files of a history at one moment, and what is in them."""
+
+    def __init__(self, url: str) -> None:
+        """Raises ConfigError for a URL that nothing here can open."""
+        from waylog.history.storage import Storage
+
+        self.storage = Storage(url)
+        self.manifest = Manifest()
+        self._files: dict[str, list[HistoryFile]] = {}
+        self.refresh()
+
+    def refresh(self) -> None:
+        """Look which files there are now."""
+        # Listed first: what is compacted meanwhile is in the manifest, and its sources are not yet
+        # deleted.
+        listed = self.storage.list_sizes()
+        self.manifest = read_manifest(self.storage)
+        found: dict[str, list[HistoryFile]] = {
+            date: [HistoryFile(file.path, date, None, file.bytes) for file in compacted.files]
+            for date, compacted in self.manifest.dates.items()
+        }
+        for path, size in listed.items():
+            file = parse_name(path, size)
+            if file is None:
+                continue
+            assert file.span is not None
+            if not self.manifest.covers(file.date, file.span):
+                found.setdefault(self.manifest.period_of(file.date), []).append(file)
+        for files in found.values():
+            files.sort(key=lambda file: (file.span is not None, file.span, file.path))
+        self._files = dict(sorted(found.items()))
+
+    def periods(self, first: str | None = None, last: str | None = None) -> list[str]:
+        """The periods that there are, ascending; those with dates from `first` to `last` only."""
+        return [
+            period
+            for period in self._files
+            if (first is None or period >= first[: len(period)])
+            and (last is None or period <= last[: len(period)])
+        ]
+
+    def dates(self) -> list[str]:
+        """The dates that there are, ascending."""
+        found = {
+            date
+            for period in self._files
+            for date in (
+                *self.compacted_spans(period),
+                *(file.date for file in self.files(period) if file.span is not None),
+            )
+        }
+        return sorted(found)
+
+    def files(self, period: str | None = None) -> list[HistoryFile]:
+        """The files that count, of one period or of all; of a date, those of its period."""
+        if period is not None:
+            return list(self._files.get(self.manifest.period_of(period), ()))
+        return [file for files in self._files.values() for file in files]
+
+    def spans_of(self, file: HistoryFile) -> list[OffsetSpan]:
+        """The offsets that a file, or with compacted ones the files of its period, hold."""
+        return [file.span] if file.span is not None else self.manifest.dates[file.date].spans
+
+    def compacted_spans(self, period: str) -> dict[str, list[OffsetSpan]]:
+        """By date, the offsets whose rows of that date are in the period's compacted files."""
+        compacted = self.manifest.dates.get(period)
+        return {} if compacted is None else compacted.spans_by_date(period)
+
+    def spans(self) -> Iterator[OffsetSpan]:
+        """The offsets of all files."""
+        for compacted in self.manifest.dates.values():
+            yield from compacted.spans
+        for file in self.files():
+            if file.span is not None:
+                yield file.span
+
+    def scan(
+        self,
+        period: str,
+        devices: Sequence[str] | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> Iterator[pa.RecordBatch]:
+        """Rows of one period, with `lat` and `lon` in degrees whatever the file has.
+
+        With `devices`, files and row groups that have none of them are left out; what is returned
+        has other devices as well.
+        """
+        for file in self.files(period):
+            yield from self._scan_file(file, devices, columns)
+
+    def _scan_file(
+        self, file: HistoryFile, devices: Sequence[str] | None, columns: Sequence[str] | None
+    ) -> Iterator[pa.RecordBatch]:
+        import pyarrow.parquet as pq
+
+        with self.storage.open_input(file.path) as stream:
+            parquet = pq.ParquetFile(stream)
+            groups = list(range(parquet.num_row_groups))
+            if devices is not None:
+                groups = _groups_of(parquet, devices)
+            if not groups:
+                return
+            names = None if columns is None else _physical(parquet, columns)
+            for batch in read_row_groups(parquet, names, groups=groups):
+                yield in_degrees(batch)
+
+    def track(
+        self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
+    ) -> list[TrackRow]:
+        """Points of a device with from_ms <= time <= to_ms, by time, none twice.
+
+        Raises HistoryUnreadable when a file cannot be read, TrackTooLong for more than `rows_max`.
+        """
+        table = self.track_table(device, from_ms, to_ms, rows_max=rows_max)
+        columns = (column.to_pylist() for column in table.columns)
+        return [TrackRow(*values) for values in zip(*columns, strict=True)]
+
+    def track_table(
+        self, device: str, from_ms: int, to_ms: int, *, rows_max: int | None = None
+    ) -> pa.Table:
+        """The same as a table with the members of TrackRow."""
+        import pyarrow as pa
+
+        found: list[pa.RecordBatch] = []
+        for period in self.periods():
+            start, stop = period_bounds_ms(period)
+            if start <= to_ms and stop > from_ms:
+                found += self._track_of(period, device, from_ms, to_ms)
+            if rows_max is not None and sum(batch.num_rows for batch in found) > rows_max:
+                found = _each_once(pa.Table.from_batches(found)).to_batches()
+                if sum(batch.num_rows for batch in found) > rows_max:
+                    raise TrackTooLong(f"{device}: more than {rows_max} points")
+        schema = pa.schema(
+            [(name, pa.int64() if name == "time" else pa.float64()) for name in TrackRow._fields]
+        )
+        return _each_once(pa.Table.from_batches([batch.cast(schema) for batch in found], schema))
+
+    def _track_of(self, period: str, device: str, from_ms: int, to_ms: int) -> list[pa.RecordBatch]:
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        for attempt in range(_ATTEMPTS):
+            try:
+                found: list[pa.RecordBatch] = []
+                for file in self.files(period):
+                    for rows in self._own_rows(file, device):
+                        within = pc.and_(
+                            pc.greater_equal(rows["time"], from_ms),
+                            pc.less_equal(rows["time"], to_ms),
+                        )
+                        found.append(rows.filter(within))
+                return found
+            except FileNotFoundError as error:
+                # A compaction has exchanged files since we looked.
+                if attempt == _ATTEMPTS - 1:
+                    raise HistoryUnreadable(f"the history of {period} changes: {error}") from error
+                self.refresh()
+            except (OSError, pa.ArrowException) as error:
+                raise HistoryUnreadable(
+                    f"the history of {period} cannot be read: {error}"
+                ) from error
+        raise AssertionError
+
+    def _own_rows(self, file: HistoryFile, device: str) -> Iterator[pa.RecordBatch]:
+        """The rows of a device in a file, with the members of TrackRow."""
+        import pyarrow.compute as pc
+        import pyarrow.parquet as pq
+
+        if file.span is not None:
+            for batch in self._scan_file(file, [device], ["device", *TrackRow._fields]):
+                yield batch.filter(pc.equal(batch["device"], device)).select(TrackRow._fields)
+            return
+        with self.storage.open_input(file.path) as stream:
+            parquet = pq.ParquetFile(stream)
+            # Whose the rows are is in the footer: names are neither read nor compared.
+            own = _run_of(parquet.metadata, device)
+            if own is None:
+                return
+            names = _physical(parquet, TrackRow._fields)
+            start = 0
+            for group in range(parquet.num_row_groups):
+                stop = start + parquet.metadata.row_group(group).num_rows
+                first, last = max(own.start, start), min(own.stop, stop)
+                if first < last:
+                    table = parquet.read_row_group(group, names, use_threads=False)
+                    rows = table.slice(first - start, last - first).combine_chunks()
+                    for batch in rows.to_batches():
+                        yield in_degrees(batch.select(names)).select(TrackRow._fields)
+                start = stop
+
+
+def _each_once(table: pa.Table) -> pa.Table:
+    """Rows by time; of those with the same time and place the one that came last."""
+    import numpy as np
+    import pyarrow as pa
+
+    keys = [table[name].to_numpy() for name in ("time", "lat", "lon")]
+    if (keys[0][1:] > keys[0][:-1]).all():
+        return table  # as packed files have them
+    order = np.lexsort(keys[::-1])
+    same = np.ones(max(0, len(order) - 1), np.bool_)
+    for key in keys:
+        same &= key[order][1:] == key[order][:-1]
+    # The sort is stable: the last of equal ones is the one that came last.
+    return table.take(pa.array(order[np.append(~same, True)[: len(order)]]))
+
+
+def _run_of(metadata: Any, device: str) -> DeviceRun | None:
+    names, counts = _unpack_runs(metadata.metadata[RUNS_KEY])
+    if device not in names:
+        return None
+    index = names.index(device)
+    start = sum(counts[:index])
+    return DeviceRun(device, start, start + counts[index])
+
+
+def device_runs(parquet: Any) -> list[DeviceRun] | None:
+    """The devices of a compacted file in the order of its rows; None for any other file."""
+    metadata = parquet.metadata.metadata or {}
+    value = metadata.get(RUNS_KEY)
+    return None if value is None else decode_runs(value)
+
+
+def _groups_of(parquet: Any, devices: Sequence[str]) -> list[int]:
+    """The row groups that may have rows of some devices."""
+    metadata = parquet.metadata
+    value = (metadata.metadata or {}).get(RUNS_KEY)
+    if value is not None:
+        names, counts = _unpack_runs(value)
+        stops = list(accumulate(counts))
+        group_stops = list(
+            accumulate(
+                metadata.row_group(group).num_rows for group in range(metadata.num_row_groups)
+            )
+        )
+        found: set[int] = set()
+        for device in devices:
+            # A device has one run in a file.
+            if device in names:
+                index = names.index(device)
+                start, stop = stops[index] - counts[index], stops[index]
+                first = bisect_right(group_stops, start)
+                found.update(range(first, bisect_left(group_stops, stop) + 1))
+        return sorted(found)
+    column = parquet.schema_arrow.get_field_index("device")
+    groups = []
+    for group in range(metadata.num_row_groups):
+        statistics = metadata.row_group(group).column(column).statistics
+        if (
+            statistics is None
+            or not statistics.has_min_max
+            or any(statistics.min <= device <= statistics.max for device in devices)
+        ):
+            groups.append(group)
+    return groups
+
+
+def _physical(parquet: Any, columns: Sequence[str]) -> list[str]:
+    names = set(parquet.schema_arrow.names)
+    return [
+        f"{column}_e7" if column in {"lat", "lon"} and f"{column}_e7" in names else column
+        for column in columns
+    ]
+
+
+def in_degrees(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """The batch with `lat` and `lon` as degrees."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    for name in ("lat", "lon"):
+        index = batch.schema.get_field_index(f"{name}_e7")
+        if index >= 0:
+            degrees = pc.divide(batch[index].cast(pa.float64()), float(UNITS_PER_DEGREE))
+            batch = batch.set_column(index, pa.field(name, pa.float64(), nullable=False), degrees)
+    return batch
+
+
+def period_bounds_ms(period: str) -> tuple[int, int]:
+    """Where a period begins and where the next does, ms since 1970 UTC."""
+    from datetime import UTC, datetime, timedelta
+
+    if len(period) > MONTH_LENGTH:
+        start = datetime.fromisoformat(period).replace(tzinfo=UTC)
+        stop = start + timedelta(days=1)
+    else:
+        start = datetime.fromisoformat(f"{period}-01").replace(tzinfo=UTC)
+        stop = (start + timedelta(days=31)).replace(day=1)
+    return round(start.timestamp() * 1000), round(stop.timestamp() * 1000)

@@ -1,0 +1,1 @@
+"""Clients of Kafka: producers, readers, topics, requests and errors."""

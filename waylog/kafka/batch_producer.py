@@ -1,0 +1,444 @@
+"""Our own producer: all partitions of a broker in one request, without a thread.
+
+librdkafka asks for each partition by itself and works record by record in threads of its own; at a
+gateway that was the greatest part of what a fix costs (docs/decisions/0016). It is still used where
+clients have to log in or to speak TLS: `open_producer` chooses.
+
+What it promises is what `waylog.kafka.clients.producer_config` asks of librdkafka: acks=all, and never
+doubled (idempotent: each batch carries the producer's id and a sequence number, and the broker
+knows a repetition). One batch of a partition is under way at a time, so that nothing overtakes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Coroutine
+from functools import partial
+from typing import Any, Final
+
+from waylog.kafka import requests
+from waylog.kafka.broker_connection import BrokerConnection, addresses
+from waylog.kafka.clients import LINGER_MS, Headers, Producer, RecordPosition, append_with
+from waylog.kafka.properties import configured_properties
+from waylog.kafka.record_batch import Partition, RecordAccumulator, RecordBatch, monotonic_ms
+from waylog.kafka.requests import Broker, MalformedAnswer
+from waylog.process.background import spawn
+
+logger = logging.getLogger(__name__)
+
+#: Records that wait and records under way, together. No less than what whoever appends lets in of
+#: all its users, so that it is them who are refused by their shares, and nobody for others.
+BYTES_MAX: Final = 144 * 1024 * 1024
+_REQUEST_BYTES_MAX: Final = 8 * 1024 * 1024
+_DELIVERY_TIMEOUT_MS: Final = 30_000
+#: How long a broker may wait for the replicas, and we for the broker.
+_APPEND_TIMEOUT_MS: Final = 10_000
+_ANSWER_TIMEOUT_S: Final = 12.0
+#: Records wait longer than LINGER_MS, up to this, while earlier ones are unacknowledged: each
+#: request costs the log a sync, and its readers a turn.
+_HOLD_S: Final = 0.1
+_BACKOFF_S: Final = 0.05
+_BACKOFF_MAX_S: Final = 1.0
+_REFRESH_S: Final = 30.0
+_LOOK_AFTER_S: Final = 0.5
+_SAY_AGAIN_S: Final = 10.0
+_REQUESTS_UNDER_WAY_MAX: Final = 5
+#: A leader whose disk failed is replaced in less; where there is no other, it goes on refusing.
+_REFUSED_S: Final = 1.0
+_REFUSED_FOR_S: Final = 3.0
+_REFUSED_PATIENCE_MS: Final = 1_000
+
+_TIMED_OUT: Final = -192  # librdkafka's code for a record that was not delivered in time
+
+# Kafka's error codes.
+_DUPLICATE_SEQUENCE: Final = 46
+_STORAGE_ERROR: Final = 56
+#: The broker knows this producer no more, or takes it for another: it goes on with a new id.
+_IDENTITY_LOST: Final = frozenset({45, 47, 49, 59, 90})
+#: Nothing wrong with the batch: corrupt on the way, no leader, time-outs, too few replicas, ...
+_RETRIABLE: Final = frozenset({2, 3, 5, 6, 7, 8, 9, 13, 14, 15, 16, 19, 20, 56, 72, 74, 75, 89, 51})
+#: After these somebody else leads, or nobody.
+_LEADER_WRONG: Final = frozenset({3, 5, 6, 9, 13, 56, 72, 74, 75})
+#: The leader has the batch, the replicas perhaps: only a repetition tells.
+_PERHAPS_STORED: Final = frozenset({7, 20})
+
+
+def open_producer(
+    bootstrap_servers: str, client_id: str, loop: asyncio.AbstractEventLoop
+) -> Producer | BatchProducer:
+    """A producer for the event loop; librdkafka's where clients have to log in."""
+    if configured_properties():
+        return Producer(bootstrap_servers, client_id, loop)
+    return BatchProducer(bootstrap_servers, client_id, loop)
+
+
+class BatchProducer:
+    """Appends records and says on one event loop when the log has acknowledged them.
+
+    As waylog.kafka.clients.Producer. All methods are called on the event loop's thread.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        linger_ms: int = LINGER_MS,
+    ) -> None:
+        self._loop = loop
+        self._client_id = client_id
+        self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = addresses(bootstrap_servers)
+        self._linger_s = linger_ms / 1000
+        #: What takes the records; for Cython, too, that has no objects to give to `send`.
+        self.accumulator = RecordAccumulator(BYTES_MAX, self._first_waits, self._ask_for_metadata)
+        #: Queue one record; raises as waylog.kafka.clients.Producer.send.
+        self.send = self.accumulator.send
+        self._brokers: dict[int, Broker] = {}
+        self._connections: dict[int, BrokerConnection] = {}
+        self._connecting: set[int] = set()
+        self._identity: tuple[int, int] | None = None
+        # Requests of an older identity change no sequence number any more.
+        self._generation = 0
+        self._waiting_since = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._closing = False
+        self._refused_since: float | None = None
+        self._refused_at = 0.0
+        self._down_said = -_SAY_AGAIN_S
+        self._metadata_wanted = asyncio.Event()
+        self._metadata_wanted.set()
+        self._tasks = {spawn(self._keep_metadata(), "the producer's metadata", loop=loop)}
+        self._watch = loop.call_later(_LOOK_AFTER_S, self._look_after)
+
+    def append(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordPosition]:
+        """Queue one record; the future has its position, or AppendError. Raises as `send`."""
+        return append_with(self.send, self._loop, topic, value, key, headers)
+
+    def __len__(self) -> int:
+        """Records that wait for their acknowledgement."""
+        return self.accumulator.records
+
+    @property
+    def fatal(self) -> str | None:
+        """Why this producer can never append again; None while it can."""
+        return self.accumulator.refusing
+
+    @property
+    def trouble(self) -> str | None:
+        """Why nothing can be appended now, as far as known; None while it can."""
+        if self.accumulator.refusing is not None:
+            return self.accumulator.refusing
+        return "the log refuses to store: its disk may be full" if self._is_refused() else None
+
+    def _is_refused(self) -> bool:
+        if self._refused_since is None:
+            return False
+        now = self._loop.time()
+        return now - self._refused_since > _REFUSED_S and now - self._refused_at < _REFUSED_FOR_S
+
+    async def close(self, timeout_s: float = 10.0) -> int:
+        """Wait for all acknowledgements, at most `timeout_s`; returns how many are missing."""
+        deadline = self._loop.time() + timeout_s
+        self._closing = True
+        while len(self) and self._loop.time() < deadline:
+            self._flush()
+            await asyncio.sleep(0.002)
+        self._watch.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for connection in list(self._connections.values()):
+            connection.close()
+        return len(self)
+
+    # --- when to send ---------------------------------------------------------------------------
+
+    def _first_waits(self) -> None:
+        if not self._waiting_since:
+            self._waiting_since = self._loop.time()
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._linger_s, self._flush)
+
+    def _flush(self) -> None:
+        """Send what is due and can be sent now; comes back for the rest."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        now = self._loop.time()
+        if self._identity is not None and self._is_due(now):
+            self._send_batches(now)
+        if not self.accumulator.waiting:
+            self._waiting_since = 0.0
+        else:
+            left = self._waiting_since + self._linger_s - now
+            self._timer = self._loop.call_later(max(left, _BACKOFF_S / 5), self._flush)
+
+    def _is_due(self, now: float) -> bool:
+        waited_s = now - self._waiting_since
+        return self._closing or (
+            waited_s >= self._linger_s
+            and (
+                waited_s >= _HOLD_S or not any(each.waiting for each in self._connections.values())
+            )
+        )
+
+    def _send_batches(self, now: float) -> None:
+        ready: dict[int, list[Partition]] = {}
+        for partition in self.accumulator.waiting:
+            if partition.in_flight or partition.not_before > now:
+                continue
+            if partition.leader < 0:
+                self._metadata_wanted.set()
+                continue
+            ready.setdefault(partition.leader, []).append(partition)
+        for node, partitions in ready.items():
+            connection = self._connections.get(node)
+            if connection is None or not connection.is_open:
+                self._connect(node)
+            elif connection.waiting < _REQUESTS_UNDER_WAY_MAX:
+                self._send_to(connection, node, partitions)
+        if self.accumulator.waiting:
+            # What could not go with this request waits for the next one.
+            self._waiting_since = now
+
+    def _send_to(self, connection: BrokerConnection, node: int, ready: list[Partition]) -> None:
+        assert self._identity is not None
+        producer_id, epoch = self._identity
+        under_way: dict[tuple[str, int], tuple[Partition, RecordBatch]] = {}
+        batches: list[tuple[str, int, bytes]] = []
+        size = 0
+        for partition in ready:
+            if size > _REQUEST_BYTES_MAX:
+                break
+            batch = self.accumulator.taken(partition)
+            encoded = batch.encoded(producer_id, epoch, partition.next_sequence)
+            size += len(encoded)
+            partition.in_flight = True
+            under_way[partition.topic, partition.index] = (partition, batch)
+            batches.append((partition.topic, partition.index, encoded))
+        connection.request(
+            requests.PRODUCE,
+            requests.produce(batches, _APPEND_TIMEOUT_MS),
+            _ANSWER_TIMEOUT_S,
+            partial(self._answered, node, connection, self._generation, under_way),
+        )
+
+    # --- answers --------------------------------------------------------------------------------
+
+    def _answered(
+        self,
+        node: int,
+        connection: BrokerConnection,
+        generation: int,
+        under_way: dict[tuple[str, int], tuple[Partition, RecordBatch]],
+        body: bytes | None,
+    ) -> None:
+        if body is not None:
+            try:
+                for topic, index, error, base_offset in requests.read_produce(body):
+                    entry = under_way.pop((topic, index), None)
+                    if entry is not None:
+                        self._batch_answered(*entry, generation, error, base_offset)
+            except MalformedAnswer as problem:
+                logger.error("broker %d: %s", node, problem)
+                body = None
+        for partition, batch in under_way.values():
+            # No word about it: it may be stored. The same sequence number again does no harm.
+            batch.attempted = True
+            self._again(partition, batch)
+        if body is None:
+            if self._connections.get(node) is connection:
+                del self._connections[node]
+            connection.close()
+            self._metadata_wanted.set()
+        if self.accumulator.waiting:
+            self._flush()
+
+    def _batch_answered(
+        self, partition: Partition, batch: RecordBatch, generation: int, error: int, offset: int
+    ) -> None:
+        if error in (0, _DUPLICATE_SEQUENCE):
+            self._refused_since = None
+            partition.in_flight = False
+            if generation == self._generation:
+                partition.next_sequence = (partition.next_sequence + batch.count) & 0x7FFFFFFF
+            self.accumulator.done(partition, batch, -1 if error else offset, 0)
+            return
+        if error in _IDENTITY_LOST:
+            if generation == self._generation:
+                logger.warning(
+                    "%s-%d: error %d; going on under a new producer id",
+                    *(partition.topic, partition.index, error),
+                )
+                self._new_identity()
+            self._again(partition, batch)
+        elif error in _RETRIABLE:
+            if error == _STORAGE_ERROR:
+                self._refused()
+            if error in _LEADER_WRONG:
+                partition.leader = -1
+                self._metadata_wanted.set()
+            batch.attempted = batch.attempted or error in _PERHAPS_STORED
+            self._again(partition, batch)
+        else:
+            partition.in_flight = False
+            self.accumulator.done(partition, batch, -1, error)
+
+    def _refused(self) -> None:
+        now = self._loop.time()
+        if self._refused_since is None or now - self._refused_at > _REFUSED_FOR_S:
+            self._refused_since = now
+        self._refused_at = now
+
+    def _again(self, partition: Partition, batch: RecordBatch) -> None:
+        partition.in_flight = False
+        partition.not_before = self._loop.time() + _BACKOFF_S
+        first = not self.accumulator.waiting
+        self.accumulator.put_back(partition, batch)
+        if first:
+            self._first_waits()
+
+    def _look_after(self) -> None:
+        self._watch = self._loop.call_later(_LOOK_AFTER_S, self._look_after)
+        for connection in list(self._connections.values()):
+            connection.look_after()
+        if self.accumulator.waiting and self._timer is None:
+            # A turn that failed has set no other.
+            self._flush()
+        # A disk that is full stays so: who waits had better keep what it has, and come again.
+        patience_ms = _REFUSED_PATIENCE_MS if self._is_refused() else _DELIVERY_TIMEOUT_MS
+        if self.accumulator.fail_before(monotonic_ms() - patience_ms, _TIMED_OUT):
+            # A number that was perhaps used cannot be given to another batch.
+            self._new_identity()
+
+    # --- brokers --------------------------------------------------------------------------------
+
+    def _ask_for_metadata(self, topic: str) -> None:
+        logger.debug("asking for the partitions of %s", topic)
+        self._metadata_wanted.set()
+
+    def _connect(self, node: int) -> None:
+        if node not in self._connecting and node in self._brokers:
+            self._connecting.add(node)
+            self._start(self._connected(node))
+
+    async def _connected(self, node: int) -> None:
+        broker = self._brokers[node]
+        try:
+            connection = await BrokerConnection.connect(
+                self._loop, broker.host, broker.port, self._client_id
+            )
+        except OSError as error:
+            logger.debug("broker %d cannot be reached: %s", node, error)
+            self._metadata_wanted.set()
+            await asyncio.sleep(_BACKOFF_S)
+            return
+        finally:
+            self._connecting.discard(node)
+        self._connections[node] = connection
+        self._flush()
+
+    def _start(self, coroutine: Coroutine[Any, Any, None]) -> None:
+        task = spawn(coroutine, "connecting to a broker", loop=self._loop)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def _keep_metadata(self) -> None:
+        """Know who leads, and under which id we append, for as long as we live."""
+        backoff_s = _BACKOFF_S
+        while True:
+            try:
+                async with asyncio.timeout(_REFRESH_S):
+                    await self._metadata_wanted.wait()
+            except TimeoutError:
+                pass
+            self._metadata_wanted.clear()
+            settled = await self._refresh()
+            if self.accumulator.waiting:
+                self._flush()
+            if settled and self._is_settled():
+                backoff_s = _BACKOFF_S
+                await asyncio.sleep(backoff_s)
+                continue
+            # No broker, a leader that is being elected, a topic that is being made.
+            self._metadata_wanted.set()
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    def _is_settled(self) -> bool:
+        """Tell whether everything that waits could be sent."""
+        records = self.accumulator
+        if records.refusing is not None:
+            return True
+        return self._identity is not None and not (
+            records.unplaced or any(each.leader < 0 for each in records.waiting)
+        )
+
+    async def _refresh(self) -> bool:
+        for broker in [*self._brokers.values(), *self._bootstrap]:
+            connection: BrokerConnection | None = None
+            try:
+                connection = await BrokerConnection.connect(
+                    self._loop, broker.host, broker.port, self._client_id
+                )
+                await self._learn(connection)
+            except (OSError, UnicodeError, MalformedAnswer) as error:
+                logger.debug("%s:%d cannot be asked: %s", *broker, error)
+                continue
+            finally:
+                if connection is not None:
+                    connection.close()
+            return True
+        now = self._loop.time()
+        if now - self._down_said > _SAY_AGAIN_S:
+            self._down_said = now
+            logger.warning("no broker can be reached at %s", self._bootstrap_servers)
+        return False
+
+    async def _learn(self, connection: BrokerConnection) -> None:
+        body = await connection.ask(
+            requests.METADATA, requests.metadata(self.accumulator.topics), _ANSWER_TIMEOUT_S
+        )
+        metadata = requests.read_metadata(body)
+        for node, broker in self._brokers.items():
+            if metadata.brokers.get(node, broker) != broker and node in self._connections:
+                self._connections[node].close()
+        self._brokers = metadata.brokers
+        for topic in metadata.topics:
+            if topic.error:
+                logger.debug("topic %s: error %d", topic.name, topic.error)
+                if topic.error not in _RETRIABLE:
+                    self.accumulator.refused(topic.name, topic.error)
+                continue
+            self.accumulator.placed(topic.name, len(topic.partitions))
+            known = self.accumulator.partitions(topic.name)
+            for index, leader in topic.partitions:
+                if index < len(known):
+                    known[index].leader = leader
+        if self._identity is None and self.accumulator.refusing is None:
+            body = await connection.ask(
+                requests.INIT_PRODUCER_ID, requests.init_producer_id(), _ANSWER_TIMEOUT_S
+            )
+            error, producer_id, epoch = requests.read_init_producer_id(body)
+            if not error:
+                self._identity = (producer_id, epoch)
+            elif error not in _RETRIABLE:
+                self.accumulator.refusing = f"the log gives this producer no id: error {error}"
+                logger.critical("the producer cannot go on: error %d", error)
+
+    def _new_identity(self) -> None:
+        self._identity = None
+        self._generation += 1
+        self.accumulator.renumber()
+        self._metadata_wanted.set()

@@ -1,0 +1,366 @@
+"""Our own reader of whole topics: on the event loop, without a thread and an object of a library
+for every record.
+
+As waylog.kafka.clients.LogReader, which is still used where clients have to log in or values are sealed:
+`open_reader` chooses.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+from confluent_kafka import Consumer, Message, TopicPartition
+
+from waylog.kafka import requests
+from waylog.kafka.broker_connection import BrokerConnection, addresses
+from waylog.kafka.clients import FETCH_MIN_BYTES, FETCH_WAIT_MS, LogReader, consumer_config
+from waylog.kafka.fetched_records import AbortedTransactions, FetchedRecord, read_batches
+from waylog.kafka.properties import configured_properties
+from waylog.kafka.requests import EARLIEST, LATEST, Broker, MalformedAnswer
+from waylog.process.background import spawn
+
+logger = logging.getLogger(__name__)
+
+#: Of one answer: small enough that taking its records does not keep others waiting for long.
+_ANSWER_BYTES: Final = 512 * 1024
+_PARTITION_BYTES: Final = 128 * 1024
+#: After an answer without records: the next record is told at once, and nothing is asked meanwhile.
+_IDLE_WAIT_MS: Final = 500
+#: After some records: more are on their way, and an answer costs a turn of everybody.
+_GATHER_S: Final = 0.005
+#: An answer as large as this is one of many: nothing is waited for.
+_BEHIND_BYTES: Final = 32 * 1024
+_ANSWER_TIMEOUT_S: Final = 10.0
+_BACKOFF_S: Final = 0.05
+_BACKOFF_MAX_S: Final = 1.0
+_REFRESH_S: Final = 30.0
+
+_OFFSET_OUT_OF_RANGE: Final = 1
+
+Record = FetchedRecord | Message
+
+
+class _Elsewhere(Exception):
+    """A partition is led by somebody else now, or not served: ask again who leads."""
+
+
+def open_reader(
+    bootstrap_servers: str,
+    client_id: str,
+    topic: str,
+    loop: asyncio.AbstractEventLoop,
+    *,
+    on_records: Callable[[list[Any]], None],
+    on_caught_up: Callable[[], None] | None = None,
+    tail: int | None = None,
+    starts: Mapping[int, int] | None = None,
+    ends: Mapping[int, int] | None = None,
+    opened: Callable[[Sequence[Message]], list[Message]] | None = None,
+    **fetching: Any,
+) -> LogReader | BatchReader:
+    """A reader for the event loop; librdkafka's where clients have to log in, or read what is
+    sealed.
+    """
+    if opened is not None or configured_properties():
+        return LogReader(
+            *(bootstrap_servers, client_id, [topic], loop),
+            on_records=on_records,
+            on_caught_up=on_caught_up,
+            tail=tail,
+            starts=starts,
+            ends=ends,
+            opened=opened,
+            **fetching,
+        )
+    return BatchReader(
+        *(bootstrap_servers, client_id, topic, loop),
+        on_records=on_records,
+        on_caught_up=on_caught_up,
+        tail=tail,
+        starts=starts,
+        ends=ends,
+        **fetching,
+    )
+
+
+class BatchReader:
+    """Reads all partitions of a topic in order, outside of any group, for views.
+
+    `on_records` gets batches on the event loop; `on_caught_up` is called once, when everything that
+    was in the log at the start has been handed over. Only what is committed is read.
+
+    `tail`: None reads from the beginning, 0 what comes from now on, n also the newest n records of
+    each partition. `starts` names the offsets instead; a partition that it does not name is read
+    from its beginning. With `ends` only the partitions that it names are read, and only so far:
+    then the reader has caught up, and reads no more. `leisurely`: at least as long as the records
+    of an answer took, the event loop is left to others.
+    """
+
+    def __init__(
+        self,
+        bootstrap_servers: str,
+        client_id: str,
+        topic: str,
+        loop: asyncio.AbstractEventLoop,
+        *,
+        on_records: Callable[[list[Any]], None],
+        on_caught_up: Callable[[], None] | None = None,
+        tail: int | None = None,
+        starts: Mapping[int, int] | None = None,
+        ends: Mapping[int, int] | None = None,
+        leisurely: bool = False,
+        fetch_min_bytes: int = FETCH_MIN_BYTES,
+        fetch_wait_max_ms: int = FETCH_WAIT_MS,
+    ) -> None:
+        self._bootstrap_servers = bootstrap_servers
+        self._bootstrap = addresses(bootstrap_servers)
+        self._client_id = client_id
+        self._topic = topic
+        self._loop = loop
+        self._on_records = on_records
+        self._on_caught_up = on_caught_up
+        self._tail = tail
+        self._starts = starts
+        self._until = ends
+        self._leisurely = leisurely
+        self._min_bytes = fetch_min_bytes
+        self._wait_ms = fetch_wait_max_ms
+        # Next offset of each partition, and where those ended at the start that are still behind.
+        self._positions: dict[int, int] = {}
+        self._ends: dict[int, int] | None = None
+        self._brokers: dict[int, Broker] = {}
+        self._task: asyncio.Task[None] | None = None
+        #: When the log last answered, on the clock of time.monotonic().
+        self.heard_at = time.monotonic()
+
+    def start(self) -> None:
+        """Start reading."""
+        self._task = spawn(self._run(), f"reading {self._topic}", loop=self._loop)
+
+    async def close(self) -> None:
+        """Stop reading; no batch is handed over afterwards."""
+        if self._task is not None:
+            self._task.cancel()
+            with suppress(asyncio.CancelledError):
+                await self._task
+
+    async def _run(self) -> None:
+        backoff_s = _BACKOFF_S
+        while True:
+            try:
+                leaders = await self._leaders()
+                backoff_s = _BACKOFF_S
+                await self._read(leaders)
+            except (OSError, UnicodeError, _Elsewhere) as error:
+                logger.debug("%s cannot be read: %s", self._topic, error)
+            except MalformedAnswer as error:
+                logger.error("%s: %s", self._topic, error)
+            except Exception:
+                # A view must not stand still for good.
+                logger.exception("records of %s could not be taken", self._topic)
+                backoff_s = _BACKOFF_MAX_S
+            await asyncio.sleep(backoff_s)
+            backoff_s = min(2 * backoff_s, _BACKOFF_MAX_S)
+
+    # --- who leads ------------------------------------------------------------------------------
+
+    async def _leaders(self) -> dict[int, list[int]]:
+        """Partitions by the broker that leads them; raises _Elsewhere, OSError."""
+        for broker in [*self._brokers.values(), *self._bootstrap]:
+            try:
+                connection = await self._connect(broker)
+            except OSError as error:
+                logger.debug("%s:%d cannot be reached: %s", *broker, error)
+                continue
+            try:
+                body = await connection.ask(
+                    requests.METADATA, requests.metadata([self._topic]), _ANSWER_TIMEOUT_S
+                )
+            finally:
+                connection.close()
+            metadata = requests.read_metadata(body)
+            self._brokers = metadata.brokers
+            by_leader: dict[int, list[int]] = {}
+            for topic in metadata.topics:
+                for partition, leader in topic.partitions:
+                    by_leader.setdefault(leader, []).append(partition)
+            if not by_leader or not by_leader.keys() <= self._brokers.keys():
+                raise _Elsewhere("not all partitions have a leader")
+            return by_leader
+        raise _Elsewhere("no broker can be reached")
+
+    async def _connect(self, broker: Broker) -> BrokerConnection:
+        return await BrokerConnection.connect(self._loop, broker.host, broker.port, self._client_id)
+
+    # --- reading --------------------------------------------------------------------------------
+
+    async def _read(self, leaders: dict[int, list[int]]) -> None:
+        """Read from all leaders until something changes; raises what made it stop."""
+        connections: dict[int, BrokerConnection] = {}
+        tasks: list[asyncio.Task[None]] = []
+        try:
+            for node in leaders:
+                connections[node] = await self._connect(self._brokers[node])
+            await self._begin(leaders, connections)
+            tasks = [
+                self._loop.create_task(self._fetch(connections[node], partitions))
+                for node, partitions in leaders.items()
+            ]
+            # Partitions may be added to a topic: look now and then.
+            done, _ = await asyncio.wait(
+                tasks, timeout=_REFRESH_S, return_when=asyncio.FIRST_COMPLETED
+            )
+            for task in done:
+                task.result()
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            for connection in connections.values():
+                connection.close()
+
+    async def _begin(
+        self, leaders: dict[int, list[int]], connections: dict[int, BrokerConnection]
+    ) -> None:
+        """Find out where to begin in partitions that are new here."""
+        first_time = self._ends is None
+        ends: dict[int, int] = {}
+        for node, partitions in leaders.items():
+            new = [
+                each
+                for each in partitions
+                if each not in self._positions and (self._until is None or each in self._until)
+            ]
+            if not new:
+                continue
+            starts = await self._offsets(connections[node], new, EARLIEST)
+            latest = await self._offsets(connections[node], new, LATEST)
+            for partition in new:
+                start, end = starts[partition], latest[partition]
+                if self._until is not None:
+                    end = min(end, self._until[partition])
+                if self._starts is not None:
+                    start = min(max(start, self._starts.get(partition, start)), end)
+                elif self._tail is not None and first_time:
+                    start = max(start, end - self._tail)
+                self._positions[partition] = start
+                if start < end:
+                    ends[partition] = end
+        if first_time:
+            self._ends = ends
+            self._look_whether_caught_up()
+
+    async def _offsets(
+        self, connection: BrokerConnection, partitions: list[int], which: int
+    ) -> dict[int, int]:
+        body = await connection.ask(
+            requests.LIST_OFFSETS,
+            requests.list_offsets([(self._topic, each) for each in partitions], which),
+            _ANSWER_TIMEOUT_S,
+        )
+        offsets: dict[int, int] = {}
+        for _, partition, error, offset in requests.read_list_offsets(body):
+            if error:
+                raise _Elsewhere(f"partition {partition}: error {error}")
+            offsets[partition] = offset
+        if offsets.keys() != set(partitions):
+            raise MalformedAnswer("offsets of other partitions than were asked for")
+        return offsets
+
+    async def _fetch(self, connection: BrokerConnection, partitions: list[int]) -> None:
+        # In turns, so that none is always the last to get room in an answer.
+        order = list(partitions)
+        idle = False
+        while True:
+            if self._until is not None:
+                order = [each for each in order if self._ends and each in self._ends]
+                if not order:
+                    await asyncio.sleep(_REFRESH_S)
+                    continue
+            body = await connection.ask(
+                requests.FETCH,
+                requests.fetch(
+                    [(self._topic, each, self._positions[each]) for each in order],
+                    wait_ms=_IDLE_WAIT_MS if idle else self._wait_ms,
+                    min_bytes=1 if idle else self._min_bytes,
+                    max_bytes=_ANSWER_BYTES,
+                    partition_max_bytes=_PARTITION_BYTES,
+                ),
+                _ANSWER_TIMEOUT_S,
+            )
+            self.heard_at = time.monotonic()
+            order.append(order.pop(0))
+            taken = 0
+            for _, partition, error, aborted, batches in requests.read_fetch(body):
+                if error == _OFFSET_OUT_OF_RANGE:
+                    # Retention was quicker than we.
+                    starts = await self._offsets(connection, [partition], EARLIEST)
+                    self._positions[partition] = starts[partition]
+                elif error:
+                    raise _Elsewhere(f"partition {partition}: error {error}")
+                elif batches and partition in self._positions:
+                    taken += len(batches)
+                    await self._take(partition, batches, AbortedTransactions(aborted))
+            idle = not taken
+            if taken and len(body) < _BEHIND_BYTES:
+                await asyncio.sleep(_GATHER_S)
+
+    async def _take(self, partition: int, batches: bytes, aborted: AbortedTransactions) -> None:
+        records: list[Any]
+        began = self._loop.time()
+        records, position, unread_end = read_batches(
+            batches, partition, self._positions[partition], aborted
+        )
+        self._hand_over(partition, records, position)
+        if unread_end is not None:
+            records = await self._loop.run_in_executor(
+                None, self._read_compressed, partition, position, unread_end
+            )
+            self._hand_over(partition, records, unread_end)
+        elif len(batches) >= _BEHIND_BYTES:
+            await asyncio.sleep(self._loop.time() - began if self._leisurely else 0)
+
+    def _hand_over(self, partition: int, records: list[Any], position: int) -> None:
+        self._positions[partition] = position
+        if records:
+            self._on_records(records)
+        if self._ends:
+            self._look_whether_caught_up()
+
+    def _look_whether_caught_up(self) -> None:
+        assert self._ends is not None
+        for partition, end in list(self._ends.items()):
+            if self._positions[partition] >= end:
+                del self._ends[partition]
+        if not self._ends and self._on_caught_up is not None:
+            caught_up, self._on_caught_up = self._on_caught_up, None
+            caught_up()
+
+    def _read_compressed(self, partition: int, start: int, end: int) -> list[Message]:
+        """Records that some other program has compressed in its own way: librdkafka knows all."""
+        consumer = Consumer(
+            consumer_config(self._bootstrap_servers, self._client_id, f"{self._client_id}-view")
+        )
+        try:
+            wanted = TopicPartition(self._topic, partition, start)
+            consumer.assign([wanted])
+            records: list[Message] = []
+            until = self._loop.time() + _ANSWER_TIMEOUT_S
+            while self._loop.time() < until:
+                message = consumer.poll(0.1)
+                if message is not None and message.error() is None:
+                    offset = message.offset()
+                    assert offset is not None
+                    if offset >= end:
+                        return records
+                    records.append(message)
+                if consumer.position([wanted])[0].offset >= end:
+                    return records
+        finally:
+            consumer.close()
+        raise ConnectionError("compressed records could not be read in time")

@@ -1,0 +1,126 @@
+"""One connection to a broker: requests out, answers in the order of the requests."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final, cast
+
+from waylog.kafka.requests import Broker, request
+
+#: Longer answers are not meant for us.
+_ANSWER_BYTES_MAX: Final = 64 * 1024 * 1024
+_CONNECT_TIMEOUT_S: Final = 5.0
+
+#: Called with the body of an answer, or with None when the connection ended before it came.
+AnswerCallback = Callable[[bytes | None], object]
+
+
+def addresses(bootstrap_servers: str) -> list[Broker]:
+    """The brokers of a list `host:port,...`."""
+    brokers = []
+    for written in bootstrap_servers.split(","):
+        host, _, port = written.strip().rpartition(":")
+        brokers.append(Broker(host.strip("[]"), int(port)))
+    return brokers
+
+
+class BrokerConnection(asyncio.Protocol):
+    """A connection that was made by `connect`."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, client_id: str) -> None:
+        self._loop = loop
+        self._client_id = client_id.encode()
+        self._transport: asyncio.Transport | None = None
+        self._received = bytearray()
+        self._correlation_id = 0
+        # Correlation id, who waits, and until when.
+        self._waiting: deque[tuple[int, AnswerCallback, float]] = deque()
+
+    @classmethod
+    async def connect(
+        cls, loop: asyncio.AbstractEventLoop, host: str, port: int, client_id: str
+    ) -> BrokerConnection:
+        """Raises OSError (TimeoutError among them)."""
+        async with asyncio.timeout(_CONNECT_TIMEOUT_S):
+            _, connection = await loop.create_connection(lambda: cls(loop, client_id), host, port)
+        return connection
+
+    @property
+    def is_open(self) -> bool:
+        """Tell whether requests can be sent."""
+        return self._transport is not None and not self._transport.is_closing()
+
+    @property
+    def waiting(self) -> int:
+        """Requests without an answer."""
+        return len(self._waiting)
+
+    def request(
+        self, api: int, parts: Sequence[bytes], timeout_s: float, callback: AnswerCallback
+    ) -> None:
+        """Send a request; without an answer within `timeout_s` the connection ends."""
+        if self._transport is None or self._transport.is_closing():
+            callback(None)
+            return
+        self._correlation_id = (self._correlation_id + 1) & 0x7FFFFFFF
+        self._waiting.append((self._correlation_id, callback, self._loop.time() + timeout_s))
+        self._transport.write(request(api, self._correlation_id, self._client_id, parts))
+
+    async def ask(self, api: int, parts: Sequence[bytes], timeout_s: float) -> bytes:
+        """The same as a coroutine; raises OSError (ConnectionError, TimeoutError)."""
+        future: asyncio.Future[bytes | None] = self._loop.create_future()
+
+        def answered(body: bytes | None) -> None:
+            if not future.done():
+                future.set_result(body)
+
+        self.request(api, parts, timeout_s, answered)
+        async with asyncio.timeout(timeout_s):
+            body = await future
+        if body is None:
+            raise ConnectionError("the broker's connection ended before its answer")
+        return body
+
+    def look_after(self) -> None:
+        """End the connection if an answer is late."""
+        if self._waiting and self._waiting[0][2] < self._loop.time():
+            self.close()
+
+    def close(self) -> None:
+        """End the connection; whoever waits is told None."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._end()
+
+    # --- asyncio.Protocol -----------------------------------------------------------------------
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._received += data
+        while len(self._received) >= 4:
+            size = int.from_bytes(self._received[:4], "big", signed=True)
+            if not 4 <= size <= _ANSWER_BYTES_MAX:
+                self.close()
+                return
+            if len(self._received) < 4 + size:
+                return
+            correlation_id = int.from_bytes(self._received[4:8], "big", signed=True)
+            body = bytes(self._received[8 : 4 + size])
+            del self._received[: 4 + size]
+            if not self._waiting or self._waiting[0][0] != correlation_id:
+                self.close()
+                return
+            self._waiting.popleft()[1](body)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._end()
+
+    def _end(self) -> None:
+        self._transport = None
+        self._received.clear()
+        while self._waiting:
+            self._waiting.popleft()[1](None)

@@ -1,0 +1,234 @@
+"""Records out of the batches that a broker sends (version 2; record_batch.pyx has the layout)."""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+
+import google_crc32c
+import lz4.frame
+
+from waylog.kafka.requests import MalformedAnswer
+
+#: What the records of one batch may expand to.
+EXPANDED_BYTES_MAX = 32 * 1024 * 1024
+
+cdef enum:
+    HEAD_BYTES = 61
+    AT_LENGTH = 8
+    AT_MAGIC = 16
+    AT_CRC = 17
+    AT_ATTRIBUTES = 21
+    AT_LAST_OFFSET_DELTA = 23
+    AT_BASE_TIMESTAMP = 27
+    AT_MAX_TIMESTAMP = 35
+    AT_PRODUCER_ID = 43
+    AT_COUNT = 57
+    CODEC_MASK = 0x07
+    LOG_APPEND_TIME = 0x08
+    TRANSACTIONAL = 0x10
+    CONTROL = 0x20
+    NO_COMPRESSION = 0
+    LZ4 = 3
+    MAGIC = 2
+    EXPANDED_RATIO = 16        # more than records of fixes have
+    EXPANDED_BYTES_MIN = 4096
+
+
+cdef inline uint32_t get32(const unsigned char* at) noexcept nogil:
+    return (<uint32_t> at[0] << 24) | (<uint32_t> at[1] << 16) | (<uint32_t> at[2] << 8) | at[3]
+
+
+cdef inline int64_t get64(const unsigned char* at) noexcept nogil:
+    return <int64_t> ((<uint64_t> get32(at) << 32) | get32(at + 4))
+
+
+cdef const unsigned char* read_varint(
+    const unsigned char* at, const unsigned char* end, int64_t* value
+) except NULL:
+    cdef uint64_t raw = 0
+    cdef int shift = 0
+    while at < end and shift <= 63:
+        raw |= <uint64_t> (at[0] & 0x7F) << shift
+        if at[0] < 0x80:
+            value[0] = <int64_t> (raw >> 1) ^ -<int64_t> (raw & 1)
+            return at + 1
+        at += 1
+        shift += 7
+    raise MalformedAnswer("a record is cut short")
+
+
+cdef const unsigned char* read_bytes(
+    const unsigned char* at, const unsigned char* end, const unsigned char** start, int64_t* size
+) except NULL:
+    """A length (-1: none) and the bytes."""
+    at = read_varint(at, end, size)
+    if size[0] < -1 or size[0] > end - at:
+        raise MalformedAnswer("a record is longer than its batch")
+    start[0] = at
+    return at + size[0] if size[0] > 0 else at
+
+
+cdef class FetchedRecord:
+    """As much of confluent_kafka.Message as views read."""
+
+    def key(self):
+        """The record's key; None if it has none."""
+        return self._key
+
+    def value(self):
+        """The record's value; None for a tombstone."""
+        return self._value
+
+    def partition(self):
+        """Where the record is."""
+        return self._partition
+
+    def offset(self):
+        """Where in its partition."""
+        return self._offset
+
+    def timestamp(self):
+        """Its kind (1 given by the producer, 2 by the broker) and ms since 1970."""
+        return self._timestamp_kind, self._timestamp
+
+
+cdef class AbortedTransactions:
+    """Leaves out what was never committed. `listed`: producer ids and first offsets, of Fetch."""
+
+    def __init__(self, listed):
+        self._listed = sorted(listed, key=_first_offset)
+        self._open = set()
+
+    cdef bint leaves_out(self, int64_t producer_id, int64_t base_offset, int attributes,
+                         const unsigned char* records, Py_ssize_t size) except -1:
+        cdef int64_t ignored, key_size
+        cdef const unsigned char* end = records + size
+        cdef const unsigned char* key
+        if not self._listed and not self._open:
+            return False
+        while self._listed and self._listed[0][1] <= base_offset:
+            self._open.add(self._listed.pop(0)[0])
+        if attributes & CONTROL:
+            # Of a control record's key the second number is its type: 0 aborts.
+            records = read_varint(records, end, &ignored)
+            records = read_varint(read_varint(records + 1, end, &ignored), end, &ignored)
+            read_bytes(records, end, &key, &key_size)
+            if key_size >= 4 and key[2] == 0 and key[3] == 0:
+                self._open.discard(producer_id)
+            return True
+        return attributes & TRANSACTIONAL and producer_id in self._open
+
+
+def _first_offset(listed):
+    return listed[1]
+
+
+def read_batches(bytes data, int32_t partition, int64_t position, AbortedTransactions aborted):
+    """Records from `position` on, the position behind them, and the end of a batch with a codec
+    that is not read here (None: there was none); what is behind that batch is left.
+
+    Raises MalformedAnswer. A batch at the end that is not whole is left, too.
+    """
+    cdef const unsigned char* start = <const unsigned char*> PyBytes_AS_STRING(data)
+    cdef const unsigned char* end = start + PyBytes_GET_SIZE(data)
+    cdef const unsigned char* at
+    cdef const unsigned char* last
+    cdef int64_t length, base_offset, producer_id, next_offset
+    cdef int attributes
+    cdef int32_t count
+    cdef bytes expanded
+    cdef list records = []
+    while end - start >= HEAD_BYTES:
+        length = <int32_t> get32(start + AT_LENGTH) + <int64_t> 12
+        if length < HEAD_BYTES:
+            raise MalformedAnswer("a batch has an impossible length")
+        if length > end - start:
+            break
+        if start[AT_MAGIC] != MAGIC:
+            raise MalformedAnswer(f"a batch of version {start[AT_MAGIC]}")
+        if google_crc32c.value((<const char*> start)[AT_ATTRIBUTES:length]) != get32(start + AT_CRC):
+            raise MalformedAnswer("the checksum of a batch is wrong")
+        base_offset = get64(start)
+        next_offset = base_offset + <int32_t> get32(start + AT_LAST_OFFSET_DELTA) + 1
+        attributes = start[AT_ATTRIBUTES + 1]
+        count = <int32_t> get32(start + AT_COUNT)
+        producer_id = get64(start + AT_PRODUCER_ID)
+        if next_offset > position:
+            at, last = start + HEAD_BYTES, start + length
+            if aborted.leaves_out(producer_id, base_offset, attributes, at, last - at) or (
+                attributes & CONTROL
+            ):
+                pass
+            else:
+                if attributes & CODEC_MASK == LZ4:
+                    expanded = expand((<const char*> at)[:last - at])
+                    at = <const unsigned char*> PyBytes_AS_STRING(expanded)
+                    last = at + PyBytes_GET_SIZE(expanded)
+                elif attributes & CODEC_MASK != NO_COMPRESSION:
+                    return records, position, next_offset
+                add_records(
+                    records, at, last, count, partition, base_offset, position,
+                    get64(start + AT_BASE_TIMESTAMP),
+                    get64(start + AT_MAX_TIMESTAMP) if attributes & LOG_APPEND_TIME else -1,
+                )
+            position = next_offset
+        start += length
+    return records, position, None
+
+
+cdef bytes expand(bytes compressed):
+    # The decompressor takes as much memory as it may fill, at once: little that grows, then.
+    cdef Py_ssize_t room = EXPANDED_RATIO * PyBytes_GET_SIZE(compressed) + EXPANDED_BYTES_MIN
+    cdef Py_ssize_t left = EXPANDED_BYTES_MAX
+    cdef list pieces = []
+    cdef bytes piece = compressed
+    stream = lz4.frame.LZ4FrameDecompressor()
+    try:
+        while not stream.eof and left > 0:
+            piece = stream.decompress(piece, max_length=min(room, left))
+            pieces.append(piece)
+            left -= PyBytes_GET_SIZE(piece)
+            if not stream.eof and (stream.needs_input or not piece):
+                break
+            room *= 4
+            piece = b""
+    except RuntimeError as error:
+        raise MalformedAnswer(f"compressed records cannot be read: {error}") from None
+    if not stream.eof:
+        raise MalformedAnswer("compressed records end early, or are too many")
+    return pieces[0] if len(pieces) == 1 else b"".join(pieces)
+
+
+cdef int add_records(
+    list records, const unsigned char* at, const unsigned char* end, int32_t count,
+    int32_t partition, int64_t base_offset, int64_t position, int64_t base_timestamp,
+    int64_t append_time,
+) except -1:
+    cdef int64_t size, delta, offset_delta, key_size, value_size
+    cdef const unsigned char* record_end
+    cdef const unsigned char* key
+    cdef const unsigned char* value
+    cdef FetchedRecord record
+    cdef int32_t _
+    for _ in range(count):
+        at = read_varint(at, end, &size)
+        if size < 1 or size > end - at:
+            raise MalformedAnswer("a record is longer than its batch")
+        record_end = at + size
+        at = read_varint(at + 1, record_end, &delta)
+        at = read_varint(at, record_end, &offset_delta)
+        at = read_bytes(at, record_end, &key, &key_size)
+        read_bytes(at, record_end, &value, &value_size)
+        at = record_end
+        if base_offset + offset_delta < position:
+            continue
+        record = FetchedRecord.__new__(FetchedRecord)
+        record._partition = partition
+        record._offset = base_offset + offset_delta
+        record._timestamp = base_timestamp + delta if append_time < 0 else append_time
+        record._timestamp_kind = 1 if append_time < 0 else 2
+        if key_size >= 0:
+            record._key = PyBytes_FromStringAndSize(<const char*> key, key_size)
+        if value_size >= 0:
+            record._value = PyBytes_FromStringAndSize(<const char*> value, value_size)
+        records.append(record)
+    return 0

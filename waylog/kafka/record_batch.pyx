@@ -1,0 +1,472 @@
+"""What a producer has to send: records in batches (version 2), a queue of them for each partition.
+
+A record is written where it will be sent from as soon as it is given: nothing is kept of it but
+these bytes and whom to tell. Layout of a batch (big-endian), `DefaultRecordBatch` of Apache Kafka:
+base offset 8, length 4 (of what follows), partition leader epoch 4, magic 1, CRC-32C 4 (of what
+follows), attributes 2, last offset delta 4, base timestamp 8, max timestamp 8, producer id 8,
+producer epoch 2, base sequence 4, record count 4, then the records.
+"""
+
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_FromStringAndSize, PyBytes_GET_SIZE
+from cpython.mem cimport PyMem_Free, PyMem_Malloc, PyMem_Realloc
+from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
+from libc.string cimport memcpy
+from posix.time cimport CLOCK_MONOTONIC, CLOCK_REALTIME, clock_gettime, timespec
+
+from waylog.kafka.librdkafka cimport Delivery
+
+import logging
+import struct
+from collections import deque
+
+import google_crc32c
+import lz4.frame
+from confluent_kafka import KafkaError
+
+from waylog.kafka.clients import AppendError, AppendQueueFull
+
+logger = logging.getLogger(__name__)
+
+#: A batch is closed when it has this many bytes; a larger record is a batch by itself.
+BATCH_BYTES = 256 * 1024
+
+cdef enum:
+    SMALL_BATCH_BYTES = 4096
+    NO_COMPRESSION = 0
+    LZ4 = 3
+    COMPRESSED_FROM = 200      # bytes of records: below it is not worth the while
+    RECORD_OVERHEAD = 40       # lengths, deltas, counts: never more
+    TRACE_NAME_BYTES = 13
+    MESSAGE_TOO_LARGE = 10     # Kafka's error codes
+    INVALID_ARGUMENT = -186
+
+# Of what a broker takes by itself (message.max.bytes 1 MB).
+cdef Py_ssize_t RECORD_BYTES_MAX = 1_000_000
+cdef size_t BATCH_BYTES_MAX = BATCH_BYTES
+
+cdef object _after_crc = struct.Struct(">hiqqqhii")
+cdef object _before_crc = struct.Struct(">qiibI")
+cdef enum:
+    AFTER_CRC_BYTES = 40
+    BEFORE_LENGTH_BYTES = 12
+    HEAD_BYTES = 61
+
+
+cdef inline int64_t milliseconds(int clock) noexcept:
+    cdef timespec now
+    clock_gettime(clock, &now)
+    return <int64_t> now.tv_sec * 1000 + now.tv_nsec // 1_000_000
+
+
+def monotonic_ms():
+    """The clock of `RecordBatch.created`."""
+    return milliseconds(CLOCK_MONOTONIC)
+
+
+cdef inline unsigned char* put_varint(unsigned char* out, int64_t value) noexcept:
+    """Zigzag, at most ten bytes."""
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    while raw >= 0x80:
+        out[0] = <unsigned char> (raw | 0x80)
+        out += 1
+        raw >>= 7
+    out[0] = <unsigned char> raw
+    return out + 1
+
+
+cdef inline int varint_size(int64_t value) noexcept:
+    cdef uint64_t raw = (<uint64_t> value << 1) ^ <uint64_t> (value >> 63)
+    cdef int size = 1
+    while raw >= 0x80:
+        raw >>= 7
+        size += 1
+    return size
+
+
+cdef inline unsigned char* put_text(
+    unsigned char* out, const char* text, Py_ssize_t size
+) noexcept:
+    """A length (-1: none) and the bytes."""
+    out = put_varint(out, size)
+    if size <= 0:
+        return out
+    memcpy(out, text, size)
+    return out + size
+
+
+cdef inline unsigned char* put_bytes(unsigned char* out, bytes value) noexcept:
+    if value is None:
+        return put_varint(out, -1)
+    return put_text(out, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value))
+
+
+cdef uint32_t murmur2(const unsigned char* data, Py_ssize_t size) noexcept nogil:
+    """`org.apache.kafka.common.utils.Utils.murmur2`."""
+    cdef uint32_t m = 0x5bd1e995
+    cdef uint32_t h = <uint32_t> 0x9747b28c ^ <uint32_t> size
+    cdef uint32_t k
+    cdef Py_ssize_t left = size
+    while left >= 4:
+        k = data[0] | <uint32_t> data[1] << 8 | <uint32_t> data[2] << 16 | <uint32_t> data[3] << 24
+        k *= m
+        k ^= k >> 24
+        k *= m
+        h *= m
+        h ^= k
+        data += 4
+        left -= 4
+    if left == 3:
+        h ^= <uint32_t> data[2] << 16
+    if left >= 2:
+        h ^= <uint32_t> data[1] << 8
+    if left >= 1:
+        h ^= data[0]
+        h *= m
+    h ^= h >> 13
+    h *= m
+    h ^= h >> 15
+    return h
+
+
+cpdef int partition_of(bytes key, int partitions) noexcept:
+    """Where Kafka's own clients put a record with this key."""
+    return <int> ((
+        murmur2(<const unsigned char*> PyBytes_AS_STRING(key), PyBytes_GET_SIZE(key)) & 0x7fffffff
+    ) % <uint32_t> partitions)
+
+
+cdef bytes encode_headers(headers):
+    """As they stand in a record: their count, then name and value of each."""
+    cdef bytes name, value
+    cdef bytes encoded
+    cdef unsigned char* out
+    cdef list pairs = []
+    cdef Py_ssize_t size = 5
+    if headers is None:
+        return b"\0"
+    if type(headers) is bytes:
+        size = PyBytes_GET_SIZE(headers)
+        encoded = PyBytes_FromStringAndSize(NULL, TRACE_NAME_BYTES + varint_size(size) + size)
+        out = <unsigned char*> PyBytes_AS_STRING(encoded)
+        # One header, and its name.
+        memcpy(out, b"\x02\x16traceparent", TRACE_NAME_BYTES)
+        put_bytes(out + TRACE_NAME_BYTES, headers)
+        return encoded
+    for each, given in headers:
+        name = each.encode()
+        value = given.encode() if isinstance(given, str) else given
+        pairs.append((name, value))
+        size += 10 + len(name) + (0 if value is None else len(value))
+    encoded = PyBytes_FromStringAndSize(NULL, size)
+    out = put_varint(<unsigned char*> PyBytes_AS_STRING(encoded), len(pairs))
+    for name, value in pairs:
+        out = put_bytes(put_bytes(out, name), value)
+    return encoded[:out - <unsigned char*> PyBytes_AS_STRING(encoded)]
+
+
+cdef class RecordBatch:
+    """Records of one partition. Nothing is added any more once it was `sealed`."""
+
+    def __cinit__(self):
+        self.deliveries = []
+        self._codec = NO_COMPRESSION
+        self.created = milliseconds(CLOCK_MONOTONIC)
+        self.reserve(SMALL_BATCH_BYTES)
+
+    def __dealloc__(self):
+        PyMem_Free(self._start)
+
+    cdef int reserve(self, size_t more) except -1:
+        cdef size_t wanted = self._size + more
+        cdef size_t capacity = max(self._capacity, <size_t> SMALL_BATCH_BYTES)
+        cdef void* grown
+        if wanted <= self._capacity:
+            return 0
+        while capacity < wanted:
+            capacity *= 2
+        grown = PyMem_Realloc(self._start, capacity)
+        if grown is NULL:
+            raise MemoryError
+        self._start = <unsigned char*> grown
+        self._capacity = capacity
+        return 0
+
+    cdef int add(
+        self, int64_t timestamp, bytes key, const char* value, Py_ssize_t value_size,
+        bytes headers, object delivery,
+    ) except -1:
+        """Write a record (`value_size` -1: without a value); returns how many bytes it has."""
+        cdef Py_ssize_t key_size = 0 if key is None else PyBytes_GET_SIZE(key)
+        cdef Py_ssize_t headers_size = PyBytes_GET_SIZE(headers)
+        cdef Py_ssize_t size
+        cdef size_t before = self._size
+        cdef unsigned char* out
+        self.reserve(key_size + max(value_size, 0) + headers_size + RECORD_OVERHEAD)
+        if not self.count:
+            self._base_timestamp = self._max_timestamp = timestamp
+        elif timestamp > self._max_timestamp:
+            self._max_timestamp = timestamp
+        size = (
+            1 + varint_size(timestamp - self._base_timestamp) + varint_size(self.count)
+            + varint_size(-1 if key is None else key_size) + key_size
+            + varint_size(value_size) + max(value_size, 0) + headers_size
+        )
+        out = put_varint(self._start + before, size)
+        out[0] = 0  # attributes
+        out = put_varint(put_varint(out + 1, timestamp - self._base_timestamp), self.count)
+        out = put_text(put_bytes(out, key), value, value_size)
+        memcpy(out, PyBytes_AS_STRING(headers), headers_size)
+        self._size = out + headers_size - self._start
+        self.count += 1
+        self.deliveries.append(delivery)
+        self.bytes_held += self._size - before
+        return <int> (self._size - before)
+
+    def seal(self):
+        """Compress the records, unless that is done; none can be added afterwards."""
+        if self._sealed is not None:
+            return
+        self._sealed = PyBytes_FromStringAndSize(<char*> self._start, self._size)
+        PyMem_Free(self._start)
+        self._start = NULL
+        self._capacity = 0
+        if self._size >= COMPRESSED_FROM:
+            # Kafka's Java clients read no blocks that depend on those before them.
+            compressed = lz4.frame.compress(
+                self._sealed, block_size=lz4.frame.BLOCKSIZE_MAX256KB, block_linked=False,
+                compression_level=-1, store_size=False,
+            )
+            if len(compressed) < self._size:
+                self._sealed = compressed
+                self._codec = LZ4
+
+    @property
+    def is_sealed(self):
+        """Whether no record can be added."""
+        return self._sealed is not None
+
+    def encoded(self, int64_t producer_id, int producer_epoch, int base_sequence):
+        """The batch as it is sent; seals it."""
+        self.seal()
+        after = _after_crc.pack(
+            self._codec, self.count - 1, self._base_timestamp, self._max_timestamp, producer_id,
+            producer_epoch, base_sequence, self.count,
+        )
+        crc = google_crc32c.extend(google_crc32c.value(after), self._sealed)
+        length = HEAD_BYTES - BEFORE_LENGTH_BYTES + len(self._sealed)
+        return b"".join((_before_crc.pack(0, length, -1, 2, crc), after, self._sealed))
+
+    def tell(self, str topic, int partition, int64_t base_offset, int code):
+        """Tell everyone who waits: stored (code 0), or why not (an error code of librdkafka)."""
+        cdef Py_ssize_t index
+        for index in range(len(self.deliveries)):
+            tell(self.deliveries[index], topic, partition, base_offset + index, code)
+        self.deliveries = []
+
+
+cdef int tell(delivery, str topic, int partition, int64_t offset, int code) except -1:
+    try:
+        if isinstance(delivery, Delivery):
+            (<Delivery> delivery).delivered(code)
+        elif code:
+            delivery(KafkaError(code), None)
+        else:
+            delivery(None, (topic, partition, offset))
+    except Exception:
+        # One callback's mistake must not keep the others from being called.
+        logger.exception("a callback of a delivery failed")
+    return 0
+
+
+cdef class Partition:
+    """What waits for one partition, and who leads it (-1: nobody, or not known)."""
+
+    def __init__(self, str topic, int index):
+        self.topic = topic
+        self.index = index
+        self.batches = deque()
+        self.leader = -1
+
+    def take(self):
+        """The oldest batch, to be sent."""
+        batch = self.batches.popleft()
+        if batch is self._open:
+            self._open = None
+        return batch
+
+    def put_back(self, RecordBatch batch):
+        """A batch that was not stored: it is the next one again."""
+        self.batches.appendleft(batch)
+
+
+cdef class RecordAccumulator:
+    """Takes records until they can be sent.
+
+    `on_first()` is called when there is something to send and was nothing before,
+    `on_unknown_topic(name)` for a topic whose partitions are to be found out and `placed`.
+    """
+
+    def __init__(self, size_t bytes_max, on_first, on_unknown_topic):
+        self._topics = {}
+        self._unplaced = {}
+        self.waiting = {}
+        self._bytes_max = bytes_max
+        self._on_first = on_first
+        self._on_unknown_topic = on_unknown_topic
+        #: Why nothing can be appended any more.
+        self.refusing = None
+
+    cpdef send(self, str topic, bytes value, bytes key, headers, delivery):
+        """Queue one record; raises AppendQueueFull or AppendError as waylog.kafka.clients.Producer.send."""
+        if value is None:
+            self.append(topic, NULL, -1, key, headers, delivery)
+        else:
+            self.append(
+                topic, PyBytes_AS_STRING(value), PyBytes_GET_SIZE(value), key, headers, delivery
+            )
+
+    cdef int append(
+        self, str topic, const char* value, Py_ssize_t value_size, bytes key, headers, delivery
+    ) except -1:
+        """`send` of a value that need not be an object (`value_size` -1: none)."""
+        cdef list partitions
+        cdef bytes encoded
+        cdef int64_t timestamp = milliseconds(CLOCK_REALTIME)
+        cdef Py_ssize_t size
+        # All records of one request have the same: one trace.
+        if headers is not None and headers is self._headers:
+            encoded = self._encoded_headers
+        else:
+            encoded = encode_headers(headers)
+            self._headers = headers
+            self._encoded_headers = encoded
+        size = (
+            max(value_size, 0) + (0 if key is None else PyBytes_GET_SIZE(key))
+            + PyBytes_GET_SIZE(encoded)
+        )
+        if self.refusing is not None:
+            raise AppendError(self.refusing)
+        if self.bytes_held + size > self._bytes_max:
+            raise AppendQueueFull("the log does not keep up: too many records wait")
+        if size > RECORD_BYTES_MAX:
+            raise AppendError(f"a record of {size} bytes is too large")
+        self.records += 1
+        partitions = self._topics.get(topic)
+        if partitions is None:
+            self.bytes_held += size
+            unplaced = self._unplaced.get(topic)
+            if unplaced is None:
+                unplaced = self._unplaced[topic] = deque()
+                self._on_unknown_topic(topic)
+            kept = None if value_size < 0 else value[:value_size]
+            unplaced.append(
+                (milliseconds(CLOCK_MONOTONIC), timestamp, key, kept, encoded, delivery, size)
+            )
+            return 0
+        self._place(
+            self._partition(partitions, key), timestamp, key, value, value_size, encoded, delivery
+        )
+        return 0
+
+    cdef Partition _partition(self, list partitions, bytes key):
+        if key is None:
+            return partitions[self._keyless % len(partitions)]
+        return partitions[partition_of(key, len(partitions))]
+
+    cdef int _place(
+        self, Partition partition, int64_t timestamp, bytes key, const char* value,
+        Py_ssize_t value_size, bytes headers, object delivery,
+    ) except -1:
+        cdef RecordBatch batch = partition._open
+        cdef bint first = not self.waiting
+        if batch is None or batch._size + len(headers) + max(value_size, 0) > BATCH_BYTES_MAX:
+            batch = partition._open = RecordBatch()
+            partition.batches.append(batch)
+            self.waiting[partition] = None
+        self.bytes_held += batch.add(timestamp, key, value, value_size, headers, delivery)
+        if first:
+            self._on_first()
+        return 0
+
+    def partitions(self, str topic):
+        """The partitions of a topic, as far as they are known."""
+        return self._topics.get(topic, ())
+
+    @property
+    def topics(self):
+        """Names of all topics that records were given for."""
+        return [*self._topics, *self._unplaced]
+
+    def placed(self, str topic, int count):
+        """A topic has this many partitions; it may have got more."""
+        cdef list known = self._topics.setdefault(topic, [])
+        while len(known) < count:
+            known.append(Partition(topic, len(known)))
+        if not known:
+            del self._topics[topic]
+            return
+        for _, timestamp, key, value, headers, delivery, size in self._unplaced.pop(topic, ()):
+            self.bytes_held -= size
+            self._place(
+                self._partition(known, key), timestamp, key,
+                NULL if value is None else PyBytes_AS_STRING(value),
+                -1 if value is None else PyBytes_GET_SIZE(value), headers, delivery,
+            )
+
+    def refused(self, str topic, int code):
+        """There will be no such topic: whoever has given records for it is told."""
+        for record in self._unplaced.pop(topic, ()):
+            self.bytes_held -= record[6]
+            self.records -= 1
+            tell(record[5], topic, -1, -1, code)
+
+    @property
+    def unplaced(self):
+        """Whether records wait for the partitions of their topics."""
+        return bool(self._unplaced)
+
+    def renumber(self):
+        """The next batch of each partition is the first of a new producer id."""
+        for known in self._topics.values():
+            for partition in known:
+                partition.next_sequence = 0
+
+    def taken(self, Partition partition):
+        """The next batch of a partition that waits; it counts until it is `done`."""
+        batch = partition.take()
+        if not partition.batches:
+            del self.waiting[partition]
+        # Records without a key go where the last request did not.
+        self._keyless += 1
+        return batch
+
+    def put_back(self, Partition partition, RecordBatch batch):
+        """A batch is to be sent again."""
+        partition.put_back(batch)
+        self.waiting[partition] = None
+
+    def done(self, Partition partition, RecordBatch batch, int64_t base_offset, int code):
+        """The fate of a batch is known: stored (code 0) or not."""
+        self.bytes_held -= batch.bytes_held
+        self.records -= batch.count
+        batch.tell(partition.topic, partition.index, base_offset, code)
+
+    def fail_before(self, int64_t created, int code):
+        """Give up what waits since before `created`; True if some of that may have been stored."""
+        cdef RecordBatch batch
+        cdef bint unsure = False
+        for topic in list(self._unplaced):
+            unplaced = self._unplaced[topic]
+            while unplaced and unplaced[0][0] < created:
+                record = unplaced.popleft()
+                self.bytes_held -= record[6]
+                self.records -= 1
+                tell(record[5], topic, -1, -1, code)
+            if not unplaced:
+                del self._unplaced[topic]
+        for partition in list(self.waiting):
+            while partition.batches and partition.batches[0].created < created:
+                batch = self.taken(partition)
+                unsure = unsure or batch.attempted
+                self.done(partition, batch, -1, code)
+        return unsure

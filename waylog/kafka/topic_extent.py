@@ -1,0 +1,57 @@
+"""Which topic it is, and from where to where the log has it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from confluent_kafka import KafkaException, TopicCollection, TopicPartition
+from confluent_kafka.admin import (  # type: ignore[attr-defined]
+    AdminClient,
+    OffsetSpec,
+)
+
+from waylog.kafka.clients import LogUnreachable, client_config
+from waylog.kafka.errors import said_by
+
+_TIMEOUT_S: Final = 5.0
+
+
+@dataclass(frozen=True)
+class TopicExtent:
+    """Of one topic: the offset of the first record of each partition, and that behind the last."""
+
+    #: Of the cluster and the topic: another one of the same name has another.
+    identity: str
+    first: Mapping[int, int]
+    end: Mapping[int, int]
+
+
+def topic_extent(bootstrap_servers: str, client_id: str, topic: str) -> TopicExtent:
+    """Ask the log; blocks for some seconds at most. Raises LogUnreachable."""
+    admin = AdminClient(client_config(bootstrap_servers, client_id))
+    try:
+        metadata = admin.list_topics(topic, timeout=_TIMEOUT_S)
+        described = admin.describe_topics(TopicCollection([topic]), request_timeout=_TIMEOUT_S)[
+            topic
+        ].result(_TIMEOUT_S)
+        partitions = [each.id for each in described.partitions]
+        if not partitions:
+            raise LogUnreachable(f"topic {topic} has no partitions yet")
+        first, end = (
+            {
+                place.partition: future.result(_TIMEOUT_S).offset
+                for place, future in admin.list_offsets(
+                    {TopicPartition(topic, each): which for each in partitions},
+                    request_timeout=_TIMEOUT_S,
+                ).items()
+            }
+            for which in (
+                OffsetSpec.earliest(),  # type: ignore[no-untyped-call]
+                OffsetSpec.latest(),  # type: ignore[no-untyped-call]
+            )
+        )
+    except (KafkaException, TimeoutError) as error:
+        raise LogUnreachable(f"topic {topic}: {said_by(error)}") from error
+    return TopicExtent(f"{metadata.cluster_id} {described.topic_id}", first, end)

@@ -1,0 +1,88 @@
+"""Names the party that a connection counts for: an account of this machine, or an address.
+
+An address is an IPv4 address or the /64 network of an IPv6 address: whoever has one of those has
+all of it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import os
+from typing import Final, Self
+
+from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
+from waylog.network.local_peers.netlink import MalformedAnswerError, SocketDiagnosis, SocketOwner
+from waylog.network.local_peers.peers import LocalAddresses, working_diagnosis
+
+#: The party of whoever is not counted: root and the account that runs this process.
+OWN: Final = ""
+#: The party of all whose account the kernel does not tell.
+_UNTOLD: Final = "an account of this machine"
+_ROOT: Final = 0
+
+
+def party_of(address: str) -> str:
+    """What is counted as one party: the address itself, or the /64 of IPv6."""
+    if ":" not in address:
+        return address
+    try:
+        parsed = ipaddress.ip_address(address.partition("%")[0])
+    except ValueError:
+        return address
+    if parsed.version == 6 and parsed.ipv4_mapped is not None:
+        return str(parsed.ipv4_mapped)
+    return str(ipaddress.ip_network((parsed, 64), strict=False))
+
+
+class PeerParties:
+    """Asks the kernel who connects, in about 40 us.
+
+    Before it is opened, and where the kernel does not tell, all accounts of this machine are one
+    party, root's and our own too.
+    """
+
+    def __init__(self, *, count_addresses: bool = True) -> None:
+        """Without `count_addresses` other machines are not counted, as root is not."""
+        self._count_addresses = count_addresses
+        self._own = frozenset((_ROOT, os.geteuid()))
+        self._diagnosis: SocketDiagnosis | None = None
+        self._addresses = LocalAddresses(None)
+
+    def open(self) -> Self:
+        """Find out what this system answers."""
+        self._diagnosis = working_diagnosis()
+        self._addresses = LocalAddresses.open()
+        return self
+
+    def of(self, transport: asyncio.BaseTransport) -> str:
+        """The party of a connection, or OWN."""
+        peer, own = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        try:
+            ends = ConnectionEnds.of_names(peer, own)
+        except (TypeError, ValueError, IndexError):
+            return _UNTOLD  # it has gone, and has no names any more
+        if not self._addresses.may_have(ends):
+            return self._address_party(peer[0])
+        owner = self._owner(ends)
+        # The kernel may name root as the owner of a socket that no process has any more.
+        if owner is not None and owner.state == ESTABLISHED and owner.inode:
+            return OWN if owner.uid in self._own else f"uid {owner.uid}"
+        return _UNTOLD if ends.is_of_this_machine else self._address_party(peer[0])
+
+    def _address_party(self, address: str) -> str:
+        return party_of(address) if self._count_addresses else OWN
+
+    def _owner(self, ends: ConnectionEnds) -> SocketOwner | None:
+        if self._diagnosis is None:
+            return None
+        try:
+            return self._diagnosis.peer_of(ends)
+        except (OSError, MalformedAnswerError):
+            return None
+
+    def close(self) -> None:
+        """Ask nothing more."""
+        if self._diagnosis is not None:
+            self._diagnosis.close()
+        self._addresses.close()

@@ -1,0 +1,96 @@
+"""The way of interceptor records and log lines into their topics.
+
+What a program says about itself must never slow it down or stop it: the queue is bounded, what does
+not fit is counted and dropped, and only one acknowledgement is asked for.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+import traceback
+from typing import Any, Final
+
+import msgspec
+from confluent_kafka import KafkaException
+from confluent_kafka import Producer as LibrdkafkaProducer
+
+from waylog.kafka.clients import client_config
+from waylog.kafka.topics import LOG
+
+
+class KafkaTelemetry:
+    """Sends records of the topics `performance`, `parameter` and `log`; implements Telemetry."""
+
+    QUEUE_RECORDS: Final = 10_000
+
+    def __init__(self, bootstrap_servers: str, client_id: str) -> None:
+        self.client_id = client_id
+        self.dropped = 0
+        self._producer = LibrdkafkaProducer(
+            client_config(
+                bootstrap_servers,
+                f"{client_id}-telemetry",
+                acks=1,
+                linger_ms=250,
+                compression_type="lz4",
+                queue_buffering_max_messages=self.QUEUE_RECORDS,
+                message_timeout_ms=30_000,
+                # Nobody reads the reports of successful deliveries.
+                delivery_report_only_error=True,
+            )
+            | {"logger": logging.getLogger("waylog.observability.telemetry.librdkafka")}
+        )
+
+    def record(self, topic: str, value: bytes) -> None:
+        """Queue one record, or drop and count it."""
+        try:
+            self._producer.produce(topic, value)
+            self._producer.poll(0)
+        except (BufferError, KafkaException):
+            self.dropped += 1
+
+    def close(self, timeout_s: float = 2.0) -> None:
+        """Send what is queued, for at most `timeout_s`."""
+        self._producer.flush(timeout_s)
+
+
+class KafkaLogHandler(logging.Handler):
+    """A handler of Python's logging that feeds the topic `log`."""
+
+    def __init__(self, telemetry: KafkaTelemetry, level: int = logging.INFO) -> None:
+        super().__init__(level)
+        self._telemetry = telemetry
+        # Lines about the sending of lines would feed themselves.
+        self.addFilter(lambda record: not record.name.startswith("waylog.observability.telemetry"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Queue one line; never raises."""
+        try:
+            line: dict[str, Any] = {
+                "time": int(record.created * 1000),
+                "level": record.levelname,
+                "logger": record.name,
+                "message": record.getMessage(),
+                "process": self._telemetry.client_id,
+                "pid": record.process,
+            }
+            if record.exc_info:
+                line["exception"] = "".join(traceback.format_exception(*record.exc_info))
+            self._telemetry.record(LOG, msgspec.json.encode(line))
+        except Exception:
+            self.handleError(record)
+
+
+def now_ms() -> int:
+    """Milliseconds since 1970-01-01 UTC, the unit of all times in messages."""
+    return time.time_ns() // 1_000_000
+
+
+def configure_logging(level: int = logging.INFO) -> None:
+    """Log lines of a process to its standard error."""
+    logging.basicConfig(
+        level=level,
+        format="%(asctime)s %(levelname)-7s %(name)s: %(message)s",
+        datefmt="%Y-%m-%d %H:%M:%S",
+    )

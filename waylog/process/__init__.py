@@ -1,0 +1,1 @@
+"""What every process of the platform needs: background work, readiness, children."""

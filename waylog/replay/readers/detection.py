@@ -1,0 +1,69 @@
+"""Which reader reads a file, found by its content (DEVICE_FORMATS.md section 11)."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from waylog.replay.readers import csv, geojson, google, gpx, kml, owntracks
+from waylog.replay.readers.recorded import Reader
+from waylog.replay.readers.source import Source, UnreadableTrack
+
+READERS: Final[dict[str, Reader]] = {
+    "gpx": gpx.read,
+    "kml": kml.read,
+    "geojson": geojson.read_collection,
+    "geojson-lines": geojson.read_lines,
+    "overland": geojson.read_overland,
+    "google-records": google.read_records,
+    "google-semantic": google.read_semantic_history,
+    "google-android": google.read_android,
+    "google-ios": google.read_ios,
+    "owntracks": owntracks.read,
+    "csv": csv.read,
+}
+
+_ROOT_ELEMENT: Final = re.compile(rb"<(?:[A-Za-z_][\w.-]*:)?([A-Za-z_]\w*)[\s/>]")
+_RECORDER_LINE: Final = re.compile(rb"\d{4}-\d\d-\d\dT[\d:.]+Z\t")
+
+# The first that matches decides: what is special comes before what is general.
+_JSON_SIGNS: Final = (
+    ("google-semantic", re.compile(rb'^\{\s*"timelineObjects"')),
+    ("google-android", re.compile(rb'"(semanticSegments|rawSignals|userLocationProfile)"\s*:')),
+    ("google-records", re.compile(rb'"(latitudeE7|timestampMs)"\s*:')),
+    ("owntracks", re.compile(rb'"_type"\s*:')),
+    ("overland", re.compile(rb'^\{\s*("[a-z_]+"\s*:\s*"[^"]*"\s*,\s*)*"locations"\s*:')),
+    (
+        "google-ios",
+        re.compile(rb'^\[\s*\{\s*"(startTime|endTime|visit|activity|timelinePath)"\s*:'),
+    ),
+    ("geojson", re.compile(rb'"FeatureCollection"')),
+    ("geojson-lines", re.compile(rb'"type"\s*:\s*"Feature"')),
+)
+
+
+def detect(head: bytes) -> str | None:
+    """The name of the format whose file begins like this; a key of READERS, or None."""
+    text = head.removeprefix(b"\xef\xbb\xbf").lstrip()
+    if text.startswith(b"<"):
+        root = _ROOT_ELEMENT.search(re.sub(rb"<[!?].*?>", b"", text, flags=re.DOTALL))
+        name = root.group(1).decode() if root else ""
+        return name if name in {"gpx", "kml"} else None
+    if text.startswith((b"{", b"[")):
+        return next((name for name, sign in _JSON_SIGNS if sign.search(text)), None)
+    if _RECORDER_LINE.match(text):
+        return "owntracks"
+    if csv.has_header(text):
+        return "csv"
+    return None
+
+
+def reader_of(source: Source) -> Reader:
+    """The reader for a file; raises UnreadableTrack where none knows it."""
+    name = detect(source.head())
+    if name is None:
+        raise UnreadableTrack(
+            f"{source}: not a format known here: GPX, KML/KMZ, GeoJSON, CSV with a header that "
+            "names latitude, longitude and time, Google Timeline, OwnTracks .rec, Overland"
+        )
+    return READERS[name]

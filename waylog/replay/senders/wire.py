@@ -1,0 +1,196 @@
+"""Fixes as the apps send them.
+
+Each format loses something (OwnTracks has whole seconds and km/h), so each says what the platform
+will make of it: the time and, from that, the id.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple
+from urllib.parse import urlencode
+
+import msgspec
+
+from waylog.messages import Fix, fix_id
+from waylog.replay.readers.recorded import RecordedFix
+from waylog.replay.readers.times import format_time
+
+_KMH: Final = 3.6
+_KNOT: Final = 1852 / 3600  # m/s
+
+#: What the platform does not take in a device's name, which is a level of MQTT topics.
+_FORBIDDEN: Final = re.compile(r"[\x00-\x20/+#\x7f-\x9f\ud800-\udfff]")
+_NAME_CHARACTERS_MAX: Final = 128
+
+#: 1970-02-19 in milliseconds; as a number, anything smaller is taken for seconds.
+_SECONDS_BELOW: Final = 2**32
+#: An OwnTracks time before this is taken for seconds since 2001 unless `created_at` is there, too.
+_OVERLAND_SECONDS_BELOW: Final = 10**9
+
+
+class Outgoing(NamedTuple):
+    """One fix on its way, and what the platform will know it by."""
+
+    device: str  # user/device
+    name: str  # the device alone
+    user: str
+    time: int  # ms, as the platform will have it
+    id: str
+    recorded: RecordedFix
+
+
+def device_name(text: str) -> str:
+    """The name as the platform will spell it."""
+    return _FORBIDDEN.sub("_", text.strip())[:_NAME_CHARACTERS_MAX] or "device"
+
+
+def outgoing(recorded: RecordedFix, user: str, name: str, wire_format: str) -> Outgoing:
+    """Work out what the platform will know a fix by when it is sent in this format."""
+    time = recorded.time
+    if wire_format == "owntracks":
+        time = time // 1000 * 1000
+    device = f"{user}/{name}"
+    return Outgoing(
+        device, name, user, time, fix_id(device, time, recorded.lat, recorded.lon), recorded
+    )
+
+
+def owntracks(fix: Outgoing) -> bytes:
+    """`_type: location`. Without `_id` and `t`, so that the id is that of `outgoing`."""
+    recorded = fix.recorded
+    seconds = fix.time // 1000
+    return msgspec.json.encode(
+        _known(
+            _type="location",
+            tid=fix.name[-2:],
+            lat=recorded.lat,
+            lon=recorded.lon,
+            tst=seconds,
+            created_at=seconds if seconds < _OVERLAND_SECONDS_BELOW else None,
+            acc=_rounded(recorded.accuracy),
+            alt=_rounded(recorded.altitude),
+            vac=_rounded(recorded.vertical_accuracy),
+            vel=_rounded(None if recorded.speed is None else recorded.speed * _KMH),
+            cog=_rounded(recorded.course),
+            batt=_rounded(recorded.battery),
+            bs=None if recorded.charging is None else 1 + recorded.charging,
+        )
+    )
+
+
+def overland(fixes: Sequence[Outgoing]) -> bytes:
+    """One batch of features; all of them are of one device."""
+    return msgspec.json.encode({"locations": [_feature(fix) for fix in fixes]})
+
+
+def positions(fixes: Sequence[Outgoing]) -> bytes:
+    """An array in the platform's own format."""
+    return msgspec.json.encode([_position(fix) for fix in fixes])
+
+
+def position(fix: Outgoing) -> bytes:
+    """One object in the platform's own format."""
+    return msgspec.json.encode(_position(fix))
+
+
+def osmand_query(fix: Outgoing) -> str:
+    """The query of a request as Traccar's protocol has it: knots, and seconds or milliseconds."""
+    recorded = fix.recorded
+    seconds, milliseconds = divmod(fix.time, 1000)
+    return urlencode(
+        _known(
+            id=fix.name,
+            lat=repr(recorded.lat),
+            lon=repr(recorded.lon),
+            timestamp=format_time(fix.time) if milliseconds else seconds,
+            altitude=recorded.altitude,
+            speed=None if recorded.speed is None else round(recorded.speed / _KNOT, 3),
+            bearing=recorded.course,
+            accuracy=recorded.accuracy,
+            batt=recorded.battery,
+            charge=None if recorded.charging is None else str(recorded.charging).lower(),
+        )
+    )
+
+
+def message(fix: Outgoing, received: int) -> Fix:
+    """The record of topic `location` for a fix that takes no device's way."""
+    recorded = fix.recorded
+    return Fix(
+        id=fix.id,
+        device=fix.device,
+        user=fix.user,
+        lat=recorded.lat,
+        lon=recorded.lon,
+        time=fix.time,
+        received=received,
+        accuracy=recorded.accuracy,
+        altitude=recorded.altitude,
+        vertical_accuracy=recorded.vertical_accuracy,
+        speed=recorded.speed,
+        course=recorded.course,
+        battery=recorded.battery,
+        charging=recorded.charging,
+        source="replay",
+    )
+
+
+#: How each format goes into the body of an MQTT message.
+MQTT_BODIES: Final[dict[str, Callable[[Outgoing], bytes]]] = {
+    "owntracks": owntracks,
+    "positions": position,
+}
+
+
+def mqtt_topic(fix: Outgoing, wire_format: str) -> str:
+    """Where a device publishes in this format."""
+    if wire_format == "owntracks":
+        return f"owntracks/{fix.device}"
+    return f"devices/{fix.device}/position"
+
+
+def _position(fix: Outgoing) -> dict[str, Any]:
+    recorded = fix.recorded
+    return _known(
+        device=fix.name,
+        lat=recorded.lat,
+        lon=recorded.lon,
+        time=fix.time if fix.time >= _SECONDS_BELOW else format_time(fix.time),
+        accuracy=recorded.accuracy,
+        altitude=recorded.altitude,
+        vertical_accuracy=recorded.vertical_accuracy,
+        speed=recorded.speed,
+        course=recorded.course,
+        battery=recorded.battery,
+        charging=recorded.charging,
+    )
+
+
+def _feature(fix: Outgoing) -> dict[str, Any]:
+    recorded = fix.recorded
+    state = None if recorded.charging is None else ("unplugged", "charging")[recorded.charging]
+    return {
+        "type": "Feature",
+        "geometry": {"type": "Point", "coordinates": [recorded.lon, recorded.lat]},
+        "properties": _known(
+            timestamp=format_time(fix.time),
+            device_id=fix.name,
+            horizontal_accuracy=recorded.accuracy,
+            altitude=recorded.altitude,
+            vertical_accuracy=recorded.vertical_accuracy,
+            speed=recorded.speed,
+            course=recorded.course,
+            battery_level=None if recorded.battery is None else recorded.battery / 100,
+            battery_state=state,
+        ),
+    }
+
+
+def _rounded(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def _known(**members: Any) -> dict[str, Any]:
+    return {name: value for name, value in members.items() if value is not None}

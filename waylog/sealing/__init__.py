@@ -1,0 +1,1 @@
+"""Values of the log that only the holder of the keys can read."""

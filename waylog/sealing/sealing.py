@@ -1,0 +1,164 @@
+"""Seals and opens values of the log where that is wanted: the part that costs nothing when not.
+
+What sealing is stands in waylog.sealing.value_encryption, and is loaded only where a master key is set.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import os
+from collections.abc import Callable, Sequence
+from functools import lru_cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Protocol
+
+from waylog.kafka.clients import DeliveryCallback, Headers, RecordHeaders, RecordPosition
+from waylog.kafka.topics import ERASURE, LOG, MQTT_STATE, PARAMETER, PERFORMANCE, VALUE_KEY
+
+if TYPE_CHECKING:
+    from confluent_kafka import Message
+
+    from waylog.sealing.value_keys import KeyRing
+
+#: Names the file of the master key, for all processes of the platform; without it nothing is
+#: sealed.
+ENVIRONMENT: Final = "WAYLOG_MASTER_KEY"
+
+#: Topics whose values say of nobody where they were. All others are sealed, also those that an
+#: operator has MQTT messages go to.
+_PLAIN_TOPICS: Final = frozenset({VALUE_KEY, ERASURE, PERFORMANCE, PARAMETER, LOG})
+
+#: Owners that are no devices and no users: what MQTT clients retain outside of the topics of
+#: users; a user's sessions; what rules of an operator map from MQTT to other topics of the log.
+NOBODYS_RETAINED: Final = "$retained"
+_SESSIONS: Final = "$sessions/"
+_MAPPED: Final = "$mapped/"
+_USER_HEADER: Final = "mqtt.user"
+_ROOTS: Final = ("owntracks", "devices")
+
+#: How a sealed value begins; neither JSON nor Avro with a schema's id does.
+MAGIC: Final = b"\xe1\x01"
+
+Opened = Callable[[Sequence["Message"]], "list[Message]"]
+
+
+def is_sealed_topic(topic: str) -> bool:
+    """Tell whether values of a topic are sealed, where any are."""
+    return topic not in _PLAIN_TOPICS
+
+
+def owner_of_record(topic: str, key: bytes | None, headers: RecordHeaders | None = None) -> str:
+    """Whose key seals a record: a device (`user/device`), a user, or nobody (``).
+
+    The owner is in the first line of the record's key; a session of MQTT belongs to its user, a
+    retained message to the device of its topic, a message that a rule maps to a topic of the log
+    to the user who sent it.
+    """
+    text = (key or b"").decode("utf-8", "replace")
+    if topic == MQTT_STATE:
+        kind, _, name = text.partition("\0")
+        if kind == "session":
+            return _SESSIONS + name.partition("\0")[0]
+        return owner_of_mqtt_topic(name)
+    owner = text.partition("\n")[0]
+    if isinstance(headers, list):
+        user = next((value for name, value in headers if name == _USER_HEADER), None)
+        if user is not None:
+            sender = user.decode("utf-8", "replace") if isinstance(user, bytes) else str(user)
+            return owner if owner.startswith(f"{sender}/") else _MAPPED + sender
+    return owner
+
+
+def is_device(owner: str) -> bool:
+    """Tell whether an owner is a device, `user/device`."""
+    return "/" in owner and not owner.startswith("$")
+
+
+def owners_of_user(user: str) -> list[str]:
+    """Whose keys seal what is a user's and no device's: refused messages, sessions, mapped ones."""
+    return [user, _SESSIONS + user, _MAPPED + user]
+
+
+def owner_of_mqtt_topic(topic: str) -> str:
+    """The device, or the user, that a topic of MQTT is about, or NOBODYS_RETAINED."""
+    levels = topic.split("/", 3)
+    if levels[0] not in _ROOTS or len(levels) < 2 or not levels[1]:
+        return NOBODYS_RETAINED
+    return "/".join(levels[1:3]) if len(levels) > 2 and levels[2] else levels[1]
+
+
+def is_sealed(value: bytes | None) -> bool:
+    """Tell whether a value is one of ours that needs a key."""
+    return value is not None and value.startswith(MAGIC)
+
+
+@lru_cache(maxsize=4)
+def shared_key_ring(bootstrap_servers: str) -> KeyRing | None:
+    """The one key ring of this process for a log; None when values are not sealed.
+
+    Raises ConfigError, LogUnreachable.
+    """
+    if not os.environ.get(ENVIRONMENT):
+        return None
+    from waylog.sealing.value_encryption import load_master_key
+    from waylog.sealing.value_keys import KeyRing
+
+    ring = KeyRing(bootstrap_servers, load_master_key(Path(os.environ[ENVIRONMENT])))
+    # Its thread must not be in librdkafka while the interpreter is taken apart.
+    atexit.register(ring.close)
+    return ring
+
+
+def opener(bootstrap_servers: str) -> Opened | None:
+    """What opens the values of messages; None when values are not sealed. Raises as above."""
+    ring = shared_key_ring(bootstrap_servers)
+    return None if ring is None else ring.open_messages
+
+
+class LogProducer(Protocol):
+    """What waylog.kafka.clients.Producer offers."""
+
+    def send(
+        self,
+        topic: str,
+        value: bytes | None,
+        key: bytes | None,
+        headers: RecordHeaders | None,
+        on_delivery: DeliveryCallback,
+    ) -> None: ...
+
+    def append(
+        self,
+        topic: str,
+        value: bytes,
+        key: bytes | None = None,
+        headers: Headers | None = None,
+    ) -> asyncio.Future[RecordPosition]: ...
+
+    def __len__(self) -> int: ...
+
+    @property
+    def fatal(self) -> str | None: ...
+
+    @property
+    def trouble(self) -> str | None: ...
+
+    async def close(self, timeout_s: float = 10.0) -> int: ...
+
+
+def sealed_if_configured(
+    producer: LogProducer, bootstrap_servers: str, loop: asyncio.AbstractEventLoop
+) -> LogProducer:
+    """The producer itself, unless the environment names a master key.
+
+    Waits until all keys are known: a device that has one needs no other. Raises ConfigError,
+    LogUnreachable.
+    """
+    ring = shared_key_ring(bootstrap_servers)
+    if ring is None:
+        return producer
+    ring.catch_up()
+    from waylog.sealing.sealed_log import SealedLog
+
+    return SealedLog(producer, ring, loop)

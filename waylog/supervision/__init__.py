@@ -1,0 +1,1 @@
+"""`waylog up` and its supervisor: starts, watches and restarts the processes of a platform."""

@@ -1,0 +1,121 @@
+"""What `waylog up` checks before it starts anything: each mistake is one line, said at once."""
+
+from __future__ import annotations
+
+import resource
+import shutil
+import sqlite3
+import tempfile
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from waylog.cli import CommandError
+from waylog.config import ConfigError, DataDirectory
+from waylog.kafka.clients import LogUnreachable
+from waylog.kafka.reach import reach_cluster
+
+#: A log that has less begins to refuse within minutes.
+FREE_BYTES_MIN: Final = 100 * 1024 * 1024
+#: Segments, connections and SQLite's files of the smallest platform.
+OPEN_FILES_MIN: Final = 512
+_MIB: Final = 1024 * 1024
+_HISTORY_SCHEMES: Final = frozenset(("file", "s3", "s3a", "gs", "gcs", "abfs", "abfss", "webhdfs"))
+
+
+def check_data(data: DataDirectory) -> None:
+    """Make the folder if need be, and look at what is in it; raises CommandError."""
+    root = data.root
+    _check_folder(root, "--data")
+    free = shutil.disk_usage(root).free
+    if free < FREE_BYTES_MIN:
+        raise CommandError(
+            f"--data {root}: the disk has {free // _MIB} MiB left, and {FREE_BYTES_MIN // _MIB} "
+            "are needed: make room, or choose a folder on another disk"
+        )
+    _check_users(data.users)
+
+
+def check_limits() -> None:
+    """Raises CommandError when a process may hold too few files open."""
+    _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if hard != resource.RLIM_INFINITY and hard < OPEN_FILES_MIN:
+        raise CommandError(
+            f"a process may hold {hard} files open here, and {OPEN_FILES_MIN} are needed: raise "
+            "the limit (`ulimit -Hn`, LimitNOFILE= in a systemd unit)"
+        )
+
+
+def check_index(index: Path) -> None:
+    """Raises ConfigError when there is no such index; what is in it the geocoder checks."""
+    try:
+        with index.open("rb"):
+            return
+    except OSError as error:
+        raise ConfigError(
+            f"--geo {index}: {_reason(error)}; `waylog geo import FILE.osm.pbf -o INDEX` makes "
+            "one, and without --geo the embedded world is used"
+        ) from None
+
+
+def check_history(url: str) -> None:
+    """Raises ConfigError, CommandError for what can be seen to be wrong with it at once."""
+    if "://" not in url:
+        _check_folder(Path(url), "--history")
+        return
+    address = urlsplit(url)
+    if address.scheme == "hdfs":
+        raise ConfigError(
+            f"--history {url}: say webhdfs://HOST:9870/PATH, which Spark understands too"
+        )
+    if address.scheme not in _HISTORY_SCHEMES:
+        raise ConfigError(
+            f"--history {url}: a folder, or a URL that begins with "
+            f"{', '.join(sorted(f'{each}://' for each in _HISTORY_SCHEMES))}, is expected"
+        )
+    if address.scheme != "file" and not address.netloc:
+        raise ConfigError(f"--history {url}: the URL names no bucket or host")
+
+
+def check_cluster(bootstrap_servers: str) -> None:
+    """Raises ConfigError or CommandError unless a Kafka cluster answers there."""
+    try:
+        reach_cluster(bootstrap_servers, client_id="waylog-up")
+    except LogUnreachable as error:
+        raise CommandError(str(error)) from None
+
+
+def _check_folder(folder: Path, option: str) -> None:
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            return
+    except OSError as error:
+        raise CommandError(
+            f"{option} {folder}: nothing can be written there ({_reason(error)}); choose another "
+            "folder, or give this account the right to write"
+        ) from None
+
+
+def _check_users(path: Path) -> None:
+    if not path.exists():
+        return
+    try:
+        connection = sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro", uri=True, timeout=2.0)
+        try:
+            (found,) = connection.execute("PRAGMA quick_check(1)").fetchone()
+        finally:
+            connection.close()
+    except sqlite3.Error as error:
+        found = str(error)
+    if found != "ok":
+        raise CommandError(
+            f"{path} is not an intact database of users ({found}); put a copy back, or move it "
+            "away and add the users again"
+        )
+
+
+def _reason(error: OSError) -> str:
+    if isinstance(error, FileExistsError | NotADirectoryError):
+        return "it is a file, not a folder"
+    return (error.strerror or str(error)).lower()
