@@ -14,6 +14,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Final
 
+from waylog.process.background import spawn
+
 #: All, and of one address or one user.
 WAITING_MAX: Final = 64
 SHARE_MAX: Final = 16
@@ -67,7 +69,7 @@ class PasswordQueue:
             self._make_room(self._waiting, news)
         self._waiting.append(news)
         if self._running is None or self._running.done():
-            self._running = asyncio.get_running_loop().create_task(self._run())
+            self._running = spawn(self._run(), "verifying passwords")
         return await news.answer
 
     def _make_room(self, among: list[_Waiting], news: _Waiting) -> None:

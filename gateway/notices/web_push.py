@@ -25,6 +25,7 @@ from gateway.limits.pools import Shares, Turns
 from gateway.notices.arrivals import Arrival
 from gateway.notices.owntracks_downlink import name_of
 from gateway.users.database import UserStore
+from waylog.process.background import TaskSet
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ class WebPush:
         self._contact = contact
         self._anywhere = anywhere
         self._session: aiohttp.ClientSession | None = None
-        self._sending: set[asyncio.Task[None]] = set()
+        self._sending = TaskSet("sending a notification")
         self._waiting = Shares(2 * _WAITING_MAX, _WAITING_EACH_MAX)
         self._turns = Turns(_SENT_AT_ONCE, _SENT_AT_ONCE_EACH)
         self._said = -math.inf
@@ -148,16 +149,11 @@ class WebPush:
                 self._say_left_out(user)
                 return
             subscription = Subscription(endpoint, Keys(p256dh, auth))
-            task = asyncio.create_task(
-                self._send_in_turn(user, subscription, message, topic.decode())
-            )
-            self._sending.add(task)
-            task.add_done_callback(self._sending.discard)
+            self._sending.start(self._send_in_turn(user, subscription, message, topic.decode()))
 
     async def close(self) -> None:
         """Give up what is under way."""
-        for task in list(self._sending):
-            task.cancel()
+        await self._sending.close()
         if self._session is not None:
             await self._session.close()
 

@@ -231,7 +231,7 @@ class _Gateway:
         Before that a repeated fix could not be told from a new one.
         """
         # Friends are told of nobody's position before it is known where people live.
-        looking = asyncio.create_task(self.places.look_up())
+        looking = spawn(self.places.look_up(), "looking for places")
         self._stack.callback(looking.cancel)
         settings = self._settings
         self.erasures = await self._stack.enter_async_context(

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Coroutine
 from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from gateway.bodies.parsing import Parsing
 from gateway.fixes.erasure_reader import open_erasures
@@ -39,7 +38,7 @@ from waylog.kafka.batch_producer import open_producer
 from waylog.network.connection_pool import ConnectionPool
 from waylog.network.peer_parties import PeerParties
 from waylog.observability.telemetry import KafkaTelemetry
-from waylog.process.background import spawn
+from waylog.process.background import TaskSet, spawn
 from waylog.process.file_limit import room_for_connections
 from waylog.process.garbage import look_for_garbage_less_often
 from waylog.sealing.sealing import LogProducer, sealed_if_configured
@@ -85,7 +84,7 @@ async def _start(
     places = Places(settings.places, homes_only=True)
     friend_filter = FriendFilter(places, store.rights.secret(FRIEND_FILTER_SECRET))
     places.on_change(friend_filter.homes_changed)
-    looking = asyncio.create_task(places.look_up())
+    looking = spawn(places.look_up(), "looking for places")
     stack.callback(looking.cancel)
     producer = sealed_if_configured(
         open_producer(settings.bootstrap_servers, settings.client_id, loop),
@@ -167,7 +166,7 @@ async def _start(
 
 def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     """Have subscriptions looked after by the gateway that has the views."""
-    asking: set[asyncio.Task[None]] = set()
+    asking = TaskSet("asking for what is retained")
 
     async def ask(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
         for topic_filter in topic_filters:
@@ -183,13 +182,8 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
             server.router.retained_delivery.came(subscription, messages, server.time())
             server.wake()
 
-    def begin(coroutine: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        asking.add(task)
-        task.add_done_callback(asking.discard)
-
     def ask_retained(subscription: Subscription, topic_filters: tuple[str, ...]) -> None:
-        begin(ask(subscription, topic_filters))
+        asking.start(ask(subscription, topic_filters))
 
     async def ask_for_resumed(subscriptions: list[Subscription]) -> None:
         for subscription in subscriptions:
@@ -200,4 +194,4 @@ def _ask_for_retained(server: MqttServer, relay: RelayClient) -> None:
     resumed = [each for each in server.router.all_subscriptions() if each.share is None]
     for subscription in resumed:
         relay.watch(subscription.granted_filters, True)
-    begin(ask_for_resumed([each for each in resumed if each.qos]))
+    asking.start(ask_for_resumed([each for each in resumed if each.qos]))

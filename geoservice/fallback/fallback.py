@@ -240,8 +240,13 @@ class Fallback:
                 known = cell in self._answers
             if known or not self._breaker.allows(self._clock()):
                 self._give_up(cell)
-            else:
+                continue
+            try:
                 self._request(cell, lat, lon)
+            except Exception:
+                # The thread serves every cell to come.
+                logger.exception("an answer of %s could not be taken", self._name)
+                self._give_up(cell)
 
     def _request(self, cell: Cell, lat: float, lon: float) -> None:
         try:

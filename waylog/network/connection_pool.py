@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable
 
-from waylog.observability.seldom import SeldomSaid
+from waylog.process.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 

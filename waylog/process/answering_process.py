@@ -12,6 +12,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
+from waylog.process.background import TaskSet
+
 #: A process that nobody has asked for so long ends.
 IDLE_S: Final = 60.0
 _END_S: Final = 5.0
@@ -25,7 +27,7 @@ class AnsweringProcess:
         self._idle_s = idle_s
         self._process: asyncio.subprocess.Process | None = None
         self._ending: asyncio.TimerHandle | None = None
-        self._ended: set[asyncio.Task[None]] = set()
+        self._ends = TaskSet("the end of a process that answers questions")
 
     @asynccontextmanager
     async def asked(
@@ -51,8 +53,7 @@ class AnsweringProcess:
         if self._ending is not None:
             self._ending.cancel()
         await self.end()
-        if self._ended:
-            await asyncio.wait(self._ended)
+        await self._ends.wait()
 
     async def _running(self) -> asyncio.subprocess.Process:
         if self._process is None or _has_died(self._process):
@@ -66,9 +67,7 @@ class AnsweringProcess:
     def _end_idle(self) -> None:
         # Whoever asks from here on has another process.
         process, self._process = self._process, None
-        task = asyncio.ensure_future(_ended(process))
-        self._ended.add(task)
-        task.add_done_callback(self._ended.discard)
+        self._ends.start(_ended(process))
 
 
 def _has_died(process: asyncio.subprocess.Process) -> bool:

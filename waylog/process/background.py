@@ -3,8 +3,8 @@
 A task that dies of an exception says nothing until it is collected, and one that its owner keeps
 never says anything. `spawn` reports the end of a task at once to its event loop's exception
 handler, where exceptions of callbacks arrive too; `end_on_failure` is a handler that ends the
-process with a traceback in its log, so that a supervisor starts it again. `Rounds` is for work that
-may fail and is tried again at its next time.
+process with a traceback in its log, so that a supervisor starts it again. `TaskSet` is for tasks of
+single clients, `Rounds` for work that may fail and is tried again at its next time.
 """
 
 from __future__ import annotations
@@ -12,7 +12,10 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import partial
 from typing import Any, Final, TypeVar
+
+from waylog.process.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +88,62 @@ def _module(error: Exception) -> str:
             return module
         trace = trace.tb_next
     return ""
+
+
+class TaskSet:
+    """Tasks of one owner, each for one client or one request.
+
+    A task that fails unexpectedly ends alone: its traceback is logged, every ten seconds at most,
+    and `on_failure` may tell its client.
+    """
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._said = SeldomSaid()
+
+    def __len__(self) -> int:
+        return len(self._tasks)
+
+    def start(
+        self,
+        coroutine: Coroutine[Any, Any, None],
+        on_failure: Callable[[Exception], None] | None = None,
+    ) -> asyncio.Task[None]:
+        """Start a task, and keep it until it ends."""
+        task = asyncio.get_running_loop().create_task(coroutine, name=self._name)
+        self._tasks.add(task)
+        task.add_done_callback(partial(self._end, on_failure))
+        return task
+
+    def cancel(self) -> None:
+        """Cancel all tasks."""
+        for task in self._tasks:
+            task.cancel()
+
+    async def close(self) -> None:
+        """Cancel all tasks, and wait until they have ended."""
+        self.cancel()
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until the tasks that are here now have ended."""
+        if self._tasks:
+            await asyncio.wait(self._tasks)
+
+    def _end(
+        self, on_failure: Callable[[Exception], None] | None, task: asyncio.Task[None]
+    ) -> None:
+        self._tasks.discard(task)
+        error = None if task.cancelled() else task.exception()
+        if not isinstance(error, Exception):
+            return
+        unsaid = self._said.count(task.get_loop().time())
+        if unsaid is not None:
+            others = f" ({unsaid} more since the last such line)" if unsaid else ""
+            logger.error("%s failed%s", self._name, others, exc_info=error)
+        if on_failure is not None:
+            on_failure(error)
 
 
 class Rounds:

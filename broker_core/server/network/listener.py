@@ -19,7 +19,7 @@ from waylog.config import Endpoint
 from waylog.network.bind_addresses import bind_addresses
 from waylog.network.tls_handshakes import TlsHandshake, TlsHandshakes
 from waylog.network.token_bucket import TokenBucket
-from waylog.observability.seldom import SeldomSaid
+from waylog.process.seldom import SeldomSaid
 from waylog.supervision.held_ports import is_held
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from waylog.network.local_accounts import is_distinct
 from waylog.network.local_peers.connection_ends import ESTABLISHED, ConnectionEnds
 from waylog.network.local_peers.netlink import MalformedAnswerError, SocketOwner
 from waylog.network.local_peers.peers import LocalPeers
-from waylog.observability.seldom import SeldomSaid
+from waylog.process.seldom import SeldomSaid
 
 logger = logging.getLogger(__name__)
 

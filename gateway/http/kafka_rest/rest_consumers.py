@@ -26,6 +26,7 @@ from confluent_kafka import (
 from gateway.limits.pools import Turns
 from waylog.kafka.clients import consumer_config
 from waylog.kafka.group_membership import leave_group
+from waylog.process.background import Rounds, spawn
 
 INSTANCES_MAX: Final = 16
 #: Of one user.
@@ -156,7 +157,10 @@ class RestConsumers:
         if len(self._instances) >= INSTANCES_MAX or own >= INSTANCES_EACH_MAX:
             raise TooManyInstances
         if self._sweeping is None:
-            self._sweeping = asyncio.create_task(self._sweep())
+            self._sweeping = spawn(
+                Rounds("deleting idle instances").run(_SWEEP_S, self._sweep),
+                "deleting idle instances",
+            )
         config = consumer_config(
             self._bootstrap_servers,
             f"{self._client_id}-rest",
@@ -200,12 +204,10 @@ class RestConsumers:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     async def _sweep(self) -> None:
-        while True:
-            await asyncio.sleep(_SWEEP_S)
-            now = time.monotonic()
-            for (group, name), instance in list(self._instances.items()):
-                if now - instance.used > IDLE_S and not instance.lock.locked():
-                    await self.delete(group, name)
+        now = time.monotonic()
+        for (group, name), instance in list(self._instances.items()):
+            if now - instance.used > IDLE_S and not instance.lock.locked():
+                await self.delete(group, name)
 
 
 BEGINNING: Final = OFFSET_BEGINNING

@@ -387,7 +387,13 @@ class PlainConnection(asyncio.Protocol):
         """Ask for a verdict, and go on with `data` when it is there."""
         assert self._head is not None
         self._keep(data)
-        self._authenticating = self.server._loop.create_task(self._await_verdict(self._head))
+        self._authenticating = self.server.authentications.start(
+            self._await_verdict(self._head), self._authentication_failed
+        )
+
+    def _authentication_failed(self, _: Exception) -> None:
+        self._authenticating = None
+        self.abort()
 
     async def _await_verdict(self, head: RequestHead) -> None:
         services = self.server.services

@@ -10,6 +10,7 @@ from typing import Final
 from gateway.http.plain.plain_connection import PlainConnection
 from gateway.http.requests.services import Services
 from gateway.limits.pools import Shares
+from waylog.process.background import TaskSet
 
 _SWEEP_S: Final = 0.5
 
@@ -29,6 +30,7 @@ class PlainServer:
         #: where there are many, by account.
         limits = services.limits
         self.partial = Shares(limits.partial_bytes_max, limits.partial_bytes_each_max)
+        self.authentications = TaskSet("an authentication over HTTP")
         self.closing = False
         self.date = b""
         self._loop = asyncio.get_running_loop()

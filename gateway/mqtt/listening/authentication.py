@@ -6,9 +6,10 @@ import asyncio
 import logging
 import secrets
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 from gateway.limits.guesses import Guesses, TooManyGuesses
 from gateway.limits.refusals import RefusalRecords
@@ -19,6 +20,7 @@ from gateway.mqtt.packets.packets import Auth, Connect, Properties, PropertyId, 
 from gateway.mqtt.sessions.claims import SessionBusy
 from gateway.mqtt.sessions.connection import Connection
 from gateway.mqtt.sessions.session import CONNECTED
+from waylog.process.background import TaskSet
 
 if TYPE_CHECKING:
     from gateway.mqtt.listening.listener import MqttServer
@@ -44,12 +46,11 @@ class Authentication:
         self._enhanced = EnhancedAuthentication(
             server, self, {each.name: each for each in mechanisms}
         )
-        self._authentications: set[asyncio.Task[None]] = set()
+        self._authentications = TaskSet("an authentication of an MQTT client")
 
     def close(self) -> None:
         """Ask for nobody any more."""
-        for task in list(self._authentications):
-            task.cancel()
+        self._authentications.cancel()
 
     def forget(self, connection: Connection) -> None:
         """A connection is over."""
@@ -66,9 +67,20 @@ class Authentication:
             if self.may_guess(connection):
                 self._enhanced.begin(connection, packet, method)
             return
-        task = asyncio.get_running_loop().create_task(self._authenticate(connection, packet))
-        self._authentications.add(task)
-        task.add_done_callback(self._authentications.discard)
+        self.run(self._authenticate(connection, packet), connection)
+
+    def run(
+        self, coroutine: Coroutine[Any, Any, None], connection: Connection
+    ) -> asyncio.Task[None]:
+        """Start a task for a connection, which it ends if it fails unexpectedly."""
+        return self._authentications.start(coroutine, partial(self._failed, connection))
+
+    def _failed(self, connection: Connection, _: Exception) -> None:
+        if connection.state == CONNECTED:
+            connection.close(ReasonCode.UNSPECIFIED_ERROR, "")
+        else:
+            connection.refuse(ReasonCode.SERVER_UNAVAILABLE, "authentication is not possible now")
+        self._server.wake()
 
     def may_guess(self, connection: Connection) -> bool:
         """Tell whether an address may show what nobody has verified yet; if not, it is told so."""

@@ -109,7 +109,7 @@ class EnhancedAuthentication:
             return
         data = (properties or {}).get(PropertyId.AUTHENTICATION_DATA, b"")
         assert isinstance(data, bytes)
-        client.task = asyncio.get_running_loop().create_task(self._answer(connection, client, data))
+        client.task = self._authentication.run(self._answer(connection, client, data), connection)
 
     async def _answer(self, connection: Connection, client: _Client, data: bytes) -> None:
         assert client.proof is not None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from functools import partial
 from typing import TYPE_CHECKING
@@ -17,6 +16,7 @@ from gateway.mqtt.sessions.router import Router, WillDue
 from gateway.mqtt.sessions.session import message_of
 from gateway.mqtt.sessions.shell import AllOf
 from gateway.users.admission import QuotaExceeded
+from waylog.process.background import TaskSet
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.shell import Shell
@@ -34,7 +34,7 @@ class Wills:
         self._router = router
         self._ingest = ingest
         self._large = large
-        self._reading: set[asyncio.Task[None]] = set()
+        self._reading = TaskSet("reading a large will")
 
     @property
     def pending(self) -> bool:
@@ -55,9 +55,7 @@ class Wills:
         self._router.counters["wills"] += 1
         route = self._ingest.route(due.identity, will.topic)
         if self._large is not None and self._large.is_large(route, will.payload):
-            task = asyncio.ensure_future(self._read(due, route, self._large))
-            self._reading.add(task)
-            task.add_done_callback(self._reading.discard)
+            self._reading.start(self._read(due, route, self._large))
             return
         try:
             self._submitted(due, self._ingest.submit(due.identity, route, will.payload))

@@ -5,17 +5,19 @@ A client whose message is read so is not listened to meanwhile, so that what it 
 
 from __future__ import annotations
 
-import asyncio
 import logging
+from functools import partial
 from typing import TYPE_CHECKING, Final
 
 from gateway.bodies.parsing import Parsing, ParsingBusy, ParsingUnavailable, is_read_here
 from gateway.fixes.positions import TopicRoute
 from gateway.mqtt.interfaces import Identity
 from gateway.mqtt.packets.codec import Publish
+from gateway.mqtt.packets.packets import ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest, Submission
 from gateway.mqtt.sessions.session import CONNECTED
 from gateway.users.admission import QuotaExceeded
+from waylog.process.background import TaskSet
 
 if TYPE_CHECKING:
     from gateway.mqtt.sessions.connection import Connection
@@ -34,14 +36,11 @@ class LargeMessages:
         self._shell = shell
         self._ingest = ingest
         self._parsing = parsing
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks = TaskSet("storing a large message")
 
     async def close(self) -> None:
         """Give up what is being read."""
-        for task in list(self._tasks):
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
+        await self._tasks.close()
 
     def is_large(self, route: TopicRoute, payload: bytes) -> bool:
         """Tell whether a message takes long to read."""
@@ -53,10 +52,16 @@ class LargeMessages:
 
     def take(self, connection: Connection, packet: Publish, route: TopicRoute) -> None:
         """Store a PUBLISH, and go on with its connection."""
-        task = asyncio.ensure_future(self._store(connection, packet, route))
+        task = self._tasks.start(
+            self._store(connection, packet, route), partial(self._failed, connection)
+        )
         connection.held = (task, packet)
-        self._tasks.add(task)
-        task.add_done_callback(self._tasks.discard)
+
+    def _failed(self, connection: Connection, _: Exception) -> None:
+        connection.held = None
+        if connection.state == CONNECTED:
+            connection.close(ReasonCode.UNSPECIFIED_ERROR, "a message could not be stored")
+        self._shell.wake()
 
     async def _store(self, connection: Connection, packet: Publish, route: TopicRoute) -> None:
         shell = self._shell

@@ -19,7 +19,9 @@ from gateway.mqtt.requests import RelayUnavailable, Requests
 from gateway.mqtt.sessions.claims import SessionClaims
 from gateway.mqtt.workers.neighbours import Channel, Neighbours
 from gateway.mqtt.workers.worker_hub import WorkerHub
+from waylog.kafka.clients import AppendError
 from waylog.messages import Fix
+from waylog.process.background import TaskSet
 
 
 class AskingChannel(Channel, Protocol):
@@ -97,7 +99,7 @@ class DoubtingSubmitter(Submitter):
             self.doubts_late = True
         # Fixes of a device over a connection that are being looked up.
         self._looking_up: Counter[tuple[str, int]] = Counter()
-        self._asking: set[asyncio.Task[None]] = set()
+        self._asking = TaskSet("asking other workers for a fix")
 
     def submit_location(self, fix: Fix, traceparent: bytes | None = None) -> Receipt:
         """Append a fix, unless a client repeats it and another worker has appended it."""
@@ -108,13 +110,12 @@ class DoubtingSubmitter(Submitter):
         repeated, sender = self.repeated, self.sender
         if not repeated:
             self._looking_up[fix.device, sender] += 1
-        task = asyncio.get_running_loop().create_task(
+        self._asking.start(
             self._ask(fix, traceparent, receipt)
             if repeated
-            else self._ask_views(fix, traceparent, receipt, sender)
+            else self._ask_views(fix, traceparent, receipt, sender),
+            lambda error: receipt.finish(AppendError(repr(error))),
         )
-        self._asking.add(task)
-        task.add_done_callback(self._asking.discard)
         return receipt
 
     async def _ask(self, fix: Fix, traceparent: bytes | None, receipt: Receipt) -> None:

@@ -24,6 +24,7 @@ from waylog.kafka.batch_reader import BatchReader, open_reader
 from waylog.kafka.clients import LogReader, LogUnreachable
 from waylog.kafka.topic_extent import TopicExtent, topic_extent
 from waylog.kafka.topics import LOCATION
+from waylog.process.background import spawn
 from waylog.sealing.sealing import opener
 
 logger = logging.getLogger(__name__)
@@ -123,7 +124,7 @@ class ViewKeeper:
         if not self._saved_views.is_open or not self.unread:
             self.all_known.set()
         if self._saved_views.is_open:
-            self._saving = self._loop.create_task(self._keep_saving())
+            self._saving = spawn(self._keep_saving(), "saving the views", loop=self._loop)
 
     async def close(self) -> None:
         """Save what there is, and stop reading."""

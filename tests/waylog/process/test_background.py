@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from tests.event_loops import on_both_event_loops
-from waylog.process.background import Rounds, end_on_failure, spawn
+from waylog.process.background import Rounds, TaskSet, end_on_failure, spawn
 
 
 async def fail() -> None:
@@ -83,3 +83,38 @@ async def test_a_round_that_fails_is_logged_once_and_the_next_one_comes(
             await asyncio.sleep(0.001)
     task.cancel()
     assert caplog.text.count("looking failed; it goes on with the next round") == 1
+
+
+@on_both_event_loops
+async def test_a_task_for_one_client_fails_alone_and_its_client_is_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    ended: list[Exception] = []
+    end_on_failure(asyncio.get_running_loop(), ended.append)
+    tasks, told = TaskSet("an answer"), list[Exception]()
+    other = tasks.start(asyncio.sleep(60))
+    await asyncio.wait((tasks.start(fail(), told.append), tasks.start(fail(), told.append)))
+    await asyncio.sleep(0)
+    assert [str(each) for each in told] == ["nobody has thought of this"] * 2
+    assert not ended
+    assert len(tasks) == 1
+    assert not other.done()
+    assert caplog.text.count("an answer failed") == 1  # the second within ten seconds
+    assert "Traceback" in caplog.text
+    await tasks.close()
+
+
+@on_both_event_loops
+async def test_tasks_of_an_owner_that_closes_are_cancelled_without_a_word(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    tasks, told = TaskSet("an answer"), list[Exception]()
+    begun = [tasks.start(asyncio.sleep(60), told.append) for _ in range(3)]
+    await asyncio.sleep(0)
+    await tasks.close()
+    assert all(each.cancelled() for each in begun)
+    await asyncio.sleep(0)
+    assert len(tasks) == 0
+    assert not told
+    assert not caplog.records
+    await tasks.close()

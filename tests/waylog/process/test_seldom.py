@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from waylog.observability.seldom import SeldomSaid
+from waylog.process.seldom import SeldomSaid
 
 
 def test_the_first_is_said_and_later_how_many_were_not() -> None:
