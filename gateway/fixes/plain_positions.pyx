@@ -9,32 +9,21 @@ from cpython.mem cimport PyMem_Free, PyMem_Realloc
 from libc.stdint cimport int64_t
 from libc.string cimport memcpy
 
+from gateway.fixes.fix_readers cimport read_position
+from gateway.fixes.fix_record cimport FixFields, RECORD_BYTES_MAX
+from gateway.fixes.fix_route cimport FORM_POSITION, FixRoute
+from gateway.fixes.json_scanner cimport skip_space
 from gateway.fixes.known_fixes cimport FixKey
-from gateway.fixes.positions cimport (
-    FORM_POSITION,
-    Position,
-    RECORD_BYTES_MAX,
-    TopicRoute,
-    read_position,
-)
 
 from gateway.formats import BATCH_ITEMS_MAX
-from gateway.formats.positions import DEFAULT_DEVICE, UNIQUE_ID_CHARACTERS
+from gateway.formats.positions import DEFAULT_DEVICE
 
 cdef enum:
     ROUTES_MAX = 2000  # devices of one sender that are remembered
     ID_START = 7       # of a record: {"id":"
     QUOTED = 3         # an id's quotes, and a comma
 
-cdef Py_ssize_t UNIQUE_BYTES = UNIQUE_ID_CHARACTERS
 cdef Py_ssize_t ITEMS_MAX = BATCH_ITEMS_MAX
-
-
-cdef inline const char* after_space(const char* at) noexcept:
-    # The zero behind the bytes is no space.
-    while at[0] == b" " or at[0] == b"\n" or at[0] == b"\r" or at[0] == b"\t":
-        at += 1
-    return at
 
 
 cdef class PlainRecords:
@@ -154,60 +143,60 @@ cdef class PlainPositions:
     def records(self, bytes body, int64_t received):
         """Its PlainRecords; None to have the body read by `positions`."""
         cdef PlainRecords records = PlainRecords.__new__(PlainRecords)
-        cdef const char* at = after_space(PyBytes_AS_STRING(body))
+        cdef const char* at = skip_space(PyBytes_AS_STRING(body))
         cdef const char* end = PyBytes_AS_STRING(body) + PyBytes_GET_SIZE(body)
         cdef bint several = at[0] == b"["
         if several:
-            at = after_space(at + 1)
+            at = skip_space(at + 1)
         while True:
             at = self._add(at, received, records)
             if at is NULL:
                 return None
-            at = after_space(at)
+            at = skip_space(at)
             if not several:
                 break
             if at[0] == b"]":
-                at = after_space(at + 1)
+                at = skip_space(at + 1)
                 break
             if at[0] != b"," or records._count == ITEMS_MAX:
                 return None
-            at = after_space(at + 1)
+            at = skip_space(at + 1)
         return records if at == end else None
 
     cdef const char* _add(
         self, const char* item, int64_t received, PlainRecords records
     ) except? NULL:
         """Take the position that begins here; returns what follows it, NULL for an unusual one."""
-        cdef Position position
-        cdef const char* end = read_position(item, &position)
+        cdef FixFields fields
+        cdef const char* end = read_position(item, &fields)
         cdef FixKey key
         cdef bint named
-        cdef TopicRoute route
+        cdef FixRoute route
         cdef char[RECORD_BYTES_MAX] record
         cdef Py_ssize_t size
-        if end is NULL or position.devices > 1:
+        if end is NULL or fields.devices > 1:
             return NULL
-        if not position.devices:
+        if not fields.devices:
             route = self._route(b"")
-        elif not position.device.size:
+        elif not fields.device.size:
             return NULL
         else:
-            route = self._route(position.device.start[:position.device.size])
+            route = self._route(fields.device.start[:fields.device.size])
         if not route.form:
             return NULL
         # The client's own name for a fix is told from the record's id in `client_ids`.
-        named = position.identity.start is not NULL
-        if named and position.identity.size < UNIQUE_BYTES:
+        named = fields.identity.start is not NULL
+        if named and not fields.is_unique:
             return NULL
-        size = route.write_position(&position, received, &key, record)
+        size = route.write(&fields, received, &key, record)
         if not size:
             return NULL
-        records.add(route._device, record, size, position.identity.size, &key, named)
+        records.add(route._device, record, size, fields.identity.size, &key, named)
         return end
 
-    cdef TopicRoute _route(self, bytes name):
+    cdef FixRoute _route(self, bytes name):
         """The route of positions that name this device; "" for those that name none."""
-        cdef TopicRoute route = self._routes.get(name)
+        cdef FixRoute route = self._routes.get(name)
         cdef str device
         if route is not None:
             return route
@@ -218,9 +207,9 @@ cdef class PlainPositions:
                 device = None
         if device is not None:
             device = f"{self._user}/{device}"
-        route = TopicRoute("", True, None, device, FORM_POSITION)
+        route = FixRoute(device, FORM_POSITION)
         if route.form and self._admits is not None and not self._admits(device):
-            route = TopicRoute("", True, None)  # what becomes of it, the complete reader says
+            route = FixRoute(None, FORM_POSITION)  # what becomes of it, the complete reader says
         if len(self._routes) >= ROUTES_MAX:
             self._routes.clear()
         self._routes[name] = route

@@ -7,15 +7,12 @@ MQTT the same JSON goes to `devices/<user>/<device>/position`.
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final, TypeAlias
+from typing import Any, Final
 
 import msgspec
-from msgspec import Meta
 
 from gateway.formats import BATCH_ITEMS_MAX, Context, Parsed
 from gateway.formats.values import (
-    DAY_MS,
-    YEAR_2000_MS,
     Malformed,
     Unacceptable,
     boolean,
@@ -31,7 +28,7 @@ from gateway.formats.values import (
     text,
     time_ms,
 )
-from waylog.messages import Fix, fix_id
+from waylog.messages import Fix
 
 SOURCE: Final = "positions"
 
@@ -76,27 +73,6 @@ class _Position(msgspec.Struct, gc=False):
     batt: Any = None
 
 
-_NotNegative: TypeAlias = Annotated[float, Meta(ge=0)]
-
-
-class _Canonical(msgspec.Struct, gc=False, forbid_unknown_fields=True):
-    # What our own clients send: nothing to convert and nothing to guess. The decoder checks ranges.
-    lat: Annotated[float, Meta(ge=-90, le=90)]
-    lon: Annotated[float, Meta(ge=-180, le=180)]
-    time: Annotated[int, Meta(ge=YEAR_2000_MS)]
-    id: str | None = None
-    device: str | None = None
-    accuracy: _NotNegative | None = None
-    speed: _NotNegative | None = None
-    course: Annotated[float, Meta(ge=0, lt=360)] | None = None
-    altitude: float | None = None
-    battery: Annotated[float, Meta(ge=0, le=100)] | None = None
-    vertical_accuracy: _NotNegative | None = None
-    charging: bool | None = None
-    trigger: Annotated[str, Meta(max_length=_TRIGGER_MAX)] | None = None
-
-
-_canonical_decoder = msgspec.json.Decoder(_Canonical)
 _position_decoder = msgspec.json.Decoder(_Position)
 _item_decoder = msgspec.json.Decoder(list[msgspec.Raw])
 
@@ -156,7 +132,7 @@ def _parse_item(
 ) -> str | None:
     """Add what the item is; returns why it is not even a JSON object."""
     try:
-        fix, client_id = canonical(item, context) or lenient(item, context)
+        fix, client_id = _read(item, context)
     except Unacceptable as reason:
         rejected = build_rejected(context, SOURCE, str(reason), bytes(item))
         parsed.rejected.append(rejected)
@@ -170,53 +146,8 @@ def _parse_item(
     return None
 
 
-def canonical(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None] | None:
-    """The fix and the client's own id for it, when every member is as it is stored.
-
-    Half the cost of `lenient`, which decides about everything else (None). Raises Unacceptable.
-    """
-    try:
-        position = _canonical_decoder.decode(item)
-    except (msgspec.DecodeError, RecursionError, ValueError):
-        return None
-    time, received, client_id = position.time, context.received, position.id
-    trigger = position.trigger
-    if (
-        time > received + DAY_MS
-        or (trigger is not None and not trigger.isalnum())
-        or (client_id is not None and client_id.split() != [client_id])
-    ):
-        return None
-    device = device_key(context, position.device, DEFAULT_DEVICE)
-    if client_id is not None and UNIQUE_ID_CHARACTERS <= len(client_id) <= _ID_CHARACTERS_MAX:
-        identity = client_id
-    elif client_id is not None and len(client_id) > _ID_CHARACTERS_MAX:
-        return None
-    else:
-        identity = fix_id(device, time, position.lat, position.lon, trigger, client_id)
-    fix = Fix(
-        id=identity,
-        device=device,
-        user=device.partition("/")[0],
-        lat=position.lat,
-        lon=position.lon,
-        time=time,
-        received=received,
-        accuracy=position.accuracy,
-        altitude=position.altitude,
-        vertical_accuracy=position.vertical_accuracy,
-        speed=position.speed,
-        course=position.course,
-        battery=position.battery,
-        charging=position.charging,
-        trigger=trigger,
-        source=SOURCE,
-    )
-    return fix, client_id
-
-
-def lenient(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]:
-    """The same for anything else that means a position; raises Unacceptable."""
+def _read(item: bytes | msgspec.Raw, context: Context) -> tuple[Fix, str | None]:
+    """Return the fix and the client's own id for it. Raises Unacceptable."""
     try:
         position = _position_decoder.decode(item)
     except (msgspec.DecodeError, RecursionError, ValueError) as error:

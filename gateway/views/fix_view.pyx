@@ -7,7 +7,7 @@ from libc.stdint cimport int32_t, int64_t
 from libc.string cimport memcpy
 
 from gateway.fixes.known_fixes cimport KnownFixes, key_of, key_of_device
-from gateway.fixes.positions cimport RecordHead, read_record
+from gateway.fixes.record_head cimport RecordHead, read_record
 from waylog.kafka.fetched_records cimport FetchedRecord
 
 from gateway.formats.values import DAY_MS, YEAR_2000_MS

@@ -13,8 +13,8 @@ import atheris
 with atheris.instrument_imports(
     include=["gateway.formats", "gateway.mqtt", "gateway.http.plain.request_head"]
 ):
+    from gateway.fixes.fix_route import FORM_OWNTRACKS, FORM_POSITION
     from gateway.fixes.plain_positions import PlainPositions
-    from gateway.fixes.positions import FORM_OWNTRACKS, FORM_POSITION, TopicRoute
     from gateway.formats import (
         Context,
         colota,
@@ -32,6 +32,7 @@ with atheris.instrument_imports(
     from gateway.http.plain.request_head import recognise
     from gateway.mqtt.packets.codec import Decoder, Publish
     from gateway.mqtt.packets.packets import Connect, RemoteProtocolError
+    from gateway.mqtt.publishing.topic_route import TopicRoute
     from gateway.mqtt.rights.acl import AccessRules
     from gateway.mqtt.sessions.connection import Connection
     from gateway.mqtt.sessions.router import Router

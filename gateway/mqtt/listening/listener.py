@@ -15,7 +15,6 @@ from functools import partial
 from typing import Final
 
 from gateway.bodies.parsing import Parsing
-from gateway.fixes.positions import TopicRoute
 from gateway.friends.telling import Telling
 from gateway.limits.addresses import Addresses, TrustedProxies, is_loopback
 from gateway.limits.bounds import HttpLimits
@@ -39,6 +38,7 @@ from gateway.mqtt.packets.packets import Auth, Connect, ReasonCode
 from gateway.mqtt.publishing.ingest import Ingest
 from gateway.mqtt.publishing.large import LargeMessages
 from gateway.mqtt.publishing.mapping import TopicRule
+from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.rights.acl import AccessRules
 from gateway.mqtt.rights.delivery_rights import DeliveryRights
 from gateway.mqtt.sessions.connection import LINGER_S, Connection

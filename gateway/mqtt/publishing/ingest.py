@@ -16,13 +16,14 @@ from collections.abc import Callable, Generator, Sequence
 from typing import Final, cast
 
 from gateway.bodies.parsing import Parsing, ParsingFailed, let_go, over_mqtt
-from gateway.fixes.positions import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION, TopicRoute
+from gateway.fixes.fix_route import FORM_OTHER, FORM_OWNTRACKS, FORM_POSITION
 from gateway.fixes.receipts import together
 from gateway.formats import Context, Parsed, owntracks, positions
 from gateway.formats.values import DEVICE_CHARACTERS_MAX, without_tokens
 from gateway.mqtt.interfaces import Completion, Identity, Parse, Submitter
 from gateway.mqtt.packets.packets import Properties, ReasonCode
 from gateway.mqtt.publishing.mapping import TopicRule, headers_of
+from gateway.mqtt.publishing.topic_route import TopicRoute
 from gateway.mqtt.rights.acl import AccessRules, rights_of
 from gateway.users.admission import Admission, SendingNotAllowed
 from waylog.kafka.topics import LOCATION

@@ -1,7 +1,7 @@
 """Between the event loop and the state machines, as far as every message passes there."""
 
 from gateway.mqtt.packets.codec cimport Publish
-from gateway.fixes.positions cimport TopicRoute
+from gateway.mqtt.publishing.topic_route cimport TopicRoute
 from gateway.mqtt.sessions.session cimport Account, Hub, Link
 from gateway.fixes.receipts cimport FixAppender, Receipt
 

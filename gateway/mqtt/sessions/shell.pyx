@@ -13,7 +13,8 @@ from libc.stdint cimport int64_t
 
 from gateway.fixes.known_fixes cimport FixKey
 from gateway.mqtt.packets.codec cimport Publish
-from gateway.fixes.positions cimport FORM_POSITION, TopicRoute, wall_clock_ms
+from gateway.fixes.fix_route cimport FORM_POSITION, wall_clock_ms
+from gateway.mqtt.publishing.topic_route cimport TopicRoute
 from gateway.mqtt.sessions.session cimport (
     STATE_AUTHENTICATING, STATE_CLOSED, STATE_CONNECTED, Account, Hub, Link,
     Session,

@@ -241,8 +241,8 @@ class Neighbours:
     def on_frame(self, kind: str, arguments: list[Any]) -> None:
         """Take a frame of the worker that knows all others."""
         if kind == "messages":
-            for message in arguments[0]:
-                self._deliver(message)
+            for carried in arguments[0]:
+                self._deliver(carried)
             self._wake()
         elif kind == "interest":
             self.router.elsewhere.change(arguments[0])
@@ -324,8 +324,8 @@ class Neighbours:
                 self._journal.came_elsewhere(key, epoch)
         self._wake()
 
-    def _deliver(self, message: CrossingMessage) -> None:
-        target, topic, payload, qos, retain, properties, expires_s = message
+    def _deliver(self, carried: CrossingMessage) -> None:
+        target, topic, payload, qos, retain, properties, expires_s = carried
         now = self._clock()
         expires_at = None if expires_s is None else now + expires_s
         message = Message(topic, payload, qos, retain, decoded(properties), expires_at)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from typing import Any
 
 import pytest
@@ -11,8 +10,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from gateway.formats import Context, positions
-from gateway.formats.values import Unacceptable
-from waylog.messages import fix_id
+from waylog.messages import decode_fix, fix_id
+from waylog.messages import encode as waylog_encode
 
 RECEIVED = 1_761_994_812_000
 CONTEXT = Context("ada", None, RECEIVED)
@@ -188,18 +187,8 @@ members = st.fixed_dictionaries(
 
 @settings(max_examples=300)
 @given(member=members)
-def test_the_short_way_and_the_long_way_come_to_the_same(member: dict[str, Any]) -> None:
-    item = encode(member)
-    try:
-        short = positions.canonical(item, CONTEXT)
-    except Unacceptable as refusal:
-        with pytest.raises(Unacceptable, match=re.escape(str(refusal))):
-            positions.lenient(item, CONTEXT)
-        return
-    if short is not None:
-        assert short == positions.lenient(item, CONTEXT)
-
-
-def test_the_short_way_is_taken() -> None:
-    item = encode({name: value for name, value in FULL.items() if name != "attributes"})
-    assert positions.canonical(item, CONTEXT) is not None
+def test_whatever_a_position_says_it_is_one_fix_or_one_refusal(member: dict[str, Any]) -> None:
+    parsed = positions.parse(encode(member), CONTEXT)
+    assert len(parsed.fixes) + len(parsed.rejected) == 1
+    for fix in parsed.fixes:
+        assert decode_fix(waylog_encode(fix)) == fix

@@ -1,4 +1,17 @@
-# Reads records of topic `location`; a part of fixes.pyx.
+"""The parts of a record of topic `location` that the gateway's views need, read in one pass."""
+
+from cpython.bytes cimport PyBytes_AS_STRING
+from libc.math cimport NAN
+from libc.stdint cimport int64_t
+
+from gateway.fixes.json_scanner cimport (
+    Text,
+    Value,
+    is_named,
+    object_start,
+    read_member,
+    stands_here,
+)
 
 
 cdef bint read_record(bytes value, RecordHead* head) except -1:

@@ -1,13 +1,8 @@
-from typing import Final
-
+from gateway.fixes.fix_route import FORM_OTHER, FixRoute
 from gateway.mqtt.interfaces import Parse
 from gateway.mqtt.publishing.mapping import TopicRule
 
-FORM_OTHER: Final = 0
-FORM_POSITION: Final = 1
-FORM_OWNTRACKS: Final = 2
-
-class TopicRoute:
+class TopicRoute(FixRoute):
     """The way of messages that one client publishes to one topic."""
 
     topic: str
@@ -25,11 +20,6 @@ class TopicRoute:
         metered: bool = False,
     ) -> None: ...
     @property
-    def is_quick(self) -> bool: ...
-    @property
     def user(self) -> str: ...
     @property
     def device(self) -> str: ...
-    def record_of(self, payload: bytes, received: int) -> tuple[bytes, int] | None: ...
-
-def is_plain(name: str) -> bool: ...

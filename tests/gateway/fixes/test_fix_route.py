@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from gateway.fixes.fix_route import FORM_OWNTRACKS, FORM_POSITION, is_plain
 from gateway.fixes.known_fixes import fix_key
-from gateway.fixes.positions import FORM_OWNTRACKS, FORM_POSITION, TopicRoute, is_plain
 from gateway.formats import Context, owntracks, positions
+from gateway.mqtt.publishing.topic_route import TopicRoute
 from waylog.messages import Fix, decode_fix, fix_id
 
 RECEIVED = 1_761_994_805_123
@@ -156,6 +157,39 @@ def test_whatever_takes_the_short_way_is_the_same_fix(data: st.DataObject, route
     assert_same(
         route, json.dumps(members, ensure_ascii=ascii_only).encode("utf-8", "surrogatepass")
     )
+
+
+@pytest.mark.parametrize(
+    "members",
+    [
+        '"inregions":["Home"],"inregions":null',
+        '"inregions":null,"inregions":["Home"]',
+        '"tag":"","tag":"bus","tag":"train"',
+        '"cog":-0.0',
+        '"acc":-0.0,"vac":-0.0',
+        '"acc":13,"acc":14',
+        '"t":"u","t":"p"',
+        '"vel":1,"vel":2',
+        '"tst":0',
+        '"tst":99999999999999999',
+    ],
+)
+def test_what_stands_twice_or_has_an_unusual_zero_is_the_same_on_both_ways(members: str) -> None:
+    payload = f'{{"_type":"location","lat":1.5,"lon":2.5,"tst":{TIME_S},{members}}}'
+    assert_same(OWNTRACKS, payload.encode())
+
+
+@given(st.data(), st.sampled_from([POSITION, OWNTRACKS]))
+def test_members_that_stand_twice_are_the_same_on_both_ways(
+    data: st.DataObject, route: Any
+) -> None:
+    ordinary = ORDINARY_POSITION if route is POSITION else ORDINARY_OWNTRACKS
+    names = st.sampled_from(sorted(ordinary))
+    again = st.one_of(VALUES, st.just(""), names.map(ordinary.__getitem__))
+    members = data.draw(st.permutations(sorted(ordinary.items())))
+    members += data.draw(st.lists(st.tuples(names, again), min_size=1, max_size=3))
+    text = ",".join(f"{json.dumps(name)}:{json.dumps(value)}" for name, value in members)
+    assert_same(route, f"{{{text}}}".encode())
 
 
 @given(st.data(), st.sampled_from([POSITION, OWNTRACKS]))

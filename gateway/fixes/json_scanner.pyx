@@ -1,16 +1,24 @@
-# Reads plain JSON: ASCII, no escapes, no exponents, nothing nested but short lists; a part of
-# fixes.pyx. All functions read bytes that end with a zero, which is no part of any JSON, and return
-# NULL for what they do not read.
+"""A scanner of plain JSON: ASCII, no escapes, no exponents, nothing nested except short lists.
 
+All functions read bytes that end with a zero, which is no part of any JSON, and return NULL for
+what they do not read: a complete reader decides about that.
+"""
 
-cdef inline const char* skip_space(const char* position) noexcept:
-    while position[0] == b" " or position[0] == b"\n" or position[0] == b"\r" or position[0] == b"\t":
-        position += 1
-    return position
+from cpython.bytes cimport PyBytes_AS_STRING, PyBytes_GET_SIZE
+from libc.stdint cimport uint64_t
+
+cdef extern from "Python.h":
+    double PyOS_string_to_double(const char* text, char** end, object overflow) except? -1
+
+# 10^0 to 10^22 are exact, and so is an integer of 15 digits: their quotient is the nearest double.
+cdef double[23] POWERS_OF_TEN = [
+    1e0, 1e1, 1e2, 1e3, 1e4, 1e5, 1e6, 1e7, 1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15, 1e16,
+    1e17, 1e18, 1e19, 1e20, 1e21, 1e22,
+]
 
 
 cdef const char* object_start(const char* position) noexcept:
-    """The first member's name, or the closing brace."""
+    """Return where the first member's name begins, or the closing brace."""
     position = skip_space(position)
     if position[0] != b"{":
         return NULL
@@ -20,10 +28,6 @@ cdef const char* object_start(const char* position) noexcept:
 cdef bint at_end(bytes payload, const char* position) noexcept:
     """Tell whether nothing but space follows."""
     return skip_space(position) == PyBytes_AS_STRING(payload) + PyBytes_GET_SIZE(payload)
-
-
-cdef inline bint is_named(const Text* text, const char* name, Py_ssize_t size) noexcept:
-    return text.size == size and memcmp(text.start, name, size) == 0
 
 
 cdef inline bint is_digit(char character) noexcept:
@@ -38,10 +42,6 @@ cdef bint is_alphanumeric(const Text* text) noexcept:
         if not (is_digit(each) or 65 <= each <= 90 or 97 <= each <= 122):
             return False
     return True
-
-
-cdef inline bint has_space(const Text* text) noexcept:
-    return memchr(text.start, b" ", text.size) != NULL
 
 
 cdef const char* read_string(const char* position, Text* text) noexcept:
@@ -175,10 +175,15 @@ cdef const char* read_member(const char* position, Text* name, Value* value) exc
     return position if position[0] == b'"' else NULL
 
 
-cdef inline bint stands_here(const char* position, const char* word, int size) noexcept:
+cdef bint stands_here(const char* position, const char* word, int size) noexcept:
     """Tell whether a word stands here; stops at the first difference, before the end of the bytes."""
     cdef int index
     for index in range(size):
         if position[index] != word[index]:
             return False
     return True
+
+
+cdef str string_of(const Text* text):
+    """Return the text; None if it is not there."""
+    return None if text.start is NULL else text.start[:text.size].decode("ascii")

@@ -1,0 +1,9 @@
+from gateway.fixes.fix_route cimport FixRoute
+
+
+cdef class TopicRoute(FixRoute):
+    cdef readonly str topic
+    cdef readonly bint allowed
+    cdef readonly object parse
+    cdef readonly object rule
+    cdef str _named
